@@ -2,11 +2,13 @@
 
 Blocking libraries (the Docker SDK, paramiko) run in the cluster's own threads, which end with it. Everything is written
 to the undo journal before it is created.
+
+Steps on several nodes run concurrently, and none is left running after a failure.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -131,3 +133,17 @@ class SshCluster(ABC):
 
     async def _call(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+
+async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Awaits all calls to their end, then raises the first error.
+
+    No step of a failed start may still run when the start is undone.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    done: list[T] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done

@@ -21,9 +21,7 @@ from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
 from assay.harness.cli import main as cli
-from assay.harness.core.history.column_meanings import MEANINGS
-from assay.harness.core.history.data_sets import DATA_SETS, FORMAT
-from assay.harness.core.history.kinds import KINDS
+from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KINDS, MEANINGS
 from assay.harness.plugin.options import add_options
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue

@@ -5,7 +5,6 @@ The failure text:
 - ``failure_text``: the text, a pure function
 - ``evidence``: looks up operations and faults for it
 - ``cut_description``: the links that a fault has cut, in words
-- ``folding``: folds rows that differ only in numbers
 - ``reasons``: merges doubts that several anomalies share
 
 The page:

@@ -13,9 +13,8 @@ from assay.checkers.judging.finding_context import read_begin
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.times import find_digits, in_seconds
 from assay.harness.core.history import HistoryReader
-from assay.reports.cut_description import describe_cut
 from assay.reports.failure_text import EvidenceLines, find_forbidden, find_operations
-from assay.reports.faults import decode_detail, format_duration
+from assay.reports.faults import decode_detail, describe_cut, format_duration
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -1,15 +1,16 @@
 """Content of a report before it is drawn: a run's folder read into one frozen value.
 
-The page's functional core. Everything in it is bounded, however long the run was: points of a series, bars, findings
-with their operations, faults. A run that was cut short, or whose verdict or history is missing or damaged, still has a
-report, which says so.
+Everything in it is bounded, however long the run was: points of a series, bars, findings with their operations, faults.
+Rows that differ only in numbers (partition, node, time) are folded into one. A run that was cut short, or whose verdict
+or history is missing or damaged, still has a report, which says so.
 """
 
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +21,6 @@ from assay.reports.coverage import AnomalyPolicy, CheckRow, build_rows, find_mea
 from assay.reports.edn_export import compress_history
 from assay.reports.faults import FaultBand, read_fault_bands
 from assay.reports.files import RunFiles, read_files
-from assay.reports.folding import Fold, fold
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.last_pass import Comparison, RunSummaryRates, compare_with_last_pass, summarize
 from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
@@ -38,6 +38,41 @@ from assay.reports.series import (
     count_ownership,
 )
 from assay.reports.zookeeper import ZooKeeperActivity, read_activity
+
+T = TypeVar("T")
+LEAST: Final = 3
+"""Minimum number of rows to fold; fewer are read as quickly."""
+_NUMBER: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Fold(Generic[T]):
+    """``first`` represents the group; ``others`` are shown when it is opened."""
+
+    first: T
+    others: tuple[T, ...] = ()
+
+
+def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
+    """Returns the folds in the order of their first items; ``text``: the text of an item."""
+    alike: dict[str, list[T]] = {}
+    for item in items:
+        alike.setdefault(_NUMBER.sub("#", text(item)), []).append(item)
+    folds: list[Fold[T]] = []
+    for group in alike.values():
+        if len(group) < LEAST:
+            folds += [Fold(item) for item in group]
+        else:
+            folds.append(Fold(group[0], tuple(group[1:])))
+    return tuple(folds)
+
+
+def join_keys(keys: Sequence[str | None], most: int = 3) -> str:
+    """Lists some of the keys and the number of others; empty if no item has a key."""
+    known = list(dict.fromkeys(key for key in keys if key is not None))
+    more = f" and {len(known) - most:,} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more
+
 
 MOST_FINDINGS: Final = 120
 """Maximum number of findings on a page, for all anomalies together."""

@@ -21,14 +21,13 @@ from assay.checkers.times import MILLISECONDS, NANOSECONDS, find_digits, in_seco
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryReader
 from assay.reports import html
+from assay.reports.failure_text import join_reasons
 from assay.reports.faults import FaultBand, format_duration
-from assay.reports.folding import fold, join_keys
 from assay.reports.last_pass import OperationRate
 from assay.reports.leadership import natural_sort_key
-from assay.reports.model import FindingView, RecordedRun, Report, read_report
+from assay.reports.model import FindingView, RecordedRun, Report, fold, join_keys, read_report
 from assay.reports.operations import OperationRow
 from assay.reports.panel import LEFT, RIGHT
-from assay.reports.reasons import join_reasons
 from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, draw_timeline
 

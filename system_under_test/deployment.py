@@ -1,6 +1,8 @@
 """How a tester runs this broker: satisfies ``assay.cluster.system.System`` structurally, without importing it.
 
 It queries the brokers over its own connections (``broker_rpc``); the workloads use ``client``.
+
+Of a cluster it needs the nodes, and which of them are brokers.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -32,17 +34,63 @@ from assay.system_under_test.inspection import AcknowledgementInspection
 from assay.system_under_test.invariants.asserted import InvariantSet
 from assay.system_under_test.log.directory import LOCK
 from assay.system_under_test.protocol.metadata import MetadataResponse
-from assay.system_under_test.topology import (
-    BROKER,
-    ZOOKEEPER,
-    Cluster,
-    Node,
-    format_zookeepers,
-    list_brokers,
-    list_possible_brokers,
-)
 
-__all__ = ["Broker", "BrokerSetUpError", "FirstTopic"]
+__all__ = [
+    "BROKER",
+    "ZOOKEEPER",
+    "ZOOKEEPER_PORT",
+    "Broker",
+    "BrokerSetUpError",
+    "Cluster",
+    "FirstTopic",
+    "Node",
+    "format_zookeepers",
+    "list_brokers",
+    "list_possible_brokers",
+]
+
+BROKER = "broker"
+ZOOKEEPER = "zookeeper"
+ZOOKEEPER_PORT = 2181
+
+
+class Node(Protocol):
+    """A machine."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+
+
+class Cluster(Protocol):
+    """The machines of a run."""
+
+    @property
+    def nodes(self) -> Sequence[Any]: ...
+    @property
+    def spares(self) -> Sequence[Any]:
+        """Machines that may become brokers."""
+
+
+def list_brokers(cluster: Cluster) -> list[Any]:
+    """Returns the brokers that the cluster starts with."""
+    return [node for node in cluster.nodes if node.role == BROKER]
+
+
+def list_possible_brokers(cluster: Cluster) -> list[Any]:
+    """Returns the initial brokers, and those that may have joined."""
+    return [*list_brokers(cluster), *cluster.spares]
+
+
+def format_zookeepers(cluster: Cluster) -> str:
+    """Returns ZooKeeper's ``address:port,...``."""
+    return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in cluster.nodes if node.role == ZOOKEEPER)
+
 
 PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"

@@ -27,8 +27,8 @@ from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataR
 from assay.system_under_test.protocol.offsets import ListOffsetsRequest
 from assay.system_under_test.protocol.produce import ProduceRequest
 from assay.system_under_test.protocol.schema import Request, get_request_info
-from assay.system_under_test.replication import fetch, offsets, produce, roles
-from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication import fetch, offsets, produce
+from assay.system_under_test.replication.manager import ReplicaManager, list_roles
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 
 
@@ -49,7 +49,7 @@ def make_handlers(
         internal.EpochEndRequest: partial(offsets.answer_epoch_end, manager),
         internal.EndOffsetsRequest: partial(offsets.answer_end_offsets, manager, zookeeper),
         internal.LogEndRequest: partial(offsets.answer_log_end, manager),
-        internal.RolesRequest: partial(roles.list_roles, manager),
+        internal.RolesRequest: partial(list_roles, manager),
         internal.DamagedReplicasRequest: partial(handle_damaged_replicas, controller),
         internal.ShutdownRequest: partial(handle_registered_shutdown, controller),
         ProduceRequest: partial(produce.produce, manager),

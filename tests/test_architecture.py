@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -95,6 +97,25 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (name.name.removeprefix("assay.") for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from (f"{node.module}.{name.name}".removeprefix("assay.") for name in node.names)
+
+
+SHORT = 60
+"""Lines below which a module needs a reason to stand alone."""
+ONE_EACH = (
+    "checkers/*/family", "checkers/liveness/*", "checkers/servers/*", "nemesis/faults/*", "harness/cli/*",
+    "harness/plugin/hookspecs", "workloads/systems/*", "workloads/generic/*", "workloads/test_*",
+    "workloads/broker/*_client",
+)  # fmt: skip
+"""Modules that each hold one check, fault, command, system, workload, client or protocol."""
+STAND_ALONE = {
+    "cluster/docker/preload", "cluster/sim/zookeeper/wire", "cluster/ssh/clock", "cluster/ssh/disk_filling",
+    "cluster/ssh/mapped_words", "harness/core/generator/describe", "harness/core/history/lookup",
+    "harness/search/code_coverage/counter_selection", "harness/synthetic/background_writer",
+    "harness/synthetic/counter", "harness/synthetic/ids", "system_under_test/client/draft_consumer",
+    "system_under_test/controller/damage", "system_under_test/groups/session_timers", "system_under_test/log/search",
+    "system_under_test/replication/request_dedup",
+}  # fmt: skip
+"""Other short modules: they hold a concept of their own, or joining them would make a circle. At most 20."""
 
 
 def module_of(path: Path) -> str:
@@ -299,3 +320,22 @@ def test_nothing_outside_the_simulation_asks_whether_it_is_in_one() -> None:
         if isinstance(node, ast.If) and "sim" in ast.unparse(node.test).lower().replace("simple", "").split("_")
     ]
     assert not wrong
+
+
+def test_a_short_module_has_a_reason() -> None:
+    """A concept that is cut into pieces cannot be read in one place. Three importers are a reason."""
+    files = {module_of(path): path for part in PARTS for path in modules(part)}
+    importers = Counter(
+        one if one in files else one.rpartition(".")[0] for path in files.values() for one in set(imports(path))
+    )
+    short = {
+        name.replace(".", "/")
+        for name, path in files.items()
+        if path.name not in ("__init__.py", "__main__.py")
+        and len(path.read_text().splitlines()) < SHORT
+        and importers[name] < 3
+    }
+    without = {name for name in short if not any(fnmatch(name, pattern) for pattern in ONE_EACH)}
+    assert without - STAND_ALONE == set(), "join them to the module that needs them"
+    assert STAND_ALONE - without == set(), "these need no exception any more"
+    assert len(STAND_ALONE) <= 20

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from assay.checkers.families import FAMILIES
-from assay.harness.core.history.kinds import KINDS
+from assay.harness.core.history.data_sets import KINDS
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = (ROOT / "docs" / "contributing" / "contradictions.md").read_text()

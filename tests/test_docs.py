@@ -15,9 +15,8 @@ import pytest
 import yaml
 
 import assay
-from assay.harness.core.history.column_meanings import MEANINGS
-from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.core.history.kinds import KINDS as EFFECTS
+from assay.harness.core.history.data_sets import DATA_SETS, MEANINGS
+from assay.harness.core.history.data_sets import KINDS as EFFECTS
 from assay.system_under_test.groups import kill_points
 from test_architecture import ALLOWED
 

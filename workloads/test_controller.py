@@ -16,8 +16,7 @@ from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import build_contract
-from assay.workloads.broker.controller_churn import churn, moves
-from assay.workloads.broker.controller_client import ControllerClient
+from assay.workloads.broker.controller_churn import ControllerClient, churn, moves
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import traffic
 from assay.workloads.broker.mixes import LOG_MIXES

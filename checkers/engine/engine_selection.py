@@ -4,14 +4,17 @@
 - It uses DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of Parquet. A single machine judges them with some
   gigabytes of memory and its disk.
 - It uses Spark beyond that, if Spark is installed, and whenever a master is named.
+
+Spark tries an unreachable master for minutes, without output. So the choice checks first whether the master answers.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
@@ -19,7 +22,6 @@ from assay.checkers.engine.base import Engine, EngineUnavailable
 from assay.checkers.engine.duck import DEFAULT_MEMORY, DuckDB
 from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
 from assay.checkers.engine.parquet_stats import read_sizes
-from assay.checkers.engine.spark_master import require_reachable
 from assay.checkers.engine.sqlite import SQLite, is_available, require_sqlite
 from assay.harness.core.history.data_sets import DATA_SETS
 
@@ -27,6 +29,32 @@ if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
     from assay.checkers.engine.spark_application import SparkApplication
     from assay.harness.core.history import HistoryReader
+
+STANDALONE: Final = "spark://"
+"""Prefix of masters whose addresses are known: ``spark://host:port,host:port``."""
+PORT: Final = "7077"
+ANSWER_WITHIN: Final = 3.0
+"""Seconds for all of the addresses together."""
+
+
+def require_reachable(master: str | None) -> None:
+    """Raises :class:`EngineUnavailable` for a standalone master if no address of it accepts a connection."""
+    if master is None or not master.startswith(STANDALONE):
+        return
+    errors = []
+    addresses = master.removeprefix(STANDALONE).split(",")
+    for address in addresses:
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", PORT)
+        try:
+            with closing(socket.create_connection((host, int(port)), ANSWER_WITHIN / len(addresses))):
+                return
+        except (OSError, ValueError, OverflowError) as error:
+            errors.append(f"{address}: {error}")
+    raise EngineUnavailable(
+        f"no Spark master answers at {master} ({'; '.join(errors)}); start one, or leave out --spark-master to run "
+        "Spark on this machine alone"
+    )
+
 
 AUTO: Final = "auto"
 SQLITE: Final = "sqlite"

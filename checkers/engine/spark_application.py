@@ -2,7 +2,13 @@
 
 It takes seconds to start, so a pytest session keeps one. Each ``Spark`` engine is a session of its own in it, with its
 own views.
+
+For a large history that one machine can read, ``DuckDBInSpark`` runs next to Spark, whose tasks answer the queries by
+key. The remaining queries read few rows, or read all in a simple way. Spark needs a tenth of a second and more to plan
+and compile each, so DuckDB runs them here, on the same files.
 """
+
+from __future__ import annotations
 
 import logging
 import os
@@ -10,10 +16,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -21,8 +27,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from assay.checkers.engine.base import EngineUnavailable
-from assay.checkers.engine.duckdb_in_spark import DuckDBInSpark
+from assay.checkers.engine.base import Engine, EngineUnavailable, T
+from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.spark import Spark
 from assay.checkers.engine.spark_errors import LOST, find_reason
 from assay.checkers.engine.spark_settings import (
@@ -33,6 +39,32 @@ from assay.checkers.engine.spark_settings import (
     build_session_settings,
     build_settings,
 )
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
+
+MEMORY: Final = "1GB"
+"""Memory that DuckDB may take here, next to the driver and the tasks, before it spills."""
+
+
+class DuckDBInSpark(DuckDB):
+    """DuckDB engine that owns the session ``spark`` and partitions histories with it."""
+
+    name = "spark"
+
+    def __init__(self, spark: Spark, *, memory: str = MEMORY) -> None:
+        super().__init__(memory=memory, kept_cells=0)
+        self._spark = spark
+
+    def divided(
+        self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
+    ) -> list[T] | None:
+        return self._spark.parted(self, history, question, progress)
+
+    def close(self) -> None:
+        super().close()
+        self._spark.close()
+
 
 DRIVER_MEMORY: Final = "4g"
 

@@ -9,9 +9,12 @@ A finding belongs to another one in two cases:
 
 So two independent causes do not hide each other. All findings count for the contract as before, and a forbidden one is
 never shown beneath a tolerated one.
+
+An error in a check, which may be a user's own, carries a note that names the check.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -55,3 +58,19 @@ def _find_root(place: int, direct: Mapping[int, int]) -> int:
     while place in direct:
         place = direct[place]
     return place
+
+
+@contextmanager
+def attributing_errors(where: str) -> Iterator[None]:
+    """Adds ``where`` as a note to an error raised in the block."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(where)
+        raise
+
+
+def find_attribution(error: BaseException) -> str | None:
+    """Returns the first such note of an error, for example ``in the check 'early-send'``, or None."""
+    notes: Sequence[str] = getattr(error, "__notes__", ())
+    return next((note for note in notes if note.startswith("in the ")), None)

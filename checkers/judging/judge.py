@@ -8,8 +8,9 @@ run, and a run that was not closed may lack operations, so a value without a sen
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +19,7 @@ from assay.checkers.engine import Engine, EngineError
 from assay.checkers.engine.base import SupportsPartitioning
 from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.judging import coverage
-from assay.checkers.judging.attribution import attributing_errors
-from assay.checkers.judging.cause_grouping import group_by_cause
+from assay.checkers.judging.cause_grouping import attributing_errors, group_by_cause
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.early_checks import (
     COME_LATE,
@@ -32,16 +32,48 @@ from assay.checkers.judging.early_checks import (
 from assay.checkers.judging.finding_context import FindingContext
 from assay.checkers.judging.history_integrity import readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_parts
-from assay.checkers.judging.unknown_reasons import describe_standstill, describe_unrecorded, find_unknown_kinds
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import CheckCoverage, Finding, Judgement, Verdict
 from assay.checkers.objects import kinds as objects
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import CUT
-from assay.harness.core.history.kinds import UNRECORDED
+from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
+from assay.harness.core.history.data_sets import UNRECORDED
 
 if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
+
+
+def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
+    """Returns a reason for each kind of effect that the format does not have, such as a typo in a client's
+    ``effects``."""
+    checks = [check for family in families for check in family.checks]
+    known = {kind for some in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in some}
+    found = []
+    for kind in sorted(set(kinds) - known):
+        near = get_close_matches(kind, sorted(known), 1)
+        found.append(f"no check knows effects of kind {kind}" + (f"; was {near[0]} meant?" if near else ""))
+    return found
+
+
+def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
+    """Returns the reason if some operations have no effects, so that others may be accused wrongly by ``against``
+    (anomalies)."""
+    (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
+    return (
+        f"{', '.join(sorted(against))}: of {row['many']} operations it is not known what they did, since the client's "
+        "effects() raised, so nothing that contradicts the others proves anything"
+    )
+
+
+def describe_standstill(overdue: Sequence[str], stood_still: float) -> str:
+    """Returns the reason if the tester itself stood still for that many seconds."""
+    return (
+        f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "
+        "tester itself go on (it, or its disk, was too busy, or it was paused), so it proves nothing; do it again when "
+        "there is less to do"
+    )
+
 
 Watch = Callable[[str, int, int], None]
 """Called before each step with what is done now, how many steps were done, and how many there may be."""

@@ -2,10 +2,9 @@
 
 - ``snapshots``: shared views; how long a state lasted from one snapshot (look) of the system to the next.
 - ``family``: lists the checks of a system at rest.
-- ``reassignment``, ``in_sync_return``, ``replica_convergence``, ``stale_metadata``, ``registration``,
-  ``partition_state_churn``: replicas.
-- ``settings``, ``deletion``, ``retention``: topics.
-- ``flushing``, ``high_watermark``: logs.
+- ``convergence``: states that brokers and replicas must reach by a deadline.
+- ``reassignment``, ``stale_metadata``, ``partition_state_churn``: replicas.
+- ``deletion``, ``retention``: topics.
 - ``client_progress``: clients.
 
 Deadlines during the workload are checked in ``groups`` and ``judging.coverage``. The package imports what all checks

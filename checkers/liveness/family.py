@@ -5,16 +5,18 @@ from typing import Final
 from assay.checkers.check import Family
 from assay.checkers.engine import Engine
 from assay.checkers.judging.contract import AT_REST
+from assay.checkers.liveness.convergence import (
+    DISOBEYED_SETTINGS,
+    DISOBEYED_STATE,
+    LATE_FLUSH,
+    LATE_HIGH_WATERMARK,
+    NO_REJOIN,
+    UNREGISTERED,
+)
 from assay.checkers.liveness.deletion import UNDELETED_TOPIC
-from assay.checkers.liveness.flushing import LATE_FLUSH
-from assay.checkers.liveness.high_watermark import LATE_HIGH_WATERMARK
-from assay.checkers.liveness.in_sync_return import NO_REJOIN
 from assay.checkers.liveness.partition_state_churn import RESTLESS_STATE
 from assay.checkers.liveness.reassignment import UNFINISHED_MOVE
-from assay.checkers.liveness.registration import UNREGISTERED
-from assay.checkers.liveness.replica_convergence import DISOBEYED_STATE
 from assay.checkers.liveness.retention import RETENTION_UNDONE
-from assay.checkers.liveness.settings import DISOBEYED_SETTINGS
 from assay.checkers.liveness.snapshots import REST_VIEWS
 from assay.checkers.liveness.stale_metadata import STALE_METADATA
 from assay.checkers.times import seconds, shorten_times

@@ -12,7 +12,7 @@ from assay.checkers.check import Check, Family, KeyDoubts, PreparedTables, Table
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import select_nothing
 from assay.harness.core.history.data_sets import EFFECTS
-from assay.harness.core.history.kinds import KINDS as OF_FORMAT
+from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
 
 if TYPE_CHECKING:
     pass

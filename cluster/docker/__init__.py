@@ -11,7 +11,7 @@
 - ``image_usage``: which systems use which image
 - ``built_images``: lists and removes images
 - ``code_archive``: the code that nodes get
-- ``network``, ``disk``, ``keys``: created for each run
+- ``network``, ``disk``: created for each run
 - ``preload``: compiles the libraries that shift a container's clock and slow or fail its disk
 - ``cluster``: builds the cluster; nodes are those of ``cluster.ssh``
 

@@ -5,8 +5,11 @@ Containers live as long as the run. Faults kill processes, not containers, becau
 network namespace and thus the partition.
 
 The journal entry that removes a container is written before the container is created.
+
+Each run has SSH keys of its own, which are never stored on the harness's disk.
 """
 
+import io
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,21 +17,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import paramiko
+
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
 from assay.cluster.checked_hooks import list_written_paths, read_command, read_stop_signal
-from assay.cluster.docker import code_archive, disk, image, image_contents, keys, layer, network, preload, software
+from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
 from assay.cluster.docker.engine import DockerEngineError, DockerFreezer, open_engine, run_labels, undo_action
-from assay.cluster.gather import gather_all
 from assay.cluster.naming import PlannedNode, plan_nodes
 from assay.cluster.node import Node
-from assay.cluster.over_ssh import SshCluster
+from assay.cluster.over_ssh import SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh import disk_slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import NodeDisk, SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, System
+
+
+def generate_keys() -> tuple[paramiko.PKey, paramiko.PKey]:
+    """Returns new keys of the harness and of the nodes."""
+    return paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
+
+
+def archive_keys(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
+    """Returns the files of a node that accepts the first key and shows the second."""
+    private = io.StringIO()
+    host_key.write_private_key(private)
+    return code_archive.archive_files(
+        {
+            "/etc/ssh/assay_authorized_keys": (0o600, f"{key.get_name()} {key.get_base64()}\n".encode()),
+            "/etc/ssh/assay_host_key": (0o600, private.getvalue().encode()),
+        }
+    )
+
 
 HOME = f"/{code_archive.ROOT}"
 SSH_WITHIN = 30.0
@@ -92,13 +114,13 @@ class DockerCluster(SshCluster):
         """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`."""
         roles = {item.role for item in self._plans}
         self._images = images = await self._call(software.ensure_images, self._system, roles, self._progress)
-        key, host_key = await self._call(keys.generate_keys)
+        key, host_key = await self._call(generate_keys)
         code = await self._call(code_archive.archive_code, list(self._system.source))
         self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
         net = await self._call(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
-        secrets = keys.archive_keys(key, host_key)
+        secrets = archive_keys(key, host_key)
         disks = await self._call(self._make_disks, journal)
         preloads = await self._call(self._make_preloads)
 

@@ -15,12 +15,11 @@ from assay.cluster import journal as undo
 from assay.cluster import zookeeper
 from assay.cluster.checked_hooks import list_written_paths, read_command, read_stop_signal
 from assay.cluster.docker import code_archive, software
-from assay.cluster.gather import gather_all
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.naming import PlannedNode, main_role, plan_nodes
 from assay.cluster.node import Node, NodeError
-from assay.cluster.over_ssh import SshCluster
+from assay.cluster.over_ssh import SshCluster, gather_all
 from assay.cluster.second_copy import second_log
 from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh.connection import PART, SshConnection

@@ -9,13 +9,12 @@ from typing import Any
 
 from assay.cluster.commands import CommandResult
 from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
-from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.disk import FolderSnapshot, SimDisk
 from assay.cluster.sim.disk_faults import DiskFaultMethods
 from assay.cluster.sim.disk_strikes import DiskRejectionError
 from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.second_copy import Twice
-from assay.cluster.sim.snapshot import FolderSnapshot
 
 PRESSURE = 0.3
 """Seconds from the shortage of memory until the kernel kills a process."""

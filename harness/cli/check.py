@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     from assay.checkers.engine import Engines
     from assay.checkers.judging.verdict import Verdict, add_stage
-    from assay.harness.cli.no_pandas import hide_pandas
+    from assay.harness.cli.command import hide_pandas
     from assay.harness.cli.time_estimate import show_estimate
     from assay.harness.run.registry import Registry
     from assay.harness.run.store import list_runs_below

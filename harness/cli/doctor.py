@@ -19,11 +19,11 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.cluster == SSH:
-        from assay.cluster.hosts import doctor as of_hosts
+        from assay.cluster import doctor as of_hosts
         from assay.cluster.hosts.inventory import InventoryError
 
         try:
-            findings = of_hosts.diagnose(arguments.hosts)
+            findings = of_hosts.diagnose_hosts(arguments.hosts)
         except InventoryError as error:
             raise InputError(str(error)) from None
     else:

@@ -92,10 +92,9 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
     """Returns a new or resumed night, and the seconds that it has from now."""
     import msgspec
 
-    from assay.harness.nightly.git_versions import read_version
     from assay.harness.nightly.matrix import parse_seconds, read_plan
     from assay.harness.nightly.night_record import night_folder
-    from assay.harness.nightly.night_runner import begin_night, find_resumable_night
+    from assay.harness.nightly.night_runner import begin_night, find_resumable_night, read_version
 
     store = arguments.store.resolve()
     given = arguments.shrink

@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.checkers.engine import Engines
-    from assay.harness.cli.no_pandas import hide_pandas
+    from assay.harness.cli.command import hide_pandas
     from assay.harness.run.live_judging import LiveJudgement, encode_judgement
     from assay.harness.run.registry import Registry
     from assay.harness.stored.live_check import MEMORY, find_running_run, watch_run

@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from assay.harness.core.history.data_sets import HistoryError
-from assay.harness.core.history.kinds import UNRECORDED
+from assay.harness.core.history.data_sets import UNRECORDED, HistoryError
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import to_encodable
 from assay.harness.core.report import RunReport

@@ -22,16 +22,14 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from assay.harness.core.abandoned_tasks import abandon_task
 from assay.harness.core.client import Endpoint
 from assay.harness.core.effect_recording import EffectRecorder, Recorder
 from assay.harness.core.generator.base import Generator, Source, as_generator, remaining_phases
-from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, iterate_bits
-from assay.harness.core.generator.roster import Roster
+from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, Roster, iterate_bits
 from assay.harness.core.operation import Completed, Completion, Effect, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.core.timestamps import NANOSECONDS, Stamps
-from assay.harness.core.worker import TIMEOUT, Worker, WorkerEnvironment
+from assay.harness.core.worker import TIMEOUT, Worker, WorkerEnvironment, abandon_task
 
 
 class Alarm:

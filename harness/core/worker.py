@@ -3,24 +3,66 @@
 The task lives as long as the worker and receives operations through a future. This costs a fraction of a new task, or
 of ``asyncio.wait_for``, per operation. The interpreter enforces time limits by cancelling the task. If the operation is
 marked as expired, the task treats the cancellation as a timeout and goes on.
+
+If the system is down, a client may fail a thousand times a second, and each failure adds a useless row to the history.
+Therefore a worker backs off: after ``PATIENCE`` such failures it waits before its next operation. The delay doubles
+until an operation succeeds or takes longer than ``AT_ONCE``. The jitter comes from the worker's number, not from random
+numbers, so a run stays repeatable by its seed.
+
+No one waits for the task of a client that ignores its cancellation. The end of the run reports it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet
 
 import msgspec
 
-from assay.harness.core.backoff import Backoff
 from assay.harness.core.blocking import BlockingClientError, adapt_client
 from assay.harness.core.client import Client, Endpoint, find_effects, no_effects
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport, describe_error
 from assay.harness.core.timestamps import Stamps
+
+AT_ONCE: Final = 10_000_000
+"""Nanoseconds from call to return: less than any answer of a server that had to wait for another one."""
+PATIENCE: Final = 10
+"""Immediate failures in a row without a delay. Short series are normal: locks that are held, compare-and-sets that
+lose.
+"""
+FIRST: Final = 0.002
+LONGEST: Final = 0.1
+"""Seconds."""
+SPREAD: Final = 0.618
+"""The golden ratio: its multiples modulo 1 lie apart from each other."""
+
+
+class Backoff:
+    """The back-off state of one worker."""
+
+    __slots__ = ("_failures", "_number")
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._failures = 0
+
+    def after(self, outcome: Outcome, took: int) -> float:
+        """Returns the seconds to wait after an operation with this outcome that took ``took`` nanoseconds."""
+        if outcome is Outcome.OK or took > AT_ONCE:
+            self._failures = 0
+            return 0.0
+        self._failures += 1
+        doubled = self._failures - PATIENCE - 1
+        if doubled < 0:
+            return 0.0
+        longest = min(FIRST * 2.0 ** min(doubled, 10), LONGEST)
+        return longest * (0.5 + (SPREAD * (self._number + self._failures)) % 1 / 2)
+
 
 FIRST_RETRY = 0.05
 LAST_RETRY = 1.0
@@ -202,3 +244,17 @@ class Worker:
             return TIMEOUT  # the client turned our own cancellation into another exception
         self._around.report.unexpected(self.index, self.process, self.operation.f, error)
         return Completion(Outcome.INFO, error=f"exception: {describe_error(error)}")
+
+
+_LEFT: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+
+def abandon_task(task: asyncio.Task[Any]) -> None:
+    """Marks a task as abandoned, and keeps asyncio from complaining about it when its loop is closed."""
+    _LEFT.add(task)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def exclude_abandoned(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Returns the tasks that have not been abandoned."""
+    return [task for task in tasks if task not in _LEFT]

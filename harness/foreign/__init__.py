@@ -18,8 +18,7 @@
 from assay.harness.foreign.keys import KeyMode
 from assay.harness.foreign.malformed import MalformedError
 from assay.harness.foreign.pairing import EntryOrder
-from assay.harness.foreign.read import ForeignFormat, ForeignHistory, read_history
-from assay.harness.foreign.recognise import recognise_format
+from assay.harness.foreign.read import ForeignFormat, ForeignHistory, read_history, recognise_format
 from assay.harness.foreign.shapes import MODELS, WORKLOADS
 
 __all__ = [

@@ -8,7 +8,6 @@ A single night:
 - ``night_record``: the record of a night on disk
 - ``matrix``: the cells of a night, from ``nightly.toml``
 - ``cell_order``: the order of the cells
-- ``git_versions``: versions and commits from git
 - ``subprocess_runner``: runs an attempt as a process
 - ``outcome``: classifies the end of an attempt
 - ``failure_shrinking``: shrinks new failures

@@ -2,6 +2,8 @@
 
 Nothing is guessed. An unknown key, an invalid value, a missing file and a duplicate cell name are errors that name the
 place and the valid choices.
+
+A night begins with the cells that failed recently; then come those that ran longest ago.
 """
 
 import difflib
@@ -18,7 +20,15 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from assay.harness.core.files import read_file
-from assay.harness.nightly.night_record import CellKind, MatrixCell, NightError
+from assay.harness.nightly.night_record import (
+    NOTHING_SAID,
+    AttemptResult,
+    CellKind,
+    MatrixCell,
+    NightError,
+    group_by_cell,
+    is_troubled,
+)
 from assay.harness.run.settings import CLUSTERS, SIM, SettingsError, parse_budget, parse_choice
 from assay.harness.run.systems import find_system
 
@@ -247,3 +257,35 @@ def _require_keys(allowed: Collection[str], table: dict[str, Any], needed: Seque
 def _suggest(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return (f"; did you mean {near[0]!r}?" if near else ".") + f" There are: {', '.join(known) or 'none'}"
+
+
+@dataclass(frozen=True)
+class LastEnd:
+    """Last end of a cell: whether in trouble, its start (ISO 8601, UTC), and its longest attempt in seconds."""
+
+    troubled: bool
+    started: str
+    seconds: float
+
+
+def read_last_ends(nights: Iterable[Sequence[AttemptResult]]) -> dict[str, LastEnd]:
+    """Returns the last end of each cell; ``nights`` are the oldest first."""
+    found: dict[str, LastEnd] = {}
+    for results in nights:
+        for name, ended in group_by_cell(results).items():
+            said = [one for one in ended if one.outcome not in NOTHING_SAID]
+            if said:
+                started, longest = max(one.started for one in said), max(one.seconds for one in said)
+                found[name] = LastEnd(is_troubled([one.outcome for one in said]), started, longest)
+    return found
+
+
+def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd]) -> list[MatrixCell]:
+    """Sorts cells by urgency. Cells that never ran count as the oldest; equal cells stay in the matrix's order."""
+    never = LastEnd(False, "", 0.0)
+
+    def urgency(cell: MatrixCell) -> tuple[bool, str]:
+        one = earlier.get(cell.name, never)
+        return not one.troubled, one.started
+
+    return sorted(cells, key=urgency)

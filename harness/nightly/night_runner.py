@@ -1,13 +1,15 @@
-"""One night: its cells one after the other, each attempt a process, each end a line of the record.
+"""One night: its cells one after the other. Each attempt is a process, and each end is a line of the record.
 
-The attempts of a night are known before it begins: every cell has its seeds from the night's name and its own, and its
-place from earlier nights. First each cell is done once, then those that repeat a second time. Nothing is done again
-because of how it ended. A cell that took longer than what is left of the budget is passed over. After each round new
-failures are made small, if the night is to.
+The attempts of a night are known before it begins. Every cell has its seeds from the night's name and its own, and its
+place from earlier nights. First each cell is done once, then the cells that repeat are done again. No attempt is
+repeated because of how it ended. A cell that took longer than the rest of the budget is skipped. After each round new
+failures are shrunk, if the night is asked to.
 
-What dies here is found by the next process: ``running.json`` names the attempt and its process, which is killed and
-recorded as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so that a full disk
-still has room for the record.
+If this process dies, the next one finds ``running.json``, which names the attempt and its process. It kills the process
+and records the attempt as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so
+that a full disk still has room for the record.
+
+The record names the version under test and the commits since the last night, which git reads from the matrix's folder.
 """
 
 import fcntl
@@ -16,6 +18,7 @@ import os
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +32,8 @@ import msgspec
 
 from assay.cluster import owner
 from assay.harness.core.files import SpecialFileError, open_lock, require_regular
-from assay.harness.nightly.cell_order import read_last_ends, sort_by_urgency
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs
-from assay.harness.nightly.git_versions import list_commits
+from assay.harness.nightly.matrix import read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import (
     NAME,
     AttemptOutcome,
@@ -54,6 +56,38 @@ from assay.harness.run.full_disk import DiskReserve, is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group
 from assay.harness.run.settings import derive_seed
+
+DIRTY: Final = "-dirty"
+MOST: Final = 500
+"""Commits that a night records at most."""
+
+
+def read_version(place: Path) -> str | None:
+    """Returns the commit, with ``-dirty`` for uncommitted changes; None without git or a repository."""
+    return _run_git(place, "describe", "--always", f"--dirty={DIRTY}") or None
+
+
+def list_commits(place: Path, green: str, red: str) -> tuple[str, ...]:
+    """Returns ``git log --oneline green..red``, the newest first; empty unless both commits exist.
+
+    For a version with uncommitted changes its commit is used.
+    """
+    ends = [_run_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options",
+                 f"{version.removesuffix(DIRTY)}^{{commit}}") for version in (green, red)]  # fmt: skip
+    if not all(ends):
+        return ()
+    said = _run_git(place, "log", "--oneline", "--no-decorate", f"--max-count={MOST}", "..".join(map(str, ends)))
+    return tuple((said or "").splitlines())
+
+
+def _run_git(place: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(place), "-c", "color.ui=false", *arguments]
+    try:
+        said = subprocess.run(command, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return said.stdout.decode(errors="replace").strip()
+
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
 QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")

@@ -3,17 +3,21 @@
 Every pytest session of an environment loads an installed plugin, so this module must cost next to nothing. At the top
 it imports only pytest and the options. Functions import the modules for clusters, histories and reports when they need
 them.
+
+Progress is written past pytest's capturing, by its own terminal reporter.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from rich.console import Console
 
 from assay.harness.plugin import (
     clusters,
@@ -27,6 +31,7 @@ from assay.harness.plugin import (
 from assay.harness.plugin.options import Options, add_options, make_settings, read_options
 from assay.harness.run.command_line import DEFAULT_TRIGGER, make_repeat_command
 from assay.harness.run.interrupt import Interrupt, StopSignals
+from assay.harness.run.progress import PlainProgress, Progress, SilentProgress, TerminalProgress
 from assay.harness.run.settings import ONCE, SIM, SettingsError, list_required_faults
 
 if TYPE_CHECKING:
@@ -212,9 +217,9 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """Provides an attempt whose cluster and system have been started; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, FaultUnavailableError, InfrastructureError, ReportPolicy
-    from assay.harness.run.drawn_settings import draw_configuration
     from assay.harness.run.experiment import NoGeneratorError, apply_mixes, find_experiment, resolve_random_mix
     from assay.harness.run.full_disk import FullDiskError
+    from assay.harness.run.systems import draw_configuration
     from assay.nemesis.schedule.catalogue import MIX
 
     function = getattr(request.node, "function", None)
@@ -421,6 +426,25 @@ def _repetition_number(item: pytest.Item) -> int:
 
 
 def _make_progress(config: pytest.Config) -> Any:
-    from assay.harness.plugin.terminal import make_progress
+    from assay.harness.plugin.hooks import make_progress
 
     return make_progress(config)
+
+
+def make_progress(config: pytest.Config) -> Progress:
+    """Returns a live line on a terminal, plain lines elsewhere, and nothing under ``-q``."""
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or config.get_verbosity() < 0:
+        return SilentProgress()
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    released: Callable[[], AbstractContextManager[Any]]
+    released = nullcontext if capture is None else capture.global_and_fixture_disabled
+    if reporter.isatty:
+        return TerminalProgress(Console(), released)
+
+    def write(text: str) -> None:
+        with released():
+            reporter.ensure_newline()
+            reporter.write_line(text)
+
+    return PlainProgress(write)

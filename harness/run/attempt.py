@@ -38,13 +38,12 @@ from assay.harness.run.full_disk import is_full, translate_full_disk
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import add_doubts, judge_run
 from assay.harness.run.live_judging import NO_MORE, LiveJudge
-from assay.harness.run.log_tail import read_last_lines
+from assay.harness.run.node_logs import read_last_lines
 from assay.harness.run.progress import Progress, SilentProgress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
-from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd
-from assay.harness.run.trial_factory import make_trial
+from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd, make_trial
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import FailureFooter, describe
 from assay.reports.figures import FIGURES, measure_run

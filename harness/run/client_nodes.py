@@ -1,17 +1,30 @@
-"""Client nodes: the nodes that a workload's clients live on, as one more role of the system under test."""
+"""Client nodes: the nodes that a workload's clients live on, as one more role of the system under test.
+
+Clients find the system at its endpoints, which are addresses.
+"""
 
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any, Final
 
 from assay.cluster.addresses import join_host_port
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import CLIENT_ROLE, Software, SupportsZooKeeperClient, System
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_PORT,
+    ZOOKEEPER_ROLE,
+    Software,
+    SupportsClientRoles,
+    SupportsZooKeeperClient,
+    System,
+)
 from assay.harness.core.client import ClientHome, Endpoint
 from assay.harness.remote import PORT, server
-from assay.harness.run.packages import find_packages
+from assay.harness.run.import_by_name import find_packages
+from assay.nemesis.schedule.target import servers
 
 CODE: Final = ("assay/harness/core", "assay/harness/remote")
 """The code that a worker process imports in addition to the system's source and the client's own package."""
@@ -120,3 +133,31 @@ def assign_client_nodes(endpoints: Sequence[Endpoint], cluster: Cluster) -> list
     homes = [ClientHome(node.name, join_host_port(node.address, PORT)) for node in by_role(cluster, CLIENT_ROLE)]
     pairs = range(math.lcm(len(endpoints), len(homes)))
     return [replace(endpoints[i % len(endpoints)], home=homes[i % len(homes)]) for i in pairs]
+
+
+def make_endpoints(
+    system: System, cluster: Cluster, defect: str | None, options: Mapping[str, Any] = MappingProxyType({})
+) -> list[Endpoint]:
+    """Returns one endpoint per server that clients connect to, with its own address first."""
+    everyone = servers(cluster, system)
+    wanted = system.client_roles if isinstance(system, SupportsClientRoles) else system.roles
+    nodes = [node for node in everyone if node.role in wanted]
+    addresses = [join_host_port(node.address, system.port(node.role)) for node in nodes]
+    roles = {
+        role: tuple(join_host_port(node.address, system.port(role)) for node in everyone if node.role == role)
+        for role in dict.fromkeys(node.role for node in everyone)
+    }
+    zookeeper = tuple(join_host_port(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))
+    defects = () if defect is None else (defect,)
+    return [
+        Endpoint(
+            node.name,
+            address,
+            (address, *(other for other in addresses if other != address)),
+            zookeeper=zookeeper,
+            defects=defects,
+            roles=roles,
+            options=dict(options),
+        )
+        for node, address in zip(nodes, addresses, strict=True)
+    ]

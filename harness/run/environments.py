@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.rng import RandomSources
 from assay.cluster.system import ZOOKEEPER_ROLE, SupportsZooKeeperClient, System
-from assay.harness.core.abandoned_tasks import abandon_task, exclude_abandoned
+from assay.harness.core.worker import abandon_task, exclude_abandoned
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import count_nodes
 from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, derive_seed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from assay.cluster.hosts.cluster import HostCluster
     from assay.cluster.sim.cluster import SimCluster
     from assay.cluster.ssh.log_sizes import LogGrowthRecorder
-    from assay.harness.run.sim_logs import SimLogs
+    from assay.harness.run.node_logs import SimLogs
 
     Real = DockerCluster | HostCluster | AttachedCluster
 
@@ -139,7 +139,7 @@ class SimWorld:
 
     async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
         from assay.cluster.sim.cluster import SimCluster
-        from assay.harness.run.sim_logs import SimLogs
+        from assay.harness.run.node_logs import SimLogs
 
         self._logs = SimLogs(self.loop)
         self._logs.begin()

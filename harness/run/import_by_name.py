@@ -1,4 +1,7 @@
-"""Imports what an option names as ``package.module:Class``, from installed packages or the current folder."""
+"""Imports what an option names: a class or an object as ``package.module:Class``, or a model.
+
+Modules come from installed packages or the current folder. A model may also be named as a built-in one is.
+"""
 
 import importlib
 import inspect
@@ -8,6 +11,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from assay.checkers.linearizability import MODELS, Model
+from assay.cluster.system import SupportsCodePackages, System
 from assay.harness.run.settings import SettingsError
 
 T = TypeVar("T")
@@ -62,3 +67,35 @@ def import_module_named(given: str, name: str) -> object:
 def _describe_failure(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+
+
+def find_packages(system: System) -> tuple[str, ...]:
+    """Returns the packages and modules of the system's code: as declared, else the package that defines its class."""
+    if isinstance(system, SupportsCodePackages):
+        return tuple(system.code_packages)
+    module = type(system).__module__
+    package = module.rpartition(".")[0]
+    return (package if getattr(sys.modules.get(package), "__file__", None) else module,)
+
+
+NEEDED: Final = ("encode", "step")
+
+
+def find_model(name: str, option: str = "--model") -> Model:
+    """Returns the model of this name. Raises ``SettingsError`` if there is none, or it is no usable model.
+
+    ``option``: where it was named, for the error.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    found = import_named(option, name, "model", lambda kind: kind is not Model and issubclass(kind, Model))
+    if isinstance(found, Model):
+        raise SettingsError(f"{option}={name} is an instance; name its class, {type(found).__qualname__}")
+    if not (inspect.isclass(found) and issubclass(found, Model)):
+        raise SettingsError(f"{option}={name} is no subclass of assay.Model")
+    missing = [method for method in NEEDED if getattr(found, method) is getattr(Model, method)]
+    missing += ["name"] * (not isinstance(getattr(found, "name", None), str))
+    missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]
+    if missing:
+        raise SettingsError(f"{option}={name} is abstract: it lacks {', '.join(missing)}")
+    return instantiate(option, name, found)

@@ -24,7 +24,7 @@ from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.cluster.system import System
 from assay.harness.core.printable import to_printable
 from assay.harness.run import import_by_name
-from assay.harness.run.model_by_name import find_model
+from assay.harness.run.import_by_name import find_model
 from assay.harness.run.settings import SettingsError
 from assay.nemesis.faults.fault import Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue, FaultError

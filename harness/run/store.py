@@ -5,6 +5,8 @@ the first moment. A folder with this status whose owner is dead was left behind 
 
 ``store/latest`` and ``store/<test>/latest`` are symbolic links, replaced by a rename: a reader sees the old run or the
 new one. Small files are also written next to their place and renamed.
+
+A run that only a search needs keeps its output in memory (``InMemoryOutput``).
 """
 
 import asyncio
@@ -13,10 +15,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -29,6 +31,7 @@ from assay.harness.core.files import (
     write_atomically,
 )
 from assay.harness.core.history import FORMAT, History
+from assay.harness.core.history.in_memory import HistoryInMemory
 from assay.harness.core.printable import to_encodable
 from assay.harness.core.timestamps import Origin
 from assay.harness.run.full_disk import DiskReserve, is_full
@@ -442,3 +445,32 @@ def resolve_history(path: Path) -> Path:
             require_regular_below(folder)
             return folder.resolve()
     raise FileNotFoundError(f"{path} is neither a run nor a history folder: there is no ops/ in it, nor history/ops/")
+
+
+class RunOutput(Protocol):
+    """Receives the output of one run."""
+
+    @property
+    def logs(self) -> Path | None:
+        """The folder for the nodes' text logs; None if they are not kept."""
+
+    def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
+        """Opens the run's empty history. ``loop``: the clock by which rows are sealed during the run."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes a small file, replacing an earlier one of this name."""
+
+
+@dataclass
+class InMemoryOutput:
+    """Keeps everything in memory; ``files`` is indexed by name."""
+
+    history: HistoryInMemory = field(default_factory=HistoryInMemory)
+    files: dict[str, bytes] = field(default_factory=dict)
+    logs: Path | None = None
+
+    def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
+        return self.history
+
+    def write(self, name: str, data: bytes) -> None:
+        self.files[name] = data

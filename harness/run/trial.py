@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from assay.cluster.deploy import start_system
@@ -29,24 +29,29 @@ from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, describe_with_location
 from assay.harness.core.timestamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
-from assay.harness.run.acknowledgement_inspection import InspectingRecorder
-from assay.harness.run.client_nodes import assign_client_nodes
+from assay.harness.run.client_nodes import assign_client_nodes, make_endpoints
 from assay.harness.run.drain_watchdog import NewRecordCounter, compute_drain_limit, wait_until_endless
-from assay.harness.run.endpoints import make_endpoints
-from assay.harness.run.environments import World
+from assay.harness.run.environments import FaultRequirements, World, open_world
 from assay.harness.run.event_logs import EventLogCollector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import plan_schedule, select_possible_faults
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.invariant_assertion import InvariantAsserter
-from assay.harness.run.leader_poller import LeaderPoller, describe_failed_finds
 from assay.harness.run.live_judging import LiveJudge
-from assay.harness.run.processes import list_crashes, record_processes
+from assay.harness.run.observers import (
+    InspectingRecorder,
+    InvariantAsserter,
+    LeaderPoller,
+    QuiescenceWatch,
+    StallMeter,
+    describe_failed_finds,
+    list_crashes,
+    record_processes,
+)
 from assay.harness.run.progress import Progress, RunTally
-from assay.harness.run.quiescence import QuiescenceWatch
-from assay.harness.run.run_output import RunOutput
+from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings, derive_seed
-from assay.harness.run.tester_stall import StallMeter
+from assay.harness.run.store import RunOutput
+from assay.harness.run.systems import apply_settings, complete_contract, with_defect
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
 from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue
@@ -405,3 +410,26 @@ class Trial:
 def apply_pace(main: Generator, settings: Settings) -> Generator:
     """Applies the time limit of the main phase and, for an open loop, its rate."""
     return time_limit(settings.time_limit, main if settings.rate is None else rate(settings.rate, main))
+
+
+def make_trial(
+    experiment: Experiment,
+    settings: Settings,
+    keeping: RunOutput,
+    registry: Registry,
+    *,
+    run_id: str,
+    interrupt: Interrupt,
+    progress: Progress,
+) -> Trial:
+    """Returns a trial that has not started. ``experiment`` and ``settings`` include their mixes; ``run_id`` marks
+    containers.
+
+    The contract of the trial's experiment has the limits of its system.
+    """
+    variant = apply_settings(with_defect(experiment.system, settings.defect), settings.configuration)
+    experiment = replace(experiment, contract=complete_contract(experiment.contract, variant))
+    system = experiment.deployed(variant)
+    drawn = [registry.faults[name] for name in select_possible_faults(system, settings, registry.faults)]
+    world = open_world(system, settings, run_id=run_id, needs=FaultRequirements.of(drawn))
+    return Trial(experiment, system, settings, world, keeping, registry.faults, interrupt, progress)

@@ -22,7 +22,6 @@ from assay.cluster.system import (
     System,
 )
 from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
-from assay.harness.run.drawn_settings import coarsen_choices
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import Interrupt
@@ -30,6 +29,7 @@ from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive_seed
 from assay.harness.run.store import schedule_name
+from assay.harness.run.systems import coarsen_choices
 from assay.harness.search.code_coverage.counter_selection import find_countable_modules
 from assay.harness.search.code_coverage.coverage_file import compute_coverage as reached_code
 from assay.harness.search.code_coverage.source import SourceModule
@@ -38,7 +38,7 @@ from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, FoundFailure
 from assay.harness.search.fork_player import PATIENCE, ForkPlayer
 from assay.harness.search.player import DIED, ENDLESS, Player
-from assay.harness.search.shrink_note import write_shrink_note
+from assay.harness.search.shrink import write_shrink_note
 from assay.harness.search.strategies import LEAST, TIME_LIMITS, Terrain
 from assay.harness.search.workers import ExplorationResult, run_search
 from assay.nemesis.faults.fault import Census, Fault

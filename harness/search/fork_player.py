@@ -15,7 +15,7 @@ from typing import Final
 
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.system import SupportsTurningPoints
-from assay.harness.core.history.memory_reader import InMemoryHistoryReader
+from assay.harness.core.history.reader import InMemoryHistoryReader
 from assay.harness.run.attempt import ReportPolicy
 from assay.harness.run.judging import UnjudgedRun, judge_together
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect

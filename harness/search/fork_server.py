@@ -30,16 +30,15 @@ from assay.harness.core.history.in_memory import Columns, HistoryInMemory
 from assay.harness.run.environments import cancel_tasks, close_loop
 from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random_mix
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.processes import CRASHED
+from assay.harness.run.observers import CRASHED
 from assay.harness.run.progress import SilentProgress
 from assay.harness.run.registry import Registry
-from assay.harness.run.run_output import InMemoryOutput
 from assay.harness.run.settings import Settings
-from assay.harness.run.trial import Trial
-from assay.harness.run.trial_factory import make_trial
+from assay.harness.run.store import InMemoryOutput
+from assay.harness.run.trial import Trial, make_trial
 from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounter
+from assay.harness.search.coverage_features import OnlineFeatures
 from assay.harness.search.example import Example
-from assay.harness.search.online_features import OnlineFeatures
 
 PR_SET_PDEATHSIG: Final = 1
 """Option of Linux' prctl(2)."""

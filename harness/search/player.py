@@ -10,7 +10,7 @@ from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.processes import CRASHED
+from assay.harness.run.observers import CRASHED
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.search.code_coverage.counter import CodePlace

@@ -6,19 +6,23 @@
 A failure may depend on luck: on real nodes, and also in the simulation, because a reduction changes the number of
 packets. So the caller first estimates the failure rate. A reduction is accepted if one of n repetitions fails with the
 same anomaly. The number n gives a 95 % chance of a failure if the rate is unchanged.
+
+The result is stored in the folder of the last run, and its report shows it.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from assay.harness.search.example import Example
+from assay.harness.search.example import Example, describe_step
 from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.target import node_number
 from assay.nemesis.schedule.trigger import OnEvent
+from assay.reports.files import SHRINKING, Shrinking
 
 T = TypeVar("T")
 
@@ -159,3 +163,21 @@ def _simplify_step(step: FaultStep) -> Iterator[FaultStep]:
         if duration < step.duration:
             yield change(step, duration=duration)
             break
+
+
+def write_shrink_note(
+    run: Path, before: Example, after: Example, *, runs: int, first: str | None, last: str, minimal: bool
+) -> None:
+    """Writes the result into the folder of a run.
+
+    ``runs`` is the number of runs played; ``first`` and ``last`` are the failure rates before and after.
+    """
+    story = Shrinking(
+        runs=runs,
+        kept=tuple(describe_step(step).strip() for step in after.schedule.all_steps),
+        left_out=tuple(describe_step(step).strip() for step in find_removed_steps(before, after)),
+        first=first,
+        last=last,
+        minimal=minimal,
+    )
+    (run / SHRINKING).write_bytes(msgspec.json.format(msgspec.json.encode(story)))

@@ -21,8 +21,7 @@ from assay.harness.run.command_line import make_repeat_command
 from assay.harness.run.settings import SIM, Settings
 from assay.harness.search.example import Example
 from assay.harness.search.explore import with_other_seed
-from assay.harness.search.shrink import OutOfTime, minimise
-from assay.harness.search.shrink_note import write_shrink_note
+from assay.harness.search.shrink import OutOfTime, minimise, write_shrink_note
 from assay.harness.stored.repeat_arguments import Declined, build_repeat_arguments, find_test, read_settings
 from assay.harness.stored.replay import SCHEDULE, read_forbidden_anomalies, read_judgement, run_pytest
 from assay.nemesis.schedule.schedule import ScheduleError, ScheduleRecord, decode_schedule

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from assay.checkers.engine import EngineError, Engines
-from assay.checkers.judging.attribution import find_attribution
+from assay.checkers.judging.cause_grouping import find_attribution
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS

@@ -2,11 +2,15 @@
 
 - A run folder or a history folder is judged by its contract (``by_contract``), or by ``--model`` alone.
 - A file, or a Jepsen store folder with a ``history.edn``, is in a foreign format and needs a model or a workload.
+
+A workload's questions are those of Jepsen's checker of that name, in SQL.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,10 +19,12 @@ import msgspec
 import pyarrow as pa
 
 from assay.checkers.engine import Engines
-from assay.checkers.judging.judge import Watch
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import Watch, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
-from assay.harness.core.history import HistoryError, HistoryReader
+from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
+from assay.harness.core.operation import Completed
 from assay.harness.foreign import (
     MODELS,
     EntryOrder,
@@ -29,12 +35,12 @@ from assay.harness.foreign import (
     recognise_format,
 )
 from assay.harness.run import store
-from assay.harness.run.model_by_name import find_model
+from assay.harness.run.import_by_name import find_model
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
+from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored.by_contract import StoredHistory, judge_again, open_stored
 from assay.harness.stored.by_model import judge_by_model, open_stored_operations
-from assay.harness.stored.by_workload import judge_workload
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
 from assay.reports.evidence import look_up, look_up_operations
@@ -42,6 +48,42 @@ from assay.reports.failure_text import FailureFooter, describe
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]]] = {
+    "bank": lambda done, request: effects.make_bank_effects(done, request.total),
+    "list-append": lambda done, request: effects.make_transaction_effects(done),
+    "long-fork": lambda done, request: effects.make_transaction_effects(done),
+    "monotonic": lambda done, request: effects.make_monotonic_effects(done),
+    "rw-register": lambda done, request: effects.make_transaction_effects(done),
+    "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
+}
+"""Makers of effects, by workload."""
+
+
+def judge_workload(
+    ops: pa.Table, request: CheckRequest, engines: Engines, watch: Watch
+) -> tuple[Judgement, tuple[str, ...]]:
+    """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
+
+    It uses the strictest contract. The second result has notes for the user about facts that had to be inferred. Raises
+    ``HistoryError`` for operations that do not belong to the workload.
+    """
+    assert request.workload is not None
+    contract = Contract(transaction_order="real-time" if request.real_time else "none")
+    recorded = MAKERS[request.workload](effects.to_operations(ops), request)
+    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+        history = Path(folder) / "history"
+        with HistoryWriter(history) as writer:
+            for completed, its_effects in recorded.rows:
+                writer.completed(completed, its_effects)
+        reader = HistoryReader(history)
+        with engines.open(reader) as engine:
+            judgement = judge(reader, contract, engine, watch=watch)
+    if not recorded.note:
+        return judgement, ()
+    found_out = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
+    return msgspec.structs.replace(judgement, examined=(found_out, *judgement.examined)), (recorded.note,)
+
 
 JEPSEN_HISTORY: Final = "history.edn"
 

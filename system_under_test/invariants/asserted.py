@@ -1,18 +1,65 @@
-"""All invariants of one cluster, as testers use them: takes lines of event logs, and returns violations."""
+"""All invariants of one cluster, as testers use them: takes lines of event logs, and returns violations.
 
-from collections.abc import Mapping, Sequence
+A controller epoch is claimed by one process. The epoch rises with the claim, in one write, so no two elections return
+the same. Brokers could not distinguish two controllers of one epoch, and would obey both.
+
+At most one node appends in one leader epoch of a partition. Followers truncate their logs by epochs, and would take two
+logs of one epoch for the same. Only appending by two leaders does harm; it is harmless if another node believes for a
+moment that it leads. A topic that is deleted and created again begins with the epochs of the former one, so the two are
+distinguished.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from assay.system_under_test.inspection import AcknowledgementInspection
 from assay.system_under_test.invariants.agreement import ReplicaAgreement
-from assay.system_under_test.invariants.controllers import OneControllerPerEpoch
 from assay.system_under_test.invariants.coordinators import CoordinatorFold
-from assay.system_under_test.invariants.invariant import EventLine, Invariant
-from assay.system_under_test.invariants.leaders import OneLeaderPerEpoch
+from assay.system_under_test.invariants.invariant import EventLine, Invariant, InvariantViolation
 from assay.system_under_test.invariants.roles import ObservedRoles
 from assay.system_under_test.invariants.watermarks import AcknowledgedRecords, InSyncMemberCheck, RaisedHighWatermarks
+
+
+class OneControllerPerEpoch:
+    """Checks ``became-controller`` events."""
+
+    name = "one-controller"
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._known: dict[int, tuple[str, int]] = {}
+
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
+        if line.event != "became-controller" or line.controller_epoch is None:
+            return
+        self.looks += 1
+        epoch = line.controller_epoch
+        first, incarnation = self._known.setdefault(epoch, (node, line.incarnation))
+        if (first, incarnation) == (node, line.incarnation):
+            return
+        who = first if first != node else f"an earlier process of {node}"
+        yield InvariantViolation(self.name, f"{node} became controller in epoch {epoch}, as {who} had.", node)
+
+
+class OneLeaderPerEpoch:
+    """Checks ``first-append-in-epoch``, which a leader emits with the first record of its term."""
+
+    name = "one-leader"
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._known: dict[tuple[str, int, int], str] = {}
+
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
+        if line.event != "first-append-in-epoch" or line.key is None or line.topic_zxid is None or line.epoch is None:
+            return
+        self.looks += 1
+        first = self._known.setdefault((line.key, line.topic_zxid, line.epoch), node)
+        if first != node:
+            claim = f"{node} appended to {line.key} in leader epoch {line.epoch}, in which {first} had appended."
+            yield InvariantViolation(self.name, claim, node, line.key, epoch=line.epoch)
 
 
 class InvariantSet:

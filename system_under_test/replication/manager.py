@@ -2,6 +2,8 @@
 
 Requests are handled one at a time, in order. A request is rejected as a whole if it comes from an older controller or
 names another registration of this broker. A partition in it is rejected if its leader epoch is not above the known one.
+
+A tester may ask which replicas this broker has, and for the leader epoch of each.
 """
 
 import asyncio
@@ -10,8 +12,10 @@ from collections.abc import Callable, Mapping
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.log.traits import LogTraits
+from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.fetcher import LeaderFetcher
 from assay.system_under_test.replication.handover import Handover
@@ -249,3 +253,25 @@ class ReplicaManager:
     def _unfollow(self, partition: Partition) -> None:
         for fetcher, _ in self._fetchers.values():
             fetcher.remove(partition.key)
+
+
+DAMAGED = -1
+"""Reported as the high watermark of a damaged log, from which nothing may be deleted until it is rebuilt."""
+
+
+async def list_roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> RolesResponse:
+    return RolesResponse(
+        partitions=[
+            ReplicaRole(
+                topic=partition.topic,
+                partition=partition.index,
+                leader_epoch=partition.leader_epoch,
+                high_watermark=DAMAGED if partition.log.damage is not None else partition.high_watermark,
+                log_end=partition.log.end_offset,
+                settings=partition.config.fingerprint,
+                flushed=partition.log.flushed_offset,
+                flush_ms=partition.config.flush_ms,
+            )
+            for partition in manager.replicas.all()
+        ]
+    )

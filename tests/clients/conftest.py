@@ -23,8 +23,7 @@ from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import engine_available
 from assay.cluster.node import by_role
 from assay.system_under_test.broker_rpc import ask_metadata
-from assay.system_under_test.deployment import EVENT_LOG, PORT, Broker
-from assay.system_under_test.topology import BROKER
+from assay.system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
 
 from helpers.other_clients import CLIENTS
 

@@ -10,7 +10,7 @@ from docker.models.containers import Container
 
 from assay.cluster import doctor, owner
 from assay.cluster.docker import engine, image, layer
-from assay.cluster.doctor_finding import DoctorFinding
+from assay.cluster.doctor import DoctorFinding
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import msgspec
 import paramiko
 import pytest
 
-from assay.cluster import journal
-from assay.cluster.hosts import cluster, doctor, host_command, inventory, upkeep
+from assay.cluster import doctor, journal
+from assay.cluster.hosts import cluster, host_command, inventory, upkeep
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
@@ -175,7 +175,7 @@ def test_the_doctor_calls_required_what_no_run_begins_without(
     there = {"user": "0", "python": "yes", "iptables": "yes", "setsid": "/bin/setsid", "pkill": "/bin/pkill"}
     lines = [f"{what} {value}" for what, value in {**there, missing: "no"}.items()]
     monkeypatch.setattr(doctor, "run_on_host", lambda reach, command: "\n".join(lines))
-    (bad,) = [one for one in doctor.diagnose(tmp_path / "hosts.toml") if not one.good]
+    (bad,) = [one for one in doctor.diagnose_hosts(tmp_path / "hosts.toml") if not one.good]
     assert bad.name == f"root@h:22 {missing}"
     assert bad.required == (missing != "pkill"), "without it the main process is ended and stopped all the same"
 

@@ -19,7 +19,7 @@ for name in (
     "assay.harness.run.attempt",
     "assay.harness.run.faults",
     "assay.harness.stored.by_contract",
-    "assay.harness.plugin.terminal",
+    "assay.harness.plugin.hooks",
     "assay.reports.page",
     "assay.workloads.broker.log_drain",
     "pandas",

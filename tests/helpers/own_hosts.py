@@ -17,7 +17,7 @@ from typing import Any
 from docker.types import IPAMConfig, IPAMPool
 
 from assay.cluster import journal, owner
-from assay.cluster.docker import image, keys, network
+from assay.cluster.docker import cluster, image, network
 from assay.cluster.docker.engine import open_engine, undo_action
 
 LABEL = "assay-test.hosts-of"
@@ -54,7 +54,7 @@ class OwnHosts:
 @contextmanager
 def own_hosts(folder: Path, roles: Sequence[str], more: str = "", *, six: bool = False) -> Iterator[OwnHosts]:
     """A host for each of ``roles``. ``more``: lines at the top of the inventory. ``six``: known by IPv6 addresses."""
-    key, host_key = keys.generate_keys()
+    key, host_key = cluster.generate_keys()
     secret = folder / "key"
     key.write_private_key_file(str(secret))  # type: ignore[attr-defined]
     name = f"hosts-of-the-test-{os.getpid()}" + ("-six" if six else "")
@@ -75,7 +75,7 @@ def own_hosts(folder: Path, roles: Sequence[str], more: str = "", *, six: bool =
                     net,
                     net.address(number),
                     marks | service,
-                    keys.archive_keys(key, host_key),
+                    cluster.archive_keys(key, host_key),
                 )
             addresses = [net.address(number) for number in range(len(roles))]
             public = f"{host_key.get_name()} {host_key.get_base64()}"

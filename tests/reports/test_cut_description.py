@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.reports.cut_description import MOST_GROUPS, describe_cut
+from assay.reports.faults import MOST_GROUPS, describe_cut
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.reports.folding import fold, join_keys
+from assay.reports.model import fold, join_keys
 
 TEXTS = st.lists(st.sampled_from(["a 1", "a 2", "a 10 at 3.5 s", "a 7 at 12.25 s", "b 1", "b", "a 1 b"]), max_size=12)
 

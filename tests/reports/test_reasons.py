@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.reports.reasons import join_reasons
+from assay.reports.failure_text import join_reasons
 
 NO_DATA = "is forbidden, but its check had no data"
 NOTHING = "is forbidden, but the history has nothing to which it applies"

@@ -13,7 +13,7 @@ import pytest
 from assay import workloads
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
-from assay.harness.core.history.kinds import KINDS
+from assay.harness.core.history.data_sets import KINDS
 from assay.harness.run.experiment import Experiment, apply_mixes, find_experiment
 from assay.harness.run.settings import Settings
 from assay.harness.run.systems import complete_contract

@@ -20,8 +20,7 @@ from assay.harness.run.store import read_run
 from assay.system_under_test.client.admin import TopicOutcome
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.broker.controller_churn import churn, count_partitions, format_name, moves
-from assay.workloads.broker.controller_client import TOUCH, ControllerClient
+from assay.workloads.broker.controller_churn import TOUCH, ControllerClient, churn, count_partitions, format_name, moves
 from assay.workloads.broker.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, MOVE, to_completion
 
 from helpers.attempts import played

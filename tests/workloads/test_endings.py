@@ -32,7 +32,7 @@ from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.replica import Replica
 from assay.system_under_test.replication.replicas import Replicas
 from assay.workloads.broker import group_drain, group_operations
-from assay.workloads.broker.controller_client import ControllerClient
+from assay.workloads.broker.controller_churn import ControllerClient
 from assay.workloads.broker.group_client import GroupClient
 from assay.workloads.broker.group_drain import catch_up
 from assay.workloads.broker.group_operations import WORKERS

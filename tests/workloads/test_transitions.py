@@ -19,7 +19,7 @@ from assay.system_under_test.controller import leaders
 from assay.system_under_test.controller.state_machines import PartitionStateName, ReplicaStateName, StateMachines
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.zookeeper.znodes import PartitionState
-from assay.workloads.broker.controller_client import ControllerClient
+from assay.workloads.broker.controller_churn import ControllerClient
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import traffic
 from assay.workloads.broker.topic_admin import CREATE, DELETE

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from assay.harness.core.generator.base import Generator, Source, as_generator
-from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent
-from assay.harness.core.generator.roster import Roster
+from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, Roster
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 
 Respond: TypeAlias = Callable[[Operation, int], tuple[int, Outcome]]

@@ -1,4 +1,4 @@
-"""Reader for a history on disk: complete, cut short, or written by another tool.
+"""Readers for a history on disk (complete, cut short, or written by another tool) and for one in memory.
 
 Opening reads file footers only, and reports a bad file once, with its name and the reason. Files of other tools may
 differ in integer width, text encoding and nullability. Rows have today's format, also those of older histories.
@@ -19,7 +19,8 @@ from assay.harness.core.files import read_json
 from assay.harness.core.history import translation, worker_nodes
 from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, LATER, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import SCHEMAS
+from assay.harness.core.history.in_memory import Columns
+from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.history.translation import LAST_VERSION, OLDEST, Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.core.printable import to_plain_line
@@ -299,3 +300,33 @@ def _to_completed(row: dict[str, Any]) -> Completed:
         ret=row["ret"],
         scheduled=row["scheduled"],
     )
+
+
+class InMemoryHistoryReader(HistoryReader):
+    """The history of a finished run. Raises ``HistoryError`` for a value that its column does not take."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._tables = {
+            name: pa.Table.from_batches([to_batch(schema, columns[name])] if columns[name] else [], schema=schema)
+            for name, schema in SCHEMAS.items()
+        }
+        self._folder = Path("memory")
+        self._paths = {name: [] for name in SCHEMAS}
+        self._rows = {name: table.num_rows for name, table in self._tables.items()}
+        self._formats = dict.fromkeys(SCHEMAS, FORMAT)
+        self._closed = None
+
+    def in_memory(self, name: str) -> pa.Table:
+        return self._tables[name]
+
+    def table(self, name: str) -> pa.Table:
+        return self._tables[name]
+
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        yield from self._tables[name].to_batches()
+
+    def digest(self, progress: Callable[[int], None] = lambda rows: None) -> str:
+        digest = HistoryDigest()
+        for name in DIGESTED:
+            digest.update(name, self._tables[name])
+        return digest.hexdigest()

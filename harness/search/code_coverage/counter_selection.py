@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from assay.cluster.system import System
-from assay.harness.run.packages import find_packages
+from assay.harness.run.import_by_name import find_packages
 from assay.harness.search.code_coverage.counter import CoverageCounter
 from assay.harness.search.code_coverage.source import SourceModule, find_modules
 

@@ -5,14 +5,19 @@
    is retried.
 3. Ownership ends at once when the member's session is over, or when ZooKeeper has been silent for so long that it may
    be.
+
+Some calls to the coordinator are allowed only while the member owns the partitions that it owned at their start:
+nothing fences a commit to the offsets topic. Therefore the member must cancel it before its session may be over, and as
+soon as it loses a claim. A session that is renewed meanwhile extends the time limit.
 """
 
 import asyncio
 import enum
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
@@ -26,7 +31,6 @@ from assay.system_under_test.client.pool import KnownBrokers
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.client.zookeeper_groups import offsets
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.owned_calls import OwnedCalls
 from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
@@ -36,8 +40,49 @@ from assay.system_under_test.client.zookeeper_groups.subscription import (
     TopicFilter,
 )
 from assay.system_under_test.client.zookeeper_groups.view import read_broker_addresses, read_view, to_thread_id
-from assay.system_under_test.runtime import Runtime
+from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import BackgroundTasks
+
+T = TypeVar("T")
+
+
+class OwnedCalls:
+    """Calls of one member."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._under_way: dict[asyncio.Task[Any], None] = {}
+
+    async def run(self, call: Coroutine[Any, Any, T], deadline: float) -> T:
+        """Returns the call's result.
+
+        Raises ``TimeoutError`` at the deadline, when the session may be over, and after :meth:`call_off`.
+        """
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(call, name="consumer offsets")
+        self._under_way[task] = None
+        try:
+            while not task.done():
+                until = min(deadline, self._zookeeper.alive_until)
+                if until <= loop.time():
+                    raise TimeoutError
+                await asyncio.wait([task], timeout=until - loop.time())
+            if task.cancelled():
+                raise TimeoutError
+            return task.result()
+        finally:
+            del self._under_way[task]
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.exception()  # marks it as retrieved, because no one awaits a cancelled call
+
+    def call_off(self) -> None:
+        """Cancels all pending calls."""
+        for task in self._under_way:
+            task.cancel()
+
 
 LAST_BACK_OFF = 1.0
 """Limit in seconds on the back-off between two tries to claim, before a random factor from 0.5 to 1.5."""

@@ -16,7 +16,7 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.core.history.memory_reader import InMemoryHistoryReader
+from assay.harness.core.history.reader import InMemoryHistoryReader
 from assay.harness.run.judging import FEW, VERY_SMALL_ROWS, UnjudgedRun, judge_run, judge_together, open_together
 from assay.harness.run.registry import Registry
 

@@ -110,7 +110,7 @@ def test_only_columns_that_have_values_go_along(tmp_path: Path) -> None:
 
 def shared(application: Any, *, here: bool) -> Any:
     """Returns the engine of large histories, forced to treat any history as large."""
-    from assay.checkers.engine.duckdb_in_spark import DuckDBInSpark
+    from assay.checkers.engine.spark_application import DuckDBInSpark
 
     spark = application.engine(effects=None)
     return DuckDBInSpark(spark) if here else spark

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from assay.cluster import doctor
 from assay.cluster.doctor import engine_available
-from assay.cluster.hosts import doctor
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.leftovers import heal, sweep
 from assay.cluster.node import Flow, Node, NodeError, ProcessState, Traffic
@@ -207,12 +207,12 @@ def test_a_host_that_does_not_answer_stays_in_the_journal(hosts: OwnHosts, tmp_p
 
 
 def test_the_doctor_says_what_each_host_can_do(hosts: OwnHosts, tmp_path: Path) -> None:
-    findings = doctor.diagnose(hosts.file)
+    findings = doctor.diagnose_hosts(hosts.file)
     assert len(findings) == 10
     assert all(finding.good for finding in findings)
     lost = tmp_path / "hosts.toml"
     lost.write_text(hosts.file.read_text().replace(hosts.addresses[1], "127.0.0.1"))
-    bad = [finding for finding in doctor.diagnose(lost) if not finding.good]
+    bad = [finding for finding in doctor.diagnose_hosts(lost) if not finding.good]
     assert [finding.required for finding in bad] == [True]
     assert "root@127.0.0.1:22" in bad[0].name
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.engine.base import EngineUnavailable
-from assay.checkers.engine.spark_master import require_reachable
+from assay.checkers.engine.engine_selection import require_reachable
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.hosts.inventory import read_inventory as read_hosts
 from assay.cluster.owner import current_owner

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.core.backoff import AT_ONCE, LONGEST, PATIENCE, Backoff
 from assay.harness.core.operation import Outcome
+from assay.harness.core.worker import AT_ONCE, LONGEST, PATIENCE, Backoff
 
 
 @given(st.integers(0, 100), st.lists(st.sampled_from([Outcome.FAIL, Outcome.INFO]), max_size=60))

@@ -35,7 +35,7 @@ from assay.harness.core.generator import (
     until,
 )
 from assay.harness.core.history import HistoryReader, HistoryWriter
-from assay.harness.core.history.kinds import UNRECORDED
+from assay.harness.core.history.data_sets import UNRECORDED
 from assay.harness.core.interpreter import GeneratorError, Interpreter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.nightly.cell_order import LastEnd, read_last_ends, sort_by_urgency
+from assay.harness.nightly.matrix import LastEnd, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import is_troubled
 

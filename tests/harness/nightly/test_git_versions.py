@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.harness.nightly import night_runner
-from assay.harness.nightly.git_versions import list_commits, read_version
+from assay.harness.nightly.night_runner import list_commits, read_version
 
 from helpers.night_cells import cell
 

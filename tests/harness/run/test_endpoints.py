@@ -9,8 +9,7 @@ import pytest
 
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
-from assay.harness.run.client_nodes import assign_client_nodes
-from assay.harness.run.endpoints import make_endpoints
+from assay.harness.run.client_nodes import assign_client_nodes, make_endpoints
 
 
 class Plain(System):

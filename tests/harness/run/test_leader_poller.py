@@ -11,7 +11,7 @@ import pytest
 
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.timestamps import NANOSECONDS, Stamps
-from assay.harness.run.leader_poller import LeaderPoller
+from assay.harness.run.observers import LeaderPoller
 
 NODES = [SimpleNamespace(name=f"n{number}") for number in (1, 2, 3)]
 

@@ -13,7 +13,7 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.run.model_by_name import find_model
+from assay.harness.run.import_by_name import find_model
 
 MODULE = """
 from abc import abstractmethod

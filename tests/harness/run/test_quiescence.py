@@ -15,7 +15,7 @@ from assay.checkers.liveness.snapshots import STALL
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.timestamps import Stamps
-from assay.harness.run.quiescence import QuiescenceWatch
+from assay.harness.run.observers import QuiescenceWatch
 
 SECOND = 1_000_000_000
 RUNTIME = SimpleNamespace(wall_clock=lambda: 1_700_000_000.0)
@@ -100,7 +100,7 @@ def test_after_a_stall_of_the_harness_it_begins_again_but_not_for_ever(
     async def stalling(seconds: float) -> None:
         await sleep(next(naps, 1.0) if seconds == 1.0 else seconds)
 
-    monkeypatch.setattr("assay.harness.run.quiescence.asyncio.sleep", stalling)
+    monkeypatch.setattr("assay.harness.run.observers.asyncio.sleep", stalling)
     looks, _ = watched(tmp_path / "once", Looked(1000))
     (at,) = [n for n in range(1, len(looks)) if looks[n]["time"] - looks[n - 1]["ended"] > STALL]
     assert looks[-1]["ended"] - looks[at]["time"] >= 10 * SECOND - 1
@@ -108,7 +108,7 @@ def test_after_a_stall_of_the_harness_it_begins_again_but_not_for_ever(
     async def always(seconds: float) -> None:
         await sleep(6.0 if seconds == 1.0 else seconds)
 
-    monkeypatch.setattr("assay.harness.run.quiescence.asyncio.sleep", always)
+    monkeypatch.setattr("assay.harness.run.observers.asyncio.sleep", always)
     looks, _ = watched(tmp_path / "always", Looked(1000))
     assert 30 * SECOND < looks[-1]["ended"] < 40 * SECOND
 

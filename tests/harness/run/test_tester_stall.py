@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from assay.harness.run.tester_stall import StallMeter
+from assay.harness.run.observers import StallMeter
 
 TICKING = """
 import asyncio, time
-from assay.harness.run.tester_stall import StallMeter
+from assay.harness.run.observers import StallMeter
 
 async def main():
     still = StallMeter(0.05)

@@ -416,7 +416,7 @@ def test_nodes_get_what_the_faults_of_a_run_need_and_no_more(
         opened.append(needs)
         raise NotImplementedError
 
-    monkeypatch.setattr("assay.harness.run.trial_factory.open_world", open_world)
+    monkeypatch.setattr("assay.harness.run.trial.open_world", open_world)
     run = attempt(toy, tmp_path, nemesis=nemesis)
     run.registry = Registry.extended(faults=[UpsFailure()])
     with pytest.raises(NotImplementedError):

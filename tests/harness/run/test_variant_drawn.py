@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.run.drawn_settings import coarsen_choices, draw_configuration
-from assay.harness.run.systems import apply_settings
+from assay.harness.run.systems import apply_settings, coarsen_choices, draw_configuration
 from assay.system_under_test.deployment import Broker
 
 SEEDS = st.integers(0, 2**63 - 1)

@@ -22,7 +22,7 @@ from assay.checkers.engine import Engines
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.run.attempt import ReportPolicy
 from assay.harness.run.experiment import Experiment, find_experiment
-from assay.harness.run.packages import find_packages
+from assay.harness.run.import_by_name import find_packages
 from assay.harness.run.settings import Settings
 from assay.harness.search import fork_server
 from assay.harness.search.code_coverage.source import find_modules
@@ -327,7 +327,7 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlay
 PLAYS = """
 import os, sys
 from random import Random
-from assay.harness.run.packages import find_packages
+from assay.harness.run.import_by_name import find_packages
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.experiment import find_experiment

@@ -15,8 +15,7 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.failure_rate import MOST_REPETITIONS, FailureRate
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
-from assay.harness.search.shrink import OutOfTime, delta_debug, minimise
-from assay.harness.search.shrink_note import write_shrink_note
+from assay.harness.search.shrink import OutOfTime, delta_debug, minimise, write_shrink_note
 from assay.harness.search.shrink_run import _read_example, _Runner
 from assay.harness.stored.replay import PytestEnd
 from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, encode_schedule
@@ -148,7 +147,9 @@ def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
 
     found, other, tolerated, crashed = (made(one) for one in ("lost-write", "phantom", "duplicate", None))
     for run, fails in ((found, True), (other, False), (tolerated, False), (crashed, False)):
-        monkeypatch.setattr("assay.harness.search.shrink_run.run_pytest", lambda *_, run=run, **__: PytestEnd(1, run, ""))
+        monkeypatch.setattr(
+            "assay.harness.search.shrink_run.run_pytest", lambda *_, run=run, **__: PytestEnd(1, run, "")
+        )
         assert runner.fails(example(KILL)) is fails
     assert said == [f"kept: {other}, which failed with phantom", f"kept: {crashed}, which has no verdict"]
     assert [run.exists() for run in (found, other, tolerated, crashed)] == [True, True, False, True]

@@ -12,7 +12,7 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.foreign import WORKLOADS as SHAPES
 from assay.harness.stored import request
-from assay.harness.stored.by_workload import MAKERS
+from assay.harness.stored.check_path import MAKERS
 
 from helpers.workload_files import Event, balances, done, edn, transfer
 

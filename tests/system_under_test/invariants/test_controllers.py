@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.system_under_test.invariants.controllers import OneControllerPerEpoch
+from assay.system_under_test.invariants.asserted import OneControllerPerEpoch
 from assay.system_under_test.invariants.invariant import EventLine
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from assay.system_under_test.invariants.asserted import OneLeaderPerEpoch
 from assay.system_under_test.invariants.invariant import EventLine
-from assay.system_under_test.invariants.leaders import OneLeaderPerEpoch
 
 FIRST = {"key": "orders-0", "topic_zxid": 7, "epoch": 3}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.network.read_ahead import PIECE, ReadAhead
+from assay.system_under_test.network.accepted import PIECE, ReadAhead
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.lists(st.integers(0, 200), max_size=20))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assay.system_under_test.runtime import File
-from assay.system_under_test.storage import local, sendfile
+from assay.system_under_test.storage import local
 from assay.system_under_test.storage.local import LocalStorage
 
 SIZE = 12 * 1024 * 1024
@@ -54,7 +54,7 @@ def sendfiles(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         asked.append(size)
         return real(out, descriptor, position, size)
 
-    monkeypatch.setattr(sendfile.os, "sendfile", noting)
+    monkeypatch.setattr(local.os, "sendfile", noting)
     return asked
 
 
@@ -123,7 +123,7 @@ def test_a_reader_that_takes_nothing_holds_little_memory_and_gets_all_in_the_end
             assert await reader.read(-1) == content
 
     asyncio.run(check())
-    assert max(buffered) <= sendfile.PIECE
+    assert max(buffered) <= local.PIECE
     file.close()
 
 

@@ -12,7 +12,7 @@ from assay.harness.core.history import HistoryError, HistoryReader, HistoryWrite
 from assay.harness.core.history.data_sets import DATA_SETS, DIGESTED
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory, compute_digest
-from assay.harness.core.history.memory_reader import InMemoryHistoryReader
+from assay.harness.core.history.reader import InMemoryHistoryReader
 from assay.harness.core.history.rows import History
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 

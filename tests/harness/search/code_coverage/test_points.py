@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from assay.harness.run.experiment import find_experiment
-from assay.harness.run.packages import find_packages
+from assay.harness.run.import_by_name import find_packages
 from assay.harness.search.code_coverage.coverage_file import compute_coverage, merge_searches
 from assay.harness.search.code_coverage.jumps import compute_layouts, find_jumps
 from assay.harness.search.code_coverage.points import FunctionPoints, find_functions

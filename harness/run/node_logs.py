@@ -1,13 +1,15 @@
-"""Text logs of simulated processes: one log per node, with virtual times.
+"""Text logs of a run's nodes: those of simulated processes, with virtual times, and the last lines of any.
 
 All simulated processes share this process's ``logging`` and standard error. Their output belongs in the run's folder,
-not in the harness's own output.
+not in the harness's own output. The error of a failed start shows the last lines.
 """
 
 import io
 import logging
+import re
 import sys
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -92,3 +94,33 @@ class _SeparatedStderr(io.TextIOBase):
 
     def isatty(self) -> bool:
         return self._real.isatty()
+
+
+LINES: Final = 8
+"""Lines per log."""
+NODES: Final = 3
+READ: Final = 65536
+"""Bytes of each log, from its end."""
+
+
+def read_last_lines(logs: Path, error: str) -> list[str]:
+    """Returns lines to print for the nodes that ``error`` names, else for the first ones; ``logs`` has a folder per
+    node.
+    """
+    folders = sorted(folder for folder in logs.glob("*") if folder.is_dir())
+    named = [folder for folder in folders if re.search(rf"\b{re.escape(folder.name)}\b", error)]
+    lines: list[str] = []
+    for folder in (named or folders)[:NODES]:
+        said = [(path.name, _read_end(path)) for path in sorted(folder.glob("*"))]
+        for name, end in said:
+            if end:
+                lines += [f"the last lines of {folder.name}'s {name}:", *(f"  {line}" for line in end)]
+        if not any(end for _, end in said):
+            lines.append(f"{folder.name} printed nothing")
+    return lines
+
+
+def _read_end(path: Path) -> Iterable[str]:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - READ))
+        return file.read().decode(errors="replace").rstrip().splitlines()[-LINES:]

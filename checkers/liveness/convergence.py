@@ -1,0 +1,254 @@
+"""A cluster at rest converges: each of these states is reached by a deadline of the contract.
+
+- ``unregistered``: a broker that runs and answers is registered by the rejoin deadline. An unregistered broker gets no
+  leadership and its replicas cannot be in sync; other checks do not judge them.
+- ``disobeyed-settings``: a live replica applies a topic's changed settings by the obedience deadline. The check
+  compares fingerprints: of the settings in ZooKeeper merged over the cluster's own, and of those that the replica
+  reports. A change that is announced while an earlier one is being read must not be lost.
+- ``no-rejoin``: a replica that can be in the in-sync set again joins it by the rejoin deadline. It can join if it is
+  assigned, and its broker and the leader are registered and obey the present leader epoch. At rest no client writes, so
+  the replica catches up in any case.
+- ``disobeyed-state``: a live replica obeys its partition's written state by the obedience deadline. The check compares
+  leader epochs: that of the state in ZooKeeper, and the highest that the replica reports. Versions of the znode prove
+  nothing, because a leader changes the in-sync set without informing its followers.
+- ``late-high-watermark``: it reaches the log end by the obedience deadline if all replicas are in sync and no client
+  writes. Records between the two are neither acknowledged nor read until another record is written.
+- ``late-flush``: records are on their replica's disk by the obedience deadline after ``flush.ms``. The replica reports
+  the offset below which everything is on the disk. A node that can (the simulation's can) also reports how many bytes a
+  power loss could take, which shows records that a broker counts as flushed too early. While the log grows nothing is
+  due, because new records still have time.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, View, epoch_of
+from assay.checkers.engine import Row
+from assay.checkers.liveness.snapshots import (
+    at_rest_check,
+    broker_subject,
+    count_in_list,
+    explain_at_rest,
+    lasting_states,
+    list_contains,
+    node_subject,
+    replication_subject,
+)
+from assay.checkers.log.incarnations import extract_topic
+from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by, select_first
+from assay.checkers.times import seconds
+
+
+def _explain_unregistered(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} answered and was not registered from {seconds(row['since'])} to {seconds(row['until'])}, "
+        f"although no fault was in force; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return explain_at_rest(claim, row, broker_subject(row["node"]))
+
+
+UNREGISTERED: Final = at_rest_check(
+    anomaly="unregistered",
+    meaning="a server that answers was not registered by the deadline",
+    views=(
+        View(
+            "registration_missing",
+            """
+            select a.look, a.node as key, a.node
+            from looks a left join rest_brokers b on b.look = a.look and b.node = a.node
+            where a.what = 'answer' and b.node is null
+            """,
+        ),
+        lasting_states("found_unregistered", "registration_missing", "key, node", "rejoin_deadline"),
+    ),
+    evidence=select_first("found_unregistered", "key"),
+    explain=_explain_unregistered,
+)
+
+
+def _explain_disobeyed_settings(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} did not go by the settings that {row['topic']} has in ZooKeeper, with its replica of "
+        f"{row['key']}, from {seconds(row['since'])} to {seconds(row['until'])}, and no fault was in force; the "
+        f"contract's deadline is {seconds(row['deadline'])}."
+    )
+    about = (node_subject(row["topic"], row["node"]), broker_subject(row["node"]))
+    return explain_at_rest(claim, row, *about)
+
+
+DISOBEYED_SETTINGS: Final = at_rest_check(
+    anomaly="disobeyed-settings",
+    meaning="a replica did not go by its topic's settings by the deadline",
+    views=(
+        View(
+            "settings_lacking",
+            f"""
+            select r.look, r.key, r.node, t.key as topic, t.settings
+            from looks r
+                join looks t on t.look = r.look and t.what = 'topic' and t.key = {extract_topic("r.key")}
+                left join rest_busy m on m.look = r.look and m.key = r.key
+            where r.what = 'role' and r.settings <> t.settings and m.key is null
+            """,
+        ),
+        lasting_states(
+            "found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "obedience_deadline"
+        ),
+    ),
+    evidence=select_first("found_disobeyed_settings", "key, node"),
+    explain=_explain_disobeyed_settings,
+    explained_by=("unregistered",),
+    seen_again=True,
+)
+
+
+def _explain_no_rejoin(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} did not get back into the in-sync set of {row['key']} from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, although no fault was in force and it followed {row['leader_node']} in leader epoch "
+        f"{row['epoch']}; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return explain_at_rest(claim, row, replication_subject(row["node"], row["leader_node"]))
+
+
+NO_REJOIN: Final = at_rest_check(
+    anomaly="no-rejoin",
+    meaning="a replica that could have been in sync again was not by the deadline",
+    views=(
+        View(
+            "rejoin_missing",
+            f"""
+            select p.look, p.key, p.epoch, p.leader_node, b.node
+            from rest_led p
+                join rest_brokers b on b.look = p.look
+                join looks f on f.look = p.look and f.what = 'role' and f.key = p.key and f.node = b.node
+                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where {list_contains("p.replicas", "b.broker")} and not {list_contains("p.members", "b.broker")}
+                and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
+            """,
+        ),
+        lasting_states("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
+    ),
+    evidence=select_first("found_no_rejoin", "key, node"),
+    explain=_explain_no_rejoin,
+    seen_again=True,
+)
+
+
+def _explain_disobeyed_state(row: Row, _: Evidence) -> Explanation:
+    obeyed = "has no replica of it" if row["obeyed"] is None else f"is still in epoch {row['obeyed']}"
+    claim = (
+        f"the state of {row['key']} with leader epoch {row['epoch']} was there from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, no fault was in force, and {row['node']}, which it is about, {obeyed}; the "
+        f"contract's deadline is {seconds(row['deadline'])}."
+    )
+    about = (node_subject(row["key"], row["node"]), epoch_of(row["key"], row["epoch"]))
+    return Explanation(claim, (), 0, row["until"], about=about)
+
+
+DISOBEYED_STATE: Final = at_rest_check(
+    anomaly="disobeyed-state",
+    meaning="a replica did not obey its partition's state by the deadline",
+    views=(
+        View(
+            "obedience_lacking",
+            f"""
+            select p.look, p.key, p.epoch, b.node
+            from looks p
+                join rest_brokers b on b.look = p.look
+                join looks a on a.look = p.look and a.what = 'answer' and a.node = b.node
+                left join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = b.node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where p.what = 'partition' and p.epoch >= 0 and {list_contains("p.replicas", "b.broker")}
+                and coalesce(r.epoch, -1) < p.epoch and m.key is null
+            """,
+        ),
+        lasting_states("found_disobeyed_state", "obedience_lacking", "key, node, epoch", "obedience_deadline"),
+    ),
+    evidence=f"""
+        select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, f.deadline
+        from {first_rows_subquery("found_disobeyed_state", "key, node")} f
+            left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
+        {order_by("f.key, f.node")}
+        """,
+    explain=_explain_disobeyed_state,
+)
+
+
+def _explain_late_high_watermark(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, had the high watermark "
+        f"{row['high_watermark']} and the log end {row['log_end']} from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, with all replicas in sync and no fault in force; the contract's deadline is "
+        f"{seconds(row['deadline'])}."
+    )
+    return explain_at_rest(claim, row, epoch_of(row["key"], row["epoch"]))
+
+
+LATE_HIGH_WATERMARK: Final = at_rest_check(
+    anomaly="late-high-watermark",
+    meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
+    views=(
+        View(
+            "mark_lacking",
+            f"""
+            select p.look, p.key, p.leader_node as node, p.epoch, r.high_watermark, r.log_end
+            from rest_led p
+                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where m.key is null and r.epoch = p.epoch and r.high_watermark >= 0 and r.log_end > r.high_watermark
+                and {count_in_list("p.members")} = {count_in_list("p.replicas")}
+            """,
+        ),
+        lasting_states(
+            "found_late_high_watermark",
+            "mark_lacking",
+            "key, node, epoch, high_watermark, log_end",
+            "obedience_deadline",
+        ),
+    ),
+    evidence=select_first("found_late_high_watermark", "key, node"),
+    explain=_explain_late_high_watermark,
+    explained_by=("disobeyed-state",),  # a member that does not follow in this epoch holds the high watermark back
+)
+
+
+def _explain_late_flush(row: Row, _: Evidence) -> Explanation:
+    short = f"said that it is on its disk up to offset {row['flushed']} only"
+    if row["flushed"] >= row["log_end"]:
+        short = f"said that all of it is on its disk, where a loss of power could have taken {row['unsynced']} bytes"
+    claim = (
+        f"{row['node']} had a log of {row['key']} that ends at offset {row['log_end']} and {short}, from "
+        f"{seconds(row['since'])} to {seconds(row['until'])}, with flush.ms={row['flush_ms']} and no fault in force; "
+        f"the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return explain_at_rest(claim, row)
+
+
+LATE_FLUSH: Final = at_rest_check(
+    anomaly="late-flush",
+    meaning="a replica's log was not on its disk long after its time to be flushed",
+    views=(
+        View(
+            "flush_lacking",
+            """
+            select f.look, f.key, f.node, f.log_end, f.flush_ms
+            from looks f left join rest_busy m on m.look = f.look and m.key = f.key
+            where f.what = 'flushed' and m.key is null and (f.flushed < f.log_end or coalesce(f.unsynced, 0) > 0)
+            """,
+        ),
+        lasting_states(
+            "found_late_flush",
+            "flush_lacking",
+            "key, node, log_end, flush_ms",
+            "obedience_deadline",
+            over=f"d.obedience_deadline + {milliseconds('g.flush_ms')} * 1000000",
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.node, f.log_end, f.flush_ms, f.since, f.until, f.deadline, s.flushed, s.unsynced
+        from {first_rows_subquery("found_late_flush", "key, node")} f
+            join looks s on s.look = f.last_look and s.what = 'flushed' and s.key = f.key and s.node = f.node
+        {order_by("f.key, f.node")}
+        """,
+    explain=_explain_late_flush,
+)

@@ -1,0 +1,331 @@
+"""Observers of a run: they record what its operations do not show.
+
+- ``LeaderPoller`` polls the leaders of a system without event logs once a second, for the report only. An answer may be
+  late or wrong, and a slow one is dropped. Therefore no check reads these events.
+- ``InspectingRecorder`` inspects the servers each time a send is acknowledged, if the system can be inspected at an
+  instant. ``assay.checkers.servers.acknowledged_state`` judges the findings.
+- ``InvariantAsserter`` asserts a system's invariants during a simulation: at each event of a node's log, and at each
+  acknowledgement. An event is checked before its process goes on. The first broken invariant ends the run and is a row
+  ``broken``; rows ``asserted`` count how often each was checked. ``assay.checkers.servers.invariants`` judges both.
+- ``record_processes`` records which server processes exist after every fault is healed: a missing one has ended by
+  itself. ``assay.checkers.servers.process_exits`` judges the rows.
+- ``QuiescenceWatch`` takes snapshots of a system after a run until it is at rest: everything that was begun must end.
+- ``StallMeter`` measures how long the tester wanted to run, but its machine did not let it.
+
+Findings outside snapshots are rows of ``looks`` with look 0.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assay.checkers.liveness.snapshots import STALL
+from assay.cluster.inspection import Inspector, Invariants, SeenAtRest, SupportsInvariants, SupportsSnapshots
+from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, SupportsParts
+from assay.cluster.system import DeploymentError, System
+from assay.harness.core.history import History
+from assay.harness.core.operation import Completed, Effect, Outcome
+from assay.harness.core.report import describe_with_location
+from assay.harness.core.timestamps import Stamps
+from assay.nemesis.faults.fault import FinderStatistics
+
+SEEN: Final = "seen-leading"
+GONE: Final = "seen-gone"
+"""Events: a node leads a key, according to an answer; and no node does, or no answer came."""
+EVERY: Final = 1.0
+"""Seconds between two rounds of polling, and the time limit of an answer."""
+LEADER: Final = "leader"
+"""The key in the history of a system that has no keys."""
+
+
+class LeaderPoller:
+    """Polls ``system`` from ``start`` to ``stop``, unless one of its nodes has an event log."""
+
+    def __init__(self, system: System, cluster: Cluster, history: History, stamps: Stamps) -> None:
+        self._system, self._cluster, self._history, self._stamps = system, cluster, history, stamps
+        self._seen: dict[str, str] = {}
+        self._count = 0
+        self._task: asyncio.Task[None] | None = None
+        self.problems: list[str] = []
+        """Why polling ended early, as text for a person."""
+
+    def start(self) -> None:
+        if all(self._system.event_log(node) is None for node in self._cluster.nodes):
+            self._task = asyncio.get_running_loop().create_task(self._ask_on(), name="who leads")
+
+    async def stop(self) -> None:
+        """Ends the polling. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            (ended,) = await asyncio.gather(self._task, return_exceptions=True)
+            if isinstance(ended, Exception):
+                self.problems.append(f"who led was not recorded to the end: {type(ended).__name__}: {ended}")
+            self._task = None
+
+    async def _ask_on(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            for key in self._system.keys() or (None,):
+                self._note(key or LEADER, await self._leader(key))
+
+    async def _leader(self, key: str | None) -> str | None:
+        try:
+            async with asyncio.timeout(EVERY):
+                found = await self._system.find(self._cluster, "leader", key)
+        except Exception:  # noqa: BLE001 - user code, called while nodes are down; the conductor reports failures
+            return None
+        return None if found is None else found.name
+
+    def _note(self, lane: str, leader: str | None) -> None:
+        before = self._seen.get(lane)
+        if leader == before:
+            return
+        if before is not None:
+            del self._seen[lane]
+            self._write(GONE, before, lane)
+        if leader is not None:
+            self._seen[lane] = leader
+            self._write(SEEN, leader, lane)
+
+    def _write(self, event: str, node: str, lane: str) -> None:
+        self._count += 1
+        self._history.event(time=self._stamps.now(), node=node, incarnation=0, seq=self._count, event=event, key=lane)
+
+
+def describe_failed_finds(finds: FinderStatistics) -> list[str]:
+    """Returns a line about a finder that raised, unless it only did so because nodes were down."""
+    if finds.last is None:
+        return []
+    return [
+        f"find() raised in {finds.failed} of {finds.asked} calls, so faults were aimed without it; the last error: "
+        f"{describe_with_location(finds.last)}"
+    ]
+
+
+APPEND: Final = "append"
+
+
+@dataclass
+class InspectingRecorder:
+    """A ``Recorder`` that records each operation in the history and then calls the inspector."""
+
+    history: History
+    inspector: Inspector | None
+    stamps: Stamps
+    on_acknowledged: Callable[[str, int, Sequence[SeenAtRest]], None]
+    """Called with a partition, its last offset that was acknowledged just now, and the findings of the inspector."""
+
+    def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
+        self.history.completed(completed, effects)
+        last: dict[str, int] = {}
+        for effect in effects:
+            outcome = completed.completion.outcome if effect.outcome is None else effect.outcome
+            if effect.kind == APPEND and outcome is Outcome.OK and effect.position is not None:
+                last[effect.key] = max(effect.position, last.get(effect.key, -1))
+        for key, position in last.items():
+            found = () if self.inspector is None else self.inspector.acknowledged(key, position)
+            self._record(found)
+            self.on_acknowledged(key, position, found)
+
+    def close(self) -> None:
+        """Records how much was inspected."""
+        if self.inspector is not None:
+            self._record(self.inspector.looked_at())
+
+    def _record(self, seen: Iterable[SeenAtRest]) -> None:
+        for one in seen:
+            now = self.stamps.now()
+            self.history.look(look=0, time=now, ended=now, **one)
+
+
+class InvariantAsserter:
+    """The assertions of one run, from :meth:`begin` to :meth:`end`. ``broken``: whether an invariant did not hold."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._invariants: Invariants | None = None
+        self._error: Exception | None = None
+
+    def begin(
+        self, system: System, cluster: Cluster, history: History, stamps: Stamps, on_broken: Callable[[], None]
+    ) -> None:
+        """Starts the assertions, if the system has invariants and can be inspected. ``on_broken`` is called once."""
+        self._invariants = system.invariants(cluster) if isinstance(system, SupportsInvariants) else None
+        if self._invariants is None:
+            return
+        self._history, self._stamps, self._on_broken = history, stamps, on_broken
+        simulated: Any = cluster
+        simulated.watch(self._line)
+
+    def end(self) -> None:
+        """Records how often each invariant was checked, and checks nothing more. Idempotent.
+
+        Raises the exception of an invariant, if there was one, because it is no finding about the system.
+        """
+        invariants, self._invariants = self._invariants, None
+        if invariants is not None:
+            for name, count in sorted(invariants.asserted().items()):
+                self._look(what="asserted", invariant=name, assertions=count)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> None:
+        """Checks an acknowledgement of a send to a partition, up to this offset. ``found``: rows of the system's
+        inspector.
+        """
+        if not self.broken and self._invariants is not None:
+            self._take(self._invariants.acknowledged, key, position, found)
+
+    def _line(self, node: str, line: str) -> None:
+        if not self.broken and self._invariants is not None:
+            self._take(self._invariants.event, node, line)
+
+    def _take(self, ask: Callable[..., Sequence[SeenAtRest]], *given: Any) -> None:
+        try:
+            for row in ask(*given):
+                self._look(what="broken", **row)
+                self.broken = True
+        except Exception as error:  # noqa: BLE001 - it must not end the process that has written the line
+            self.broken, self._error = True, error
+        if self.broken:
+            self._on_broken()
+
+    def _look(self, **row: Any) -> None:
+        now = self._stamps.now()
+        self._history.look(look=0, time=now, ended=now, **row)
+
+
+CRASHED: Final = "crashed:"
+"""Marks a problem of a run: a process of the system ended by an exception."""
+
+
+async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
+    """Writes a row per process of each server (``n1``, ``n1/agent``), and one per crash that the cluster knows of.
+
+    Spares that had joined have left again. They need no process, but a crash of one counts.
+    """
+    if cluster.kind == "attach":
+        return  # the state of these processes is unknown
+    names = {node.name for node in (*servers, *cluster.spares)}
+    for crash in getattr(cluster, "crashes", ()):
+        moment = stamps.at(crash.time)
+        if not crash.asked and crash.node in names:
+            history.look(look=0, time=moment, ended=moment, what="crashed", node=crash.node)
+    for server in servers:
+        parts: dict[str, Node | Part] = {server.name: server}
+        if isinstance(server, SupportsParts):
+            parts |= {f"{server.name}/{named}": server.part(named) for named in server.beside}
+        for name, part in parts.items():
+            begun = stamps.now()
+            try:
+                status = await part.process()
+            except NodeError:
+                continue
+            what = "ended" if status.state is ProcessState.DEAD else "process"
+            history.look(look=0, time=begun, ended=stamps.now(), what=what, node=name)
+
+
+def list_crashes(cluster: Cluster) -> list[str]:
+    """Returns the processes that ended by their own exception, if the cluster knows (as the simulation does)."""
+    return [f"{crash.node} {CRASHED} {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
+
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between the end of a look and the next one."""
+LOOK_SECONDS: Final = 20.0
+"""Time limit of one look."""
+MOST_TIMES: Final = 3
+"""Limit of the total time, as a multiple of the patience."""
+
+
+@dataclass
+class QuiescenceWatch:
+    """Takes the looks of one run.
+
+    Rest takes two looks, because one look is not atomic. The epochs must also be unchanged between the two. Otherwise
+    work may have been handed over under a new epoch, although each look shows it as complete.
+    """
+
+    system: SupportsSnapshots
+    cluster: Cluster
+    runtime: Any
+    history: History
+    stamps: Stamps
+    looks: int = 0
+    _epochs: Mapping[tuple[str | None, ...], int | None] | None = None
+    """The epochs of the last look."""
+
+    async def until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
+        """Takes looks for at most ``patience`` ns; the time restarts when no look was complete for a while.
+
+        Returns what prevented the last looks, if anything did.
+        """
+        first = since = complete = self.stamps.now()
+        trouble, calm = None, False
+        while not stopped():
+            begun = self.stamps.now()
+            if begun - complete > STALL:
+                since = begun
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    at_rest = await self._look()
+            except (NodeError, DeploymentError, OSError) as error:
+                reason = str(error) or "no answer in time"
+                at_rest, trouble = False, f"the system at rest could not be looked at: {reason}"
+            else:
+                complete, trouble = self.stamps.now(), None
+            now = self.stamps.now()
+            if (at_rest and calm) or now - since > patience or now - first > MOST_TIMES * patience:
+                break
+            calm = at_rest
+            if not calm:
+                await asyncio.sleep(LOOK_EVERY)
+        return trouble
+
+    async def _look(self) -> bool:
+        """Takes a look. Returns whether everything was at rest, and the epochs were those of the previous look."""
+        begun, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
+        seen = await self.system.look(self.cluster, self.runtime)
+        ended = self.stamps.now()
+        unsettled = self.system.unsettled(seen, wall_ms)
+        self.looks += 1
+        for one in seen:
+            self.history.look(look=self.looks, time=begun, ended=ended, **one)
+        self.history.look(look=self.looks, time=begun, ended=ended, what="look", wall_ms=wall_ms, unsettled=unsettled)
+        former = self._epochs
+        self._epochs = {
+            (one["what"], one.get("key"), one.get("node")): one["epoch"] for one in seen if one.get("epoch") is not None
+        }
+        return unsettled == 0 and former in (None, self._epochs)
+
+
+WORTH: Final = 0.25
+"""Minimum seconds of one standstill that counts. A busy machine takes turns of milliseconds."""
+
+
+@dataclass
+class StallMeter:
+    """Adds up the delays of a task that sleeps repeatedly.
+
+    Deadlines are seconds of the wall clock. A machine may be overloaded, paused or asleep (a virtual machine, a closed
+    lid, Ctrl-Z). Deadlines then pass although no process could run, so a missed deadline proves nothing. A slow disk of
+    the tester has the same effect, because the history is written between the steps of its clients. Computation by the
+    tester's own process is no standstill, however long it takes.
+    """
+
+    asleep: float
+    """Intended seconds of each sleep."""
+    total: float = 0.0
+    """Seconds."""
+    _last: tuple[float, float] | None = None
+
+    def woke(self, now: float, computed: float) -> None:
+        """Records the start and the end of each sleep. ``computed``: processor seconds of the whole process so far."""
+        if self._last is not None:
+            before, computed_before = self._last
+            lost = now - before - self.asleep - (computed - computed_before)
+            if lost >= WORTH:
+                self.total += lost
+        self._last = now, computed
