@@ -191,7 +191,8 @@ def _split_list(text: str) -> list[str]:
 def is_replicas(text: str) -> bool:
     """Returns whether the text is valid for a setting that names throttled replicas."""
     words = [word.strip().split(":") for word in text.split(",")]
-    return text.strip() in ("", "*") or all(len(pair) == 2 and all(one.isdigit() for one in pair) for pair in words)
+    numbers = text.isascii() and all(len(pair) == 2 and all(one.isdigit() for one in pair) for pair in words)
+    return text.strip() in ("", "*") or numbers
 
 
 _INT, _LONG = 2**31 - 1, MAXIMUM

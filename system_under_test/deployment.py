@@ -444,10 +444,14 @@ class Broker:
         brokers = list_brokers(cluster)
         match what:
             case "coordinator":
-                group = key or self.groups[0]
+                group = key or next(iter(self.groups), None)
+                if group is None:
+                    return None
                 asked = [broker_rpc.ask_coordinator(node.address, PORT, group) for node in brokers]
             case "leader":
-                led = key or self.keys()[0]
+                led = key or next(iter(self.keys()), None)
+                if led is None:
+                    return None
                 asked = [broker_rpc.ask_leader(node.address, PORT, led) for node in brokers]
             case "controller":
                 asked = [broker_rpc.ask_controller(node.address, PORT) for node in brokers]

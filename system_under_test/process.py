@@ -1,6 +1,7 @@
 """The broker as a process of a real machine: its :class:`~assay.system_under_test.runtime.Runtime`, log and signals."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -33,11 +34,15 @@ class ProcessRuntime:
         """Opens the event log, if there is one, and makes its folder. Lines from before are not written.
 
         A process whose data directory belongs to another process must not call it: the log is that process's, too.
-        Raises ``OSError``.
+        Raises ``OSError``, also for a pipe, because its slow reader would stop the broker.
         """
-        if self._event_log_path is not None:
-            Path(self._event_log_path).parent.mkdir(parents=True, exist_ok=True)
-            self._event_log = os.open(self._event_log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        if self._event_log_path is None:
+            return
+        Path(self._event_log_path).parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISFIFO(os.stat(self._event_log_path).st_mode):
+                raise OSError(errno.EINVAL, "this is a pipe, whose slow reader would stop the broker; give a file")
+        self._event_log = os.open(self._event_log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def wall_clock(self) -> float:
         return time.time()

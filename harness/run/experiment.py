@@ -90,7 +90,7 @@ class Experiment:
         """Why the experiment cannot be simulated; None if it can."""
         if getattr(self.client, "blocking", False):
             return f"{self.client.__name__} blocks; the simulation has no threads"
-        if getattr(type(self.system), "entry", None) is System.entry:
+        if getattr(type(self.system), "entry", System.entry) is System.entry:
             return f"{self.system.name} has no `entry`, so there is nothing to simulate"
         if isinstance(self.system, SupportsSidecars):
             return f"{self.system.name} has processes beside a node's main one (`sidecars`), and they have no `entry`"

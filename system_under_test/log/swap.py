@@ -100,7 +100,7 @@ async def finish_swaps(storage: Storage, directory: str) -> None:
             storage.remove(f"{directory}/{name}")
         elif name.endswith(SWAP_SUFFIX):
             base, _, end = name.removesuffix(SWAP_SUFFIX).partition("-")
-            if base.isdigit() and end.isdigit():
+            if name.isascii() and base.isdigit() and end.isdigit():
                 _replace_files(storage, directory, int(base), int(end))
     if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
         await storage.fsync_directory(directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -101,11 +102,19 @@ def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
     assert "none.json" in done.stderr
 
 
-@pytest.mark.parametrize(("place", "reason"), [(".", "Is a directory"), ("broker.json/events", "File exists")])
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (".", "Is a directory"),
+        ("broker.json/events", "File exists"),
+        ("pipe", "this is a pipe, whose slow reader would stop the broker; give a file"),
+    ],
+)
 def test_an_event_log_that_cannot_be_written_is_one_clear_line(tmp_path: Path, place: str, reason: str) -> None:
     config = tmp_path / "broker.json"
     config.write_text(json.dumps(GOOD | {"data_dir": str(tmp_path / "data")}))
     events = str(tmp_path / place)
+    os.mkfifo(tmp_path / "pipe")
     command = [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(config)]
     done = subprocess.run([*command, "--event-log", events], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1

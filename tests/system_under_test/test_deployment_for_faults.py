@@ -53,6 +53,15 @@ def test_the_broker_can_be_damaged_and_held() -> None:
     assert offsets == [*topic, f"{DATA}/__consumer_offsets-{find_partition('workers', 8)}/*.log"]
 
 
+@pytest.mark.parametrize("what", ["leader", "coordinator"])
+def test_a_deployment_without_partitions_or_groups_has_no_leader_to_find(what: str) -> None:
+    async def test() -> None:
+        async with brokers(Broker(partitions=0, groups=())) as made:
+            assert await made.system.find(made.cluster, what) is None
+
+    simulate(test)
+
+
 def test_a_spare_is_none_of_the_brokers_until_it_joins_and_then_it_may_have_any_part() -> None:
     async def test() -> None:
         async with brokers(Broker(partitions=1, replication=2), spares=1) as made:

@@ -46,7 +46,7 @@ def test_which_replicas_are_named(replicas: str, partition: int, broker: int, ex
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-@pytest.mark.parametrize("text", ["1", "0:1,", "0:a", "**", "0:1:2"])
+@pytest.mark.parametrize("text", ["1", "0:1,", "0:a", "**", "0:1:2", "0:\u00b2"])
 def test_what_names_no_replicas_is_refused(side: str, text: str) -> None:
     with pytest.raises(ConfigError, match="partition:broker"):
         TopicConfig().override({f"{side}.replication.throttled.replicas": text})
