@@ -281,7 +281,7 @@ def test_who_is_read_behind_a_greeting() -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host's files below a folder, and no rules to lift."""
     monkeypatch.setattr(upkeep, "CLAIM", f"{tmp_path}/claim")
-    monkeypatch.setattr(upkeep.process, "kill", lambda process: "exit 20")
+    monkeypatch.setattr(upkeep.process, "kill_command", lambda process: "exit 20")
     for module, name in ((upkeep.firewall, "CHAIN"), (upkeep.firewall, "FROZEN")):
         monkeypatch.setattr(module, name, "NO-SUCH-CHAIN")
     monkeypatch.setattr(upkeep.packets, "UNSHAPE", ("true",))

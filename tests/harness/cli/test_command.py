@@ -359,11 +359,11 @@ def test_images_are_built_for_each_role_and_for_nodes_of_a_client_if_one_is_name
     system = "--system=assay.workloads.test_redis:Redis"
     assert main(["image", "build", system]) == ExitCode.PASS
     assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\n"
-    assert main(["image", "build", system, "--client=assay.workloads.test_redis:Elements"]) == ExitCode.PASS
+    assert main(["image", "build", system, "--client=assay.workloads.test_redis:RedisElements"]) == ExitCode.PASS
     assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\nclient sha256:0\n"
     assert main(["image", "build", system, "--client=assay.workloads.test_redis:Nothing"]) == ExitCode.USAGE
-    assert "has no Nothing; the clients in it are Elements" in capsys.readouterr().err
-    assert main(["image", "build", "--client=assay.workloads.test_redis:Elements"]) == ExitCode.USAGE
+    assert "has no Nothing; the clients in it are RedisElements" in capsys.readouterr().err
+    assert main(["image", "build", "--client=assay.workloads.test_redis:RedisElements"]) == ExitCode.USAGE
     assert "--client is of a system" in capsys.readouterr().err
 
 
