@@ -24,15 +24,15 @@ from assay.cluster.system import (
 from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full
+from assay.harness.run.import_by_name import find_packages
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive_seed
 from assay.harness.run.store import schedule_name
 from assay.harness.run.systems import coarsen_choices
-from assay.harness.search.code_coverage.counter_selection import find_countable_modules
 from assay.harness.search.code_coverage.coverage_file import compute_coverage as reached_code
-from assay.harness.search.code_coverage.source import SourceModule
+from assay.harness.search.code_coverage.source import SourceModule, find_modules
 from assay.harness.search.coverage_report import CoverageReport, store_report
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, FoundFailure
@@ -297,3 +297,20 @@ def _is_drawable(fault: Fault, census: Census) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def find_countable_modules(system: System, wanted: str, note: Callable[[str], None]) -> tuple[SourceModule, ...]:
+    """Returns the system's modules, or none if ``--code-coverage`` is off, or ``auto`` and there is no source.
+
+    Raises ``ValueError`` if it is ``on`` and there is no source.
+    """
+    if wanted == "off":
+        return ()
+    try:
+        return find_modules(find_packages(system))
+    except ValueError as error:
+        remedy = "name it in the system's code_packages (SupportsCodePackages), or give --code-coverage=off"
+        if wanted == "on":
+            raise ValueError(f"{error}: {remedy}") from error
+        note(f"lines and branches are not counted: {error}: {remedy}")
+        return ()

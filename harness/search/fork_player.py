@@ -20,8 +20,7 @@ from assay.harness.run.attempt import ReportPolicy
 from assay.harness.run.judging import UnjudgedRun, judge_together
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect
 from assay.harness.search.archive import Archive, ArchiveEntry
-from assay.harness.search.code_coverage.counter import CodePlace
-from assay.harness.search.code_coverage.counter_selection import make_counter
+from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounter
 from assay.harness.search.code_coverage.source import SourceModule
 from assay.harness.search.coverage_features import RunFeatures
 from assay.harness.search.example import Example
@@ -80,7 +79,7 @@ class ForkPlayer:
         self._turning_points = frozenset(system.turning_points if isinstance(system, SupportsTurningPoints) else ())
         self._stages = ForkSupervisor(
             lambda end: ForkServer(
-                player.experiment, player.base, player.registry, end, make_counter(modules) if modules else None
+                player.experiment, player.base, player.registry, end, CoverageCounter(modules) if modules else None
             )
         )
         self._stage = self._stages.start()

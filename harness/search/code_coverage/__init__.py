@@ -5,11 +5,7 @@ library, msgspec and ``cluster.system``. Its modules, in reading order:
 
 - ``points``: the points that can be reached in a source
 - ``source``: the sources of the system, and their loaded functions
-- ``counter``: base class of the counters, which report each point once
-- ``probe_counter``: counters compiled into the code, for interpreters without ``sys.monitoring``
-- ``monitoring_counter``: counters by ``sys.monitoring``, with ``jumps``
-- ``jumps``: the points that a line or a jump reaches
-- ``counter_selection``: chooses the counter
+- ``counter``: probes compiled into the code, which report each point once
 - ``coverage_file``: coverage as it is stored and summed up
 - ``table``: coverage as lines of text
 """

@@ -332,7 +332,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.experiment import find_experiment
 from assay.harness.search import fork_server
-from assay.harness.search.code_coverage.counter_selection import make_counter
+from assay.harness.search.code_coverage.counter import CoverageCounter
 from assay.harness.search.code_coverage.source import find_modules
 from assay.harness.search.example import Example
 from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep
@@ -347,7 +347,7 @@ def leave(moment):
     assert len(os.listdir("/proc/self/task")) == 1
 kill = FaultStep(0.6, "kill", parse_target("n1"), 1.0, seed=3)
 example = Example.of(Settings(1, time_limit=4.0, rate=20.0), FaultSchedule(0, (kill,)))
-count = make_counter(find_modules(find_packages(find_experiment(test_log).system)))
+count = CoverageCounter(find_modules(find_packages(find_experiment(test_log).system)))
 count.start()
 run = fork_server._Run(fork_server.PlayRequest(example, moments=3), leave, count)
 played = run.play(find_experiment(test_log), Settings(1), Registry.standard())

@@ -1,4 +1,4 @@
-"""Both ways of counting say of each line and branch once that it was reached, and change nothing else."""
+"""Tests that the counter says of each line and branch once that it was reached, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounter
+from assay.harness.search.code_coverage.counter import THINNED, CodePlace, CoverageCounter
 from assay.harness.search.code_coverage.points import Point
-from assay.harness.search.code_coverage.probe_counter import THINNED, ProbeCounter
 from assay.harness.search.code_coverage.source import (
     SourceModule,
     find_loaded,
@@ -29,21 +28,6 @@ from helpers import decisions
 
 SOURCE = Path(decisions.__file__)
 NAME = "counted_decisions"
-NO_MONITORING = f"sys.monitoring came with Python 3.12; this is {sys.version_info.major}.{sys.version_info.minor}"
-
-
-def monitored(of: tuple[SourceModule, ...]) -> CoverageCounter:
-    from assay.harness.search.code_coverage.monitoring_counter import MonitoringCounter
-
-    return MonitoringCounter(of)
-
-
-WAYS = [
-    pytest.param(ProbeCounter, id="probes"),
-    pytest.param(
-        monitored, id="monitored", marks=pytest.mark.skipif(not hasattr(sys, "monitoring"), reason=NO_MONITORING)
-    ),
-]
 Make = Callable[[tuple[SourceModule, ...]], CoverageCounter]
 
 
@@ -56,19 +40,14 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
     del sys.modules[NAME]
 
 
-@pytest.fixture(params=WAYS)
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    made: list[Any] = []
-
+@pytest.fixture
+def make() -> Make:
     def started(of: tuple[SourceModule, ...]) -> CoverageCounter:
-        made.append(request.param(of))
-        made[-1].start()
-        return made[-1]
+        counter = CoverageCounter(of)
+        counter.start()
+        return counter
 
-    yield started
-    for counter in made:
-        if hasattr(counter, "stop"):
-            counter.stop()
+    return started
 
 
 def line_of(text: str) -> int:
@@ -213,7 +192,7 @@ def code_of(module: ModuleType, name: str) -> Any:
 def test_probes_that_have_spoken_are_left_out_and_the_others_speak_later(toy: ModuleType) -> None:
     """A function of which all was reached is as it was: it costs nothing any more."""
     plain = {name: code_of(toy, name) for name in ("decide", "generate", "match")}
-    counter = ProbeCounter(find_modules([NAME]))
+    counter = CoverageCounter(find_modules([NAME]))
     counter.start()
     assert not any(is_same_code(code_of(toy, name), plain[name]) for name in plain)
     for name in ("generate", "match int", "decide -1"):

@@ -6,7 +6,6 @@ Lines of functions and outcomes of decisions, and nothing that cannot run.
 from __future__ import annotations
 
 import ast
-import dis
 import importlib
 import os
 import sys
@@ -20,14 +19,11 @@ import pytest
 from assay.harness.run.experiment import find_experiment
 from assay.harness.run.import_by_name import find_packages
 from assay.harness.search.code_coverage.coverage_file import compute_coverage, merge_searches
-from assay.harness.search.code_coverage.jumps import compute_layouts, find_jumps
 from assay.harness.search.code_coverage.points import FunctionPoints, find_functions
 from assay.harness.search.code_coverage.source import CodeKey, by_key, find_modules
 from assay.system_under_test.deployment import Broker
 from assay.workloads.test_group import test_group as of_group
 from assay.workloads.test_log import test_log as of_log
-
-from helpers.layout import ROOT
 
 
 def of(text: str) -> tuple[FunctionPoints, ...]:
@@ -138,18 +134,6 @@ def test_the_code_of_a_system_is_the_package_of_its_class_unless_it_says_otherwi
 def test_where_there_is_no_source_that_is_said(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}.*no Python source"):
         find_modules([name])
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="jumps are those that sys.monitoring sees, from Python 3.12 on")
-def test_every_point_of_the_broker_can_be_seen_by_a_line_or_a_jump() -> None:
-    for path in sorted((ROOT / "system_under_test").rglob("*.py")):
-        text = path.read_text()
-        code, layout = by_key(compile(text, str(path), "exec")), compute_layouts(ast.parse(text))
-        for function in find_functions(ast.parse(text)):
-            own, seen = code[CodeKey(str(path), function.name, function.first)], layout[function.name, function.first]
-            by_line = {point for _, line in dis.findlinestarts(own) for point in seen.lines.get(line or 0, ())}
-            by_jump = {point for jump in find_jumps(own, seen).values() for point in (jump.through, jump.taken)}
-            assert not set(function.points) - by_line - by_jump, (path, function.name)
 
 
 @pytest.fixture
