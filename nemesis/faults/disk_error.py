@@ -74,7 +74,7 @@ class DiskErrorFault(ServerFault):
             await wait_within(ENDING, lambda: _is_dead(node))
         await start_if_dead(injection, node)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         return None if seen.get("errors") else "no change to its disk was rejected"
 
 

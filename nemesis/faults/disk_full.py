@@ -47,7 +47,7 @@ class DiskFull(ServerFault):
             await node.free_disk()
         await start_if_dead(injection, node)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         ended = [seen.get(moment, {}).get("state") for moment in ("before", "process")] == ["running", "dead"]
         for moment, when in (("filled", "after the injection"), ("at_heal", "at the heal")):
             if not seen.get(moment, {}).get("refused") and not (ended and moment == "at_heal"):

@@ -49,7 +49,7 @@ class Freeze(ServerFault):
         await node.thaw()
         evidence_of(injection, node)["after"] = await read_status(node)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         if not seen.get("frozen"):
             return "was not frozen after the injection"
         if not seen.get("frozen_at_heal"):

@@ -46,7 +46,7 @@ class Kill(ServerFault):
             await one.start()
         evidence_of(injection, node)["after"] = await read_status(one)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         if (missing := find_unseen(seen, "before", "killed", "at_heal", "after")) is not None:
             return missing
         if seen["before"]["state"] == ProcessState.DEAD:

@@ -21,6 +21,7 @@ from typing import Final, cast
 from assay.cluster.node import Cluster, Node, SupportsPacketShaping, Traffic
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.process import ServerFault, read_choice
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import Target, TargetError, list_zookeepers, servers
@@ -66,6 +67,7 @@ class Packets(ServerFault):
     """A fault on packets with one effect, drawn if ``way`` is None. After the heal packets are sent as before."""
 
     scope = Scope.CONNECTION
+    impact = Impact()
     lingers = LINGER_SECONDS
 
     def __init__(self, way: PacketEffect | None = None) -> None:

@@ -102,13 +102,14 @@ class ServerFault:
     """Base of most faults of servers. Each target is treated alike.
 
     ``strike`` acts at the injection, ``look`` just before the heal, ``undo`` at the heal. Their observations are in the
-    target's evidence, which ``lacking`` judges.
+    target's evidence, which ``find_missing_proof`` judges. A fault defines ``name``, ``description``, ``impact``,
+    ``strike`` and ``find_missing_proof``, and ``undo`` if its effect does not end by itself.
     """
 
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
-    impact = Impact()
+    impact: Impact
     lingers = 0.0
     """Maximum seconds that it may outlast its duration, until it has had its effect
     (:mod:`assay.nemesis.engine.conductor`).
@@ -138,10 +139,18 @@ class ServerFault:
         await on_each(injection.targets, partial(self.undo, injection))
 
     def proof(self, injection: Injection) -> Proof:
-        return proved(injection, self.lacking)
+        return proved(injection, self.find_missing_proof)
+
+    @staticmethod
+    def find_missing_methods(kind: type["ServerFault"]) -> list[str]:
+        """Returns the methods that a fault must define and this class does not."""
+        acts = any(getattr(kind, name) is not getattr(ServerFault, name) for name in ("strike", "inject"))
+        proves = any(getattr(kind, name) is not getattr(ServerFault, name) for name in ("find_missing_proof", "proof"))
+        return [name for name, there in (("strike", acts), ("find_missing_proof", proves)) if not there]
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say what it does to a node")
+        """Acts on one target at the injection."""
+        raise NotImplementedError(type(self).__name__)
 
     async def look(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["at_heal"] = await read_status(process_or_node(injection, node))
@@ -149,9 +158,9 @@ class ServerFault:
     async def undo(self, injection: Injection, node: Node) -> None:
         """Undoes the fault, even after an injection that failed midway."""
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
-        """Returns what is missing from the proof for one node, or None."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what proves it")
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
+        """Returns what is missing from the proof for one target, given its evidence; None if nothing is."""
+        raise NotImplementedError(type(self).__name__)
 
 
 def evidence_of(injection: Injection, node: Node | Part) -> dict[str, Any]:

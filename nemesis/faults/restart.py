@@ -60,7 +60,7 @@ class Restart(ServerFault):
             await one.start()
         seen["after"] = await read_status(one)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         if (missing := find_unseen(seen, "before", "ended", "after")) is not None:
             return missing
         if seen["before"]["state"] != ProcessState.RUNNING:

@@ -17,6 +17,7 @@ from typing import Final, cast
 from assay.cluster.node import Cluster, Node, Slowed, SupportsSlowDisk
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.process import ServerFault, evidence_of, explain_unavailable
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
@@ -34,6 +35,7 @@ class SlowFsync(ServerFault):
     name = "slow-fsync"
     description = "each fsync of the server takes up to 0.8 s longer"
     scope = Scope.DISK
+    impact = Impact()
     lingers = LINGER_SECONDS
     slow_disks = True
     """The processes of containers are started such that their disks can be slow."""

@@ -21,6 +21,7 @@ from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.second_copy import SupportsSecondCopy
 from assay.cluster.system import SupportsDataFolder, System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Injection
+from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, read_status
 from assay.nemesis.schedule.target import servers
 
@@ -33,6 +34,7 @@ class StartTwice(ServerFault):
 
     name = "start-twice"
     description = "a second copy of the process is started beside the first, on the same data; killed at the heal"
+    impact = Impact()
     lingers = LINGER_SECONDS
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -64,7 +66,7 @@ class StartTwice(ServerFault):
         await cast(SupportsSecondCopy, node).end_second()
         evidence_of(injection, node)["after"] = await read_status(node)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         if "before" in seen and seen["before"]["state"] != ProcessState.RUNNING:
             return "was not running when its copy was to be started"
         if (missing := find_unseen(seen, "before", "second")) is not None:

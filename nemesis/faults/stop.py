@@ -43,7 +43,7 @@ class Stop(ServerFault):
         await resume_stopped(one)
         evidence_of(injection, node)["after"] = await read_status(one)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         for moment in ("stopped", "at_heal"):
             if moment not in seen:
                 return f"its process was not seen ({moment})"

@@ -46,7 +46,7 @@ from assay.nemesis.faults.packets import PacketEffect as PacketsWay
 from assay.nemesis.faults.packets import Packets
 from assay.nemesis.faults.partition import FastFail, PartitionFault
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.faults.process import require_whole_node
+from assay.nemesis.faults.process import ServerFault, require_whole_node
 from assay.nemesis.faults.restart import Restart, RollingRestart
 from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
 from assay.nemesis.faults.session_expiry import ZooKeeperExpire
@@ -231,6 +231,8 @@ def _require_complete(fault: object) -> None:
     if isinstance(fault, type):
         raise FaultError(f"the fault {fault.__name__} is a class: make an object of it, {fault.__name__}()")
     missing = [part for part in vars(Fault) if not part.startswith("_") and not hasattr(fault, part)]
+    if isinstance(fault, ServerFault):
+        missing += ServerFault.find_missing_methods(type(fault))
     if missing:
         name = getattr(fault, "name", type(fault).__name__)
         raise FaultError(f"the fault {name} lacks {', '.join(missing)} (nemesis/faults/fault.py, class Fault)")

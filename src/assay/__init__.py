@@ -153,7 +153,7 @@ if TYPE_CHECKING:
     from assay.harness.run.workload_mix import WorkloadMix
     from assay.nemesis.faults.fault import Census, Fault, Injection, Proof, Scope, on_each
     from assay.nemesis.faults.impact import Impact
-    from assay.nemesis.faults.process import draw_target, probe_processes, proved
+    from assay.nemesis.faults.process import ServerFault, draw_target, evidence_of, probe_processes, proved
     from assay.nemesis.schedule.schedule import Parameter, ScheduleError
     from assay.nemesis.schedule.target import Target, servers
 
@@ -211,7 +211,7 @@ _HOMES = {
     "assay.harness.run.workload_mix": "WorkloadMix",
     "assay.nemesis.faults.fault": "Census Fault Injection Proof Scope on_each",
     "assay.nemesis.faults.impact": "Impact",
-    "assay.nemesis.faults.process": "draw_target probe_processes proved",
+    "assay.nemesis.faults.process": "ServerFault draw_target evidence_of probe_processes proved",
     "assay.nemesis.schedule.schedule": "Parameter ScheduleError",
     "assay.nemesis.schedule.target": "Target servers",
 }
@@ -229,8 +229,8 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "NOTHING", "Node", "NodeCounts", "NodeError", "OWNERSHIP_ANOMALIES", "Operation", "OperationEvent", "Outcome",
     "PENDING", "Parameter", "Part", "Pending", "Phase", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES",
     "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Row", "Runtime", "SET_ANOMALIES",
-    "ScheduleError", "Scope", "SeenAtRest", "Settings", "Sidecar", "Slowed", "Software", "Source", "StoredRecord",
-    "SupportsClientRoles", "SupportsClientSessions", "SupportsClientSoftware", "SupportsClockShift",
+    "ScheduleError", "Scope", "SeenAtRest", "ServerFault", "Settings", "Sidecar", "Slowed", "Software", "Source",
+    "StoredRecord", "SupportsClientRoles", "SupportsClientSessions", "SupportsClientSoftware", "SupportsClockShift",
     "SupportsCodePackages", "SupportsDataFiles", "SupportsDataFolder", "SupportsDataRestore",
     "SupportsDefectDescriptions", "SupportsDefects", "SupportsDiskFull", "SupportsFailover", "SupportsGroups",
     "SupportsHandover", "SupportsHold", "SupportsInspection", "SupportsInvariants", "SupportsLockFiles",
@@ -240,9 +240,10 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "SupportsStandalone", "SupportsStopSignal", "SupportsStrikePoints", "SupportsStrongerPromises",
     "SupportsTurningPoints", "SupportsZooKeeperClient", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration",
     "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "as_generator", "by_key",
-    "by_role", "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable",
-    "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve",
-    "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "by_role", "draw_target", "each_process", "evidence_of", "experiment", "forbid", "in_phase", "keyed", "limit",
+    "linearizable", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat",
+    "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until",
+    "zookeeper_servers",
 ]  # fmt: skip
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 from assay import (
     Action,
     Call,
-    Census,
     Check,
-    Cluster,
     Evidence,
     Explanation,
     Family,
@@ -19,52 +17,29 @@ from assay import (
     Injection,
     Model,
     Node,
-    Parameter,
     ProcessState,
-    Proof,
     Row,
-    Scope,
-    System,
-    Target,
+    ServerFault,
     View,
-    draw_target,
-    on_each,
-    probe_processes,
-    servers,
 )
 
 
-class Hiccup:
+class Hiccup(ServerFault):
     """A fault: the process is stopped, and goes on at the heal."""
 
     name = "hiccup"
     description = "the process stands still (SIGSTOP) until the heal"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
-    scope = Scope.PROCESS
     impact = Impact(pauses_process=True)
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target)
+    async def strike(self, injection: Injection, node: Node) -> None:
+        await node.stop()
 
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(servers(cluster, system))
+    async def undo(self, injection: Injection, node: Node) -> None:
+        await node.resume()
 
-    async def inject(self, injection: Injection) -> None:
-        await on_each(injection.targets, lambda node: node.stop())
-
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            injection.evidence[node.name] = str((await node.process()).state)
-
-        await on_each(injection.targets, look)
-
-    async def heal(self, injection: Injection) -> None:
-        await on_each(injection.targets, lambda node: node.resume())
-
-    def proof(self, injection: Injection) -> Proof:
-        running = [name for name, state in injection.evidence.items() if state != ProcessState.STOPPED]
-        return Proof(not running, injection.evidence, f"{running} went on" if running else None)
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
+        state = seen.get("at_heal", {}).get("state")
+        return None if state == ProcessState.STOPPED else f"was {state} at the heal, not stopped"
 
 
 def explain(row: Row, evidence: Evidence) -> Explanation:

@@ -2,9 +2,16 @@ from __future__ import annotations
 
 import pytest
 
+from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import ServerFault
-from assay.nemesis.schedule.catalogue import FaultCatalogue, FaultNameError, explain_unsuitable, find_missing_roles
+from assay.nemesis.schedule.catalogue import (
+    FaultCatalogue,
+    FaultError,
+    FaultNameError,
+    explain_unsuitable,
+    find_missing_roles,
+)
 from assay.system_under_test.deployment import Broker
 
 from helpers.nemesis_fakes import FAULTS
@@ -167,12 +174,11 @@ def test_lacking_roles() -> None:
     assert find_missing_roles(faults["kill"], ["broker"]) == []
 
 
-def test_a_fault_that_does_not_say_what_proves_it_is_never_proved() -> None:
+def test_a_fault_that_does_not_say_what_it_does_or_what_proves_it_is_rejected() -> None:
     class Silent(ServerFault):
         name = "silent"
+        description = "does nothing"
+        impact = Impact()
 
-    with pytest.raises(NotImplementedError, match="Silent does not say what proves it"):
-        Silent().lacking({})
-    for fault in FAULTS.values():
-        if isinstance(fault, ServerFault):
-            assert type(fault).lacking is not ServerFault.lacking or type(fault).proof is not ServerFault.proof
+    with pytest.raises(FaultError, match="the fault silent lacks strike, find_missing_proof"):
+        FaultCatalogue([Silent()])

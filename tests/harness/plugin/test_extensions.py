@@ -123,7 +123,7 @@ def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> Non
             "",
             "the fault hiccup lacks impact (nemesis/faults/fault.py, class Fault)",
         ),
-        ("def heal(", "def undo(", "the fault hiccup lacks heal (*"),
+        ("def strike(", "def heal_all(", "the fault hiccup lacks strike (*"),
         ("return [Hiccup()]", "return [Hiccup]", "the fault Hiccup is a class: make an object of it, Hiccup()"),
     ],
 )
