@@ -13,8 +13,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-import pyarrow as pa
-
 from assay.harness.run.limits import COUNT, check_number
 from assay.harness.run.settings import SettingsError
 from assay.harness.run.systems import DEFAULT
@@ -170,6 +168,8 @@ class _PandasHider:
 
 def hide_pandas() -> None:
     """Hides pandas from pyarrow's first look, unless it is imported. Only for processes that run no code of a user."""
+    import pyarrow as pa
+
     if "pandas" in sys.modules or not hasattr(pa.lib, "_pandas_api"):
         return
     nowhere = _PandasHider()

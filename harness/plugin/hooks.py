@@ -3,21 +3,17 @@
 Every pytest session of an environment loads an installed plugin, so this module must cost next to nothing. At the top
 it imports only pytest and the options. Functions import the modules for clusters, histories and reports when they need
 them.
-
-Progress is written past pytest's capturing, by its own terminal reporter.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from rich.console import Console
 
 from assay.harness.plugin import (
     clusters,
@@ -31,7 +27,6 @@ from assay.harness.plugin import (
 from assay.harness.plugin.options import Options, add_options, make_settings, read_options
 from assay.harness.run.command_line import DEFAULT_TRIGGER, make_repeat_command
 from assay.harness.run.interrupt import Interrupt, StopSignals
-from assay.harness.run.progress import PlainProgress, Progress, SilentProgress, TerminalProgress
 from assay.harness.run.settings import ONCE, SIM, SettingsError, list_required_faults
 
 if TYPE_CHECKING:
@@ -426,25 +421,6 @@ def _repetition_number(item: pytest.Item) -> int:
 
 
 def _make_progress(config: pytest.Config) -> Any:
-    from assay.harness.plugin.hooks import make_progress
+    from assay.harness.plugin.terminal import make_progress
 
     return make_progress(config)
-
-
-def make_progress(config: pytest.Config) -> Progress:
-    """Returns a live line on a terminal, plain lines elsewhere, and nothing under ``-q``."""
-    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
-    if reporter is None or config.get_verbosity() < 0:
-        return SilentProgress()
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    released: Callable[[], AbstractContextManager[Any]]
-    released = nullcontext if capture is None else capture.global_and_fixture_disabled
-    if reporter.isatty:
-        return TerminalProgress(Console(), released)
-
-    def write(text: str) -> None:
-        with released():
-            reporter.ensure_newline()
-            reporter.write_line(text)
-
-    return PlainProgress(write)

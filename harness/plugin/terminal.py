@@ -1,0 +1,29 @@
+"""Progress inside pytest: written past its capturing, by its own terminal reporter."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from assay.harness.run.progress import PlainProgress, Progress, SilentProgress, TerminalProgress
+
+
+def make_progress(config: pytest.Config) -> Progress:
+    """Returns a live line on a terminal, plain lines elsewhere, and nothing under ``-q``."""
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or config.get_verbosity() < 0:
+        return SilentProgress()
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    released: Callable[[], AbstractContextManager[Any]]
+    released = nullcontext if capture is None else capture.global_and_fixture_disabled
+    if reporter.isatty:
+        return TerminalProgress(Console(), released)
+
+    def write(text: str) -> None:
+        with released():
+            reporter.ensure_newline()
+            reporter.write_line(text)
+
+    return PlainProgress(write)
