@@ -51,7 +51,7 @@ class RunSummaryRates:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``name``: the folder of the passing run. Each row has the values of this run, then of the passing one."""
+    """This run next to the last passing one. ``name``: the folder of the latter. Rows have this run's values first."""
 
     name: str
     started: str | None

@@ -19,7 +19,7 @@ from assay.workloads.systems.resp import ask, converse
 
 
 class RedisElements(sets.SetClient):
-    """Client of the server on its endpoint if that is the primary; otherwise of the primary that the sentinels name."""
+    """Talks to its endpoint's server if that is the primary; otherwise to the primary that the sentinels name."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.sentinels = endpoint.roles["sentinel"]

@@ -28,7 +28,7 @@ from assay.cluster import zookeeper
 from assay.workloads.generic.registers import VersionedRegisters, unique_values
 
 KEYS, BARRIER = [f"/register-{n}" for n in range(3)], "/barrier"
-STALL = ["outage", "partition-one-way"]  # no server is up; a leader that receives nothing stays
+STALL = ["outage", "partition-one-way"]  # outage: no server is up; one-way: a leader that receives nothing stays leader
 SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # timeout of an operation; half of it for a connection
 
 

@@ -1,18 +1,18 @@
 """Interface of the engines that run the checks' SQL: one SQL text, three engines.
 
 A check is SQL in the subset that DuckDB, Spark SQL and SQLite share. So an engine needs only this Protocol: Parquet
-files as views, views and materialised tables from SQL, rows as results. SQLite, in process, serves most test runs and
-DuckDB the longer ones. Spark serves histories beyond one machine, and clusters. ``engine_selection`` chooses.
+files as views, views and materialised tables from SQL, rows as results. SQLite, in process, judges most test runs, and
+DuckDB the longer ones. Spark is for histories too large for one machine. ``engine_selection`` chooses the engine.
 
-Rules of the subset, as measured:
+Rules of the subset. Each rule avoids a difference between the engines:
 
 - NULLS FIRST or LAST is always written, and ORDER BY ends in ``op, sub``.
-- Equal positions are folded first, and windows use ROWS frames, never RANGE.
+- Rows of equal position are grouped before a window function. Windows use ROWS frames, never RANGE.
 - There is no division and no arithmetic on an infinite ``ret``. Sums are cast to bigint.
 - There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion, and no max_by, any_value or string_agg for
   witnesses.
-- Names are in double quotes, texts in single ones, with no quote or backslash inside a text.
-- There are no names that SQLite reserves, and no columns named behind a subquery (``as t (a, b)``). Truth values are 1
+- Names are in double quotes. String literals are in single quotes and contain no quote and no backslash.
+- No name is reserved in SQLite. No column list follows a subquery's alias (``as t (a, b)``). Truth values are 1
   and 0.
 """
 
@@ -44,7 +44,7 @@ class EngineError(Exception):
 
 
 class EngineExhausted(EngineError):
-    """Memory or the disk for temporary files did not suffice for a query; the message says what to do."""
+    """A query ran out of memory or of disk for temporary files; the message says what to do."""
 
 
 class EngineUnavailable(EngineError):
@@ -78,10 +78,10 @@ class Engine(Protocol):
         """
 
     def lacks(self, name: str) -> bool:
-        """Returns whether a view or table certainly has no rows. False: it may have some."""
+        """Returns True if a view or table certainly has no rows, and False if it may have some."""
 
     def holds(self, name: str) -> bool:
-        """Returns whether the engine was given a table of this name before its judgement began."""
+        """Returns whether a table of this name was already loaded into the engine before the checks started."""
 
     def rows(self, sql: str) -> list[Row]:
         """Returns all rows of a query with few rows."""
@@ -102,7 +102,7 @@ class Engine(Protocol):
 
 
 def to_sql_type(kind: pa.DataType | str) -> str:
-    """Returns the name of a type of the format in DuckDB and Spark."""
+    """Returns the SQL name, in DuckDB and Spark, of a column type of the history format."""
     return _TYPES.get(str(kind), "string")
 
 
@@ -120,9 +120,9 @@ def select_nothing(schema: pa.Schema | DataSet) -> str:
 def conform(
     source: str, present: Sequence[str], schema: pa.Schema, types: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Returns SQL that gives ``source``, which has the columns ``present``, the columns and types of ``schema``.
+    """Returns SQL that selects the columns of ``schema``, with its types, from ``source``. A missing column is null.
 
-    ``types`` overrides the types of some columns, by name.
+    ``present``: the columns that ``source`` has. ``types`` overrides the types of some columns, by name.
     """
     columns = ", ".join(
         f"cast({quote(field.name) if field.name in present else 'null'} as "
@@ -153,4 +153,4 @@ class SupportsPartitioning(Protocol):
         """
 
     def expect(self, tables: Mapping[str, pa.Table]) -> None:
-        """Sets the rows that the tables of these names have when they are made."""
+        """Sets the rows of tables in advance: when a table of this name is defined, its SQL is not run."""

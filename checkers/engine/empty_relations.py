@@ -1,12 +1,12 @@
 """Decides from the text of a query whether it certainly has no rows, because a relation that it needs has none.
 
-Nearly everything that checks look for is absent, and relations derived from empty ones are empty: half of all tables of
-a good history. Binding, planning and running such a query costs milliseconds, however few the rows are.
+In a good history about half of all tables are empty: no anomaly occurred, and relations derived from empty ones are
+often empty. Running a query costs milliseconds even then. A query *needs* a relation if it has no rows without it:
 
 - Inner joins need both sides, and left joins their left one.
 - A union needs what all of its parts need.
 - An aggregate without groups needs nothing, because it always has a row.
-- Anything that is not surely understood needs nothing, either.
+- SQL that this module does not fully understand needs nothing: such a query is always run.
 """
 
 import re
@@ -17,7 +17,7 @@ from typing import Any, Final
 Lacks = Callable[[str], bool]
 """Returns whether the relation of a name has no rows."""
 Rowless = Callable[[Lacks], bool]
-"""Returns whether a query has no rows, given a function that knows this of relations."""
+"""Returns whether a query certainly has no rows, given a function that tells this for each relation."""
 
 KEPT_TEXTS: Final = 2_000
 
@@ -44,7 +44,7 @@ _NO_CALLS: Final = {
     "cast", "coalesce", "concat", "greatest", "least", "length", "nullif", "replace", "regexp_extract",
     "regexp_replace", "substring",
 }  # fmt: skip
-"""Words before a parenthesis that make no aggregate. Any other function may be one."""
+"""Words before a parenthesis that are not aggregate functions. Any other word may be one."""
 _SIGNS: Final = ",+-*<>=|&!"
 
 
@@ -57,7 +57,7 @@ def _always(lacks: Lacks) -> bool:
 
 
 def find_all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
-    """Returns the words of the texts, of the relations that they name, and so on. ``sql`` has relations by name."""
+    """Returns all words of the texts and, transitively, of the relations named there. ``sql``: relation name to SQL."""
     found: set[str] = set()
     left = list(texts)
     while left:
@@ -146,7 +146,7 @@ def _is_grouped(tokens: list[Any]) -> bool:
 
 
 def _has_aggregate(tokens: list[Any]) -> bool:
-    """Returns whether there may be an aggregate; a window is none. An aggregate in a subquery may be over the outer
+    """Returns whether there may be an aggregate. A window function is none. One in a subquery may aggregate the outer
     rows."""
     for at, token in enumerate(tokens):
         if not isinstance(token, list):
@@ -159,7 +159,7 @@ def _has_aggregate(tokens: list[Any]) -> bool:
 
 
 def _find_needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless]:
-    """Yields each relation after ``from`` without which there is no row."""
+    """Yields a condition for each relation after ``from`` whose emptiness leaves the query without rows."""
     at, optional = 0, False
     while at < len(tokens):
         item, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None

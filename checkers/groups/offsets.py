@@ -1,11 +1,11 @@
 """Group offsets that only move forward: none goes back, and none is lost, wherever they are kept.
 
-A workload records itself in ``effects`` as follows (``key`` names group and partition, ``group`` the group):
+A workload records its offset calls in ``effects`` as follows (``key`` names group and partition, ``group`` the group):
 
-- ``advance``: a commit of ``position`` by a client that reads on and never seeks; outcomes ok, fail or info.
+- ``advance``: a commit of ``position`` by a client that only reads forward and never seeks; outcome ok, fail or info.
 - ``resume``: a new owner was given ``position`` to begin at. If nothing had been committed, it is the log's start.
 
-An acknowledged offset, or one that an owner was given to begin at, is a floor from then on. No later call may begin
+An offset whose commit was acknowledged, or at which an owner was told to begin, is a floor: no later call may begin
 below it or commit there (rule U, with each operation at its offset). Some ``resume`` rows are left out:
 
 - The offset's commit had an unknown outcome: it may have come late, and overtaken others.
@@ -50,7 +50,7 @@ DOUBTS: Final = Table(
     where r.op is null group by h.key, h.process, h.least
     """,
 )
-"""Unrecorded commits that may have been made: not before ``since``, and at ``least`` or above."""
+"""Commits that may have happened unrecorded: at time ``since`` or later, at offset ``least`` or above."""
 
 LATE: Final = Table(
     "offset_late",

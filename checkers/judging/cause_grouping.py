@@ -71,6 +71,6 @@ def attributing_errors(where: str) -> Iterator[None]:
 
 
 def find_attribution(error: BaseException) -> str | None:
-    """Returns the first such note of an error, for example ``in the check 'early-send'``, or None."""
+    """Returns the first note that ``attributing_errors`` added, for example ``in the check 'early-send'``, or None."""
     notes: Sequence[str] = getattr(error, "__notes__", ())
     return next((note for note in notes if note.startswith("in the ")), None)

@@ -1,4 +1,4 @@
-"""Gives an engine a history's data sets, no matter who wrote them, as views with exactly the columns of the format."""
+"""Registers a history's data sets, and the contract, in an engine: views with exactly the columns of the format."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ OPTIONAL: Final = ("faults", "events", "replicas", "looks")
 
 
 def open_history(folder: Path, paths: Mapping[str, Sequence[Path]] | None = None) -> HistoryReader:
-    """A history to be judged, and reported on: opened once, and handed to all that read it.
+    """Opens a history for judging and reporting. Open it once and pass the reader to everything that reads it.
 
-    ``paths``: the files of each data set, of a history that is still being written.
+    ``paths``: the files of each data set; required only if the history is still being written.
     Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
     from assay.harness.core.history import HistoryReader
@@ -62,19 +62,19 @@ def register_parts(engine: Engine, reader: HistoryReader) -> None:
         except EngineExhausted:
             raise
         except EngineError as error:
-            readable(reader)  # names the file; but what one reader of Parquet puts up with, another may not
+            readable(reader)  # raises and names the file, unless only this engine's Parquet reader rejects it
             raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {to_plain_line(error)}") from error
 
 
 def count_kinds(engine: Engine, reading: Engine) -> None:
-    """Makes ``effect_kinds``; ``reading`` has the same views, and may be quicker with files."""
+    """Creates ``effect_kinds`` in ``engine``. ``reading``: an engine with the same views that may read files faster."""
     build(reading, (KINDS,))
     if reading is not engine:
         engine.load(KINDS.name, reading.arrow(f"select * from {KINDS.name}"))
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
-    """The part of the contract that the checks' SQL reads, as views, so that the SQL itself never changes."""
+    """Registers the part of the contract that checks read as views, so that their SQL is the same for each contract."""
     keys = ", ".join(f"({literal(key)})" for key in sorted(contract.compacted))
     none = "select cast(null as string) as key where 1 = 0"
     engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)

@@ -37,7 +37,7 @@ _WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "effects": {"outcome": tuple(Outcome), "phase": tuple(Phase)},
     "faults": {"phase": FAULT_PHASES},
 }
-"""Columns that take one of a few words."""
+"""The values allowed in each enumerated column, by data set and column."""
 
 
 class _HistoryState(Enum):
@@ -50,7 +50,7 @@ class _HistoryState(Enum):
 
 @dataclass(frozen=True)
 class ValidationRule:
-    """``sql`` returns at most one row: the first to break it. ``names``: the columns that find it in its file."""
+    """A rule as SQL that returns at most one row: the first that breaks it. ``names``: columns that find the row."""
 
     data: str
     sql: str
@@ -121,7 +121,7 @@ def _quote_words(words: tuple[str, ...]) -> str:
 def _row_rule(
     data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]
 ) -> ValidationRule:
-    """Returns the rule for errors visible in one row: required values, words, and ``more``: (name of the case,
+    """Returns the rule for errors visible in one row: nulls, unknown words, and ``more`` cases (name: SQL
     condition)."""
     required = [field.name for field in DATA_SETS[data] if not field.nullable]
     words = _WORDS.get(data, {})
@@ -191,9 +191,9 @@ def _explain_mismatch(row: Row) -> str:
         if row[column] != row[f"op_{column}"]:
             return (
                 f"{column} is {row[column]}, but that of operation {row['op']} is {row[f'op_{column}']} "
-                "(process, call, ret and phase of an effect are its operation's)"
+                "(an effect must have the process, call, ret and phase of its operation)"
             )
-    raise AssertionError(f"the rule found an effect that differs in nothing: {dict(row)}")
+    raise AssertionError(f"the rule found an effect that equals its operation: {dict(row)}")
 
 
 def _select_mismatch(join: str, unknown: str) -> str:
@@ -271,8 +271,8 @@ DOUBTFUL_OPERATIONS: Final = Table(
     where twice = 1 or other = 1
     """,
 )
-"""Operations with an effect that may occur ``twice``, or that differs from the operation (``other``). A single pass
-over everything shows that there are next to none.
+"""Operations with an effect that may occur ``twice``, or that differs from the operation (``other``). Usually there
+are none, so one pass over all effects replaces two expensive joins.
 """
 
 RULES: Final = (
@@ -294,7 +294,7 @@ RULES: Final = (
             group by o."index" having count(*) > 1 order by o."index" nulls first limit 1
             """,
         names=("index",),
-        reason=lambda row: f"operation {row['index']} is there {row['many']} times; each index is one operation's",
+        reason=lambda row: f"operation {row['index']} occurs {row['many']} times; an index must identify one operation",
         last=True,
     ),
     ValidationRule(
@@ -309,7 +309,7 @@ RULES: Final = (
         reason=lambda row: (
             f"operation {row['index']} has the stamp {_format_stamp(row['moment'])}, and so has operation "
             f"{row['other']}; "
-            "calls and returns are all at different times"
+            "no two calls or returns may have the same stamp"
         ),
     ),
     ValidationRule(
@@ -337,7 +337,7 @@ RULES: Final = (
             group by e.op, e.sub having count(*) > 1 order by e.op nulls first, e.sub nulls first limit 1
             """,
         names=("op", "sub"),
-        reason=lambda row: f"effect {row['sub']} of operation {row['op']} is there {row['many']} times",
+        reason=lambda row: f"effect {row['sub']} of operation {row['op']} occurs {row['many']} times",
         last=True,
     ),
     ValidationRule(

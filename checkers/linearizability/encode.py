@@ -6,7 +6,7 @@ the model sees each class once. So parsing JSON costs next to nothing if values 
 Values and actions are numbered within their key, in the order in which its operations were called. So the result for a
 key depends only on its own operations, whatever other keys exist and wherever it is searched.
 
-Operations that ended fail did not happen, and reads that ended info say nothing: both are left out here.
+Operations with outcome fail did not happen, and reads with outcome info have no result. Both are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def describe_key(key: str | None) -> str:
 
 @dataclass(frozen=True)
 class KeyHistory:
-    """Operations of one key that count, by call. Each array has one entry per operation."""
+    """The encoded operations of one key, sorted by call. Each array has one entry per operation."""
 
     model: Model
     key: str | None
@@ -77,7 +77,7 @@ class KeyHistory:
 
 @dataclass(frozen=True)
 class EncodedHistory:
-    """All operations that count, sorted by key and then by call. Each array has one entry per operation."""
+    """The encoded operations of all keys, sorted by key and then by call. Each array has one entry per operation."""
 
     model: Model
     index: Ints
@@ -89,13 +89,13 @@ class EncodedHistory:
     action: Ints
     """An index into ``actions``."""
     keys: list[str | None]
-    """Keys with operations that count, ordered by the lowest index of any of their operations."""
+    """Keys with encoded operations, ordered by the lowest index of any of their operations."""
     values: list[Values]
     """A list with one entry per key."""
     bounds: list[int]
     """The first row of each key, and the end of the last key's rows."""
     actions: list[Action]
-    """Key after key."""
+    """The distinct actions, sorted by key."""
     texts: list[str]
     first: list[int]
     """The first action of each key, and the number of all actions."""
@@ -182,7 +182,7 @@ class _ActionNumbers:
         self.first: dict[int, int] = {}
 
     def action(self, key: int, texts: dict[str, str | None], index: int) -> int:
-        """Returns the number of an operation's action, or -1 if the operation says nothing."""
+        """Returns the number of an operation's action, or -1 if the operation is left out."""
         if key not in self.values:
             self._known = {}
             self.values[key] = Values()
@@ -240,7 +240,7 @@ def _number_texts(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 
 
 def _order_by_first(numbers: Ints, texts: pa.Array, index: Ints) -> tuple[Ints, pa.Array]:
-    """Orders the texts by the lowest index of their rows, wherever in the table these are."""
+    """Sorts the texts by the lowest index of their rows, whatever the order of the table."""
     first = np.full(len(texts), FOREVER)
     np.minimum.at(first, numbers, index)
     order = np.argsort(first, kind="stable")
@@ -259,7 +259,7 @@ def _read_integers(column: pa.ChunkedArray) -> Ints:
 
 
 def _number_classes(columns: list[Ints]) -> Ints:
-    """Returns one number per row, equal iff all columns are. Renumbering after each column prevents an overflow."""
+    """Returns one number per row: equal for rows with equal columns. Renumbering after each column avoids overflow."""
     combined = np.zeros_like(columns[0])
     for column in columns:
         combined = combined * (int(column.max(initial=0)) + 1) + column

@@ -1,4 +1,4 @@
-"""Log ends that clients were given: ends that go back, and ends below records that were already there.
+"""Checks of the log ends that clients got: an end must not go back, nor lie below a record that was already there.
 
 Only ends with a known leader epoch count. Each is compared with what an earlier call, which had already returned, knew
 under the same or a lower epoch. If the contract declares ends to be linearizable, rule U (``order``) judges ends of any
@@ -23,7 +23,7 @@ ENDS: Final = View(
 def _views_of_low_ends(name: str, moments: str) -> tuple[View, View]:
     """Returns the views that find ends below what was known before, as ``found_<name>``.
 
-    ``moments`` has a row per statement: ``is_return`` 1 is known from then on, 0 is a request for an end. Few keys have
+    ``moments``: one row per event. ``is_return`` 1: a position is known from then on; 0: a request for an end. Few keys
     such an end when epochs are ignored; only those keys are judged epoch by epoch.
     """
     return (
@@ -57,7 +57,7 @@ def _views_of_low_ends(name: str, moments: str) -> tuple[View, View]:
 
 
 def _select_last_known(found: str, known: str) -> str:
-    """Returns SQL for the evidence: the last statement in ``known`` before the call that lies above the end."""
+    """Returns SQL for the evidence: for each low end, the last higher position that was known before its call."""
     return f"""
         select key, epoch, end_op, position, former, former_op, former_epoch, acked from (
             select f.key, f.epoch, f.op as end_op, f.sub, f.position,

@@ -1,10 +1,10 @@
-"""Total queues: each enqueued element is dequeued once, by any client, once all is drained. Order is not checked.
+"""Total queues: after a drain, each enqueued element was dequeued exactly once, by any client. Order is not checked.
 
-A workload records itself in ``effects`` as follows (``key`` is the queue's name; values need not be unique):
+A workload records its operations in ``effects`` (``key`` is the queue's name; values need not be unique):
 
 - ``queue-enqueue``: an element was enqueued; outcomes ok, fail or info.
 - ``queue-dequeue``: ok with its ``value``, fail (nothing was taken), or info (an unknown element may have been taken).
-  An ok one without a value found the queue empty.
+  An ok dequeue without a value found the queue empty.
 - ``queue-drained``: a drain found the end of the queue: everything acknowledged before its call had been taken by then.
   Info: it is unknown how the drain ended, and what it took.
 
@@ -86,7 +86,7 @@ SHORT: Final = Table(
     group by key, value having max(ahead) > 0
     """,
 )
-"""The number of copies of each element that no dequeue took."""
+"""For each value, the number of enqueued copies that no dequeue can have taken (``short``)."""
 
 DOUBTED: Final = View(
     "queue_doubted",
@@ -100,7 +100,7 @@ DOUBTED: Final = View(
     from queue_short s join queue_open_drains o on s.key = o.key group by s.key
     """,
 )
-"""Queues without the end of a drain, and queues whose ``short`` missing elements a drain of unknown outcome may have
+"""Queues without a complete drain, and queues whose ``short`` missing elements a drain of unknown outcome may have
 taken."""
 
 QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, OPEN_DRAINS, ACKED, SHORT, DOUBTED)
@@ -213,7 +213,7 @@ def _explain_queue_phantom(row: Row, evidence: Evidence) -> Explanation:
     take, add, failed = row["take_op"], row["add_op"], row["failed_op"]
     seen = f"{row['value']} was dequeued by {evidence.who(take)}, which returned at {seconds(row['ret'])}, "
     if add is not None:
-        which = "" if row["turn"] == 1 else f" for the {row['turn']}. time"
+        which = "" if row["turn"] == 1 else f" (copy {row['turn']})"
         claim = f"{seen}before {evidence.who(add)} began to enqueue it{which} at {evidence.called(add)}."
     else:
         claim = f"{seen}but {evidence.unmade(failed, 'enqueue', 'enqueued')}."
@@ -258,8 +258,8 @@ def _describe_doubt(row: Row) -> str:
 
 _DOUBTS: Final = KeyDoubts(
     "queue_doubted",
-    lambda row: f"queue-lost cannot be judged of {row['key']}: {_describe_doubt(row)}",
-    lambda more: f"nor can it of {more} other queues, for the same reasons",
+    lambda row: f"queue-lost cannot be judged for {row['key']}: {_describe_doubt(row)}",
+    lambda more: f"queue-lost cannot be judged for {more} other queues either, for the same reasons",
 )
 """Without a complete drain, the remaining elements are unknown. So are the elements taken by a drain of unknown
 outcome."""

@@ -16,12 +16,12 @@ else:
     np = LazyModule("numpy")
 
 _MOMENTS: Final = -(2**62)
-"""Ids from here up to those of fans stand for moments."""
+"""Ids from here up to the first id of a fan stand for moments."""
 
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Nodes that stand for moments, with their times, and the edges of an order of time."""
+    """Real-time order as a graph: nodes for moments, with their times, and edges between operations and moments."""
 
     nodes: Ints
     times: Ints
@@ -33,7 +33,7 @@ def order_in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> TimeOr
     """Returns the real-time order of the operations, with one node per return, each leading to the next.
 
     Each operation leads to its own return, and the last return before its call leads to the operation. ``node`` has
-    ids; those below 0 stand for no operation. ``place``: only operations of one place are ordered.
+    ids; ids below 0 are not operations. Only operations with the same ``place`` are ordered.
     """
     ended = np.flatnonzero((node >= 0) & (ret != INFINITY))
     ended = ended[np.lexsort((ret[ended], place[ended]))]
@@ -54,7 +54,7 @@ def order_in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> TimeOr
 
 
 def _find_last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
-    """Returns for each (place, call) the index of the last (places, returns) below it in that place, or -1."""
+    """Returns, for each (place, call), the index of the last return before the call in the same place, or -1."""
     both = np.lexsort(
         (
             np.concatenate([np.ones(len(returns), np.int64), np.zeros(len(call), np.int64)]),

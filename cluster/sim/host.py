@@ -1,4 +1,4 @@
-"""Hosts of the simulated network, and the interfaces by which connections, servers and the network know each other."""
+"""Hosts of the simulated network, and Protocols that break the import cycle of hosts, connections and network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PacketFate(enum.Enum):
 
 
 class FlowRule:
-    """A rule for one flow. ``seen``: its packets so far; ``count``: how many of them did not pass."""
+    """Drops or rejects every n-th packet of a flow. ``seen``: packets so far; ``count``: packets that did not pass."""
 
     __slots__ = ("count", "flow", "rejects", "seen", "source")
 
@@ -48,13 +48,13 @@ class FlowRule:
 
 
 class SimHost:
-    """A machine.
+    """A machine in the simulated network.
 
-    - ``rules``: hosts whose packets are dropped, with their counts
-    - ``rejected``: those of ``rules`` that answer with a reset
-    - ``flows``: rules for some packets of a peer
-    - ``filtering``: whether there is any rule, or it is frozen
-    - ``shaping``: shaping of the packets that it sends
+    - ``rules``: hosts whose packets this host drops, with the number of dropped packets
+    - ``rejected``: the hosts of ``rules`` whose packets are answered with a reset
+    - ``flows``: rules that drop or reject only some packets of a peer
+    - ``filtering``: whether the host is frozen or has any rule
+    - ``shaping``: delay, loss and so on of the packets that the host sends
     - ``listeners``: servers by port
     """
 
@@ -94,7 +94,7 @@ class SimHost:
 
 
 class Listener(Protocol):
-    """A listening socket, as the network and the connections that it accepted see it."""
+    """A listening socket."""
 
     local: bool
     process: Process | None
@@ -107,7 +107,7 @@ class Listener(Protocol):
 
 
 class Medium(Protocol):
-    """The network as its connections see it."""
+    """The part of the network that connections use."""
 
     random: random.Random
     loop: Any

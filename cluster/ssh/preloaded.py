@@ -31,7 +31,7 @@ class PreloadMethods(CommandMethods):
             await self._tick_off("clock")
 
     async def clock_shift(self) -> float:
-        """Returns the shift that the main process has read since the last change; 0 after seconds without a read."""
+        """Returns the shift that the main process has read since the last change, or 0 if it has not read the clock."""
         self._needs_clock()
         for _ in range(clock.LOOKS):
             seconds, times = clock.parse_shown(await self.shell(clock.READ))

@@ -18,8 +18,8 @@ Writes STORE/index.html, over all runs and nights of a store: what broke, since 
 repeats it.
 
   assay index store                                  the page
-  assay index store --trends=trends.json             with what `assay nights trends` says of many nights
-  assay index store --check --known=known.toml       1: a failure that no mark of the file covers; 2: a damaged run
+  assay index store --trends=trends.json             also shows the output of `assay nights trends`
+  assay index store --check --known=known.toml       exits 1 for a failure not marked as known, 2 for a damaged run
 """
 
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     write_atomically(target, made.html.encode())
     print(target)
     for failure in made.counting if arguments.check else ():
-        mark = f"marked until {failure.mark.expires}, which is over" if failure.mark else "not marked"
+        mark = f"its mark expired at {failure.mark.expires}" if failure.mark else "not marked as known"
         note(f"{failure.system}, {failure.workload}: {', '.join(failure.anomalies) or 'failed'}: {mark}")
     for damaged in made.damaged if arguments.check else ():
         note(f"cannot be read, and may have failed: {damaged}")
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def make_page_maker(arguments: argparse.Namespace) -> "Callable[[bool], RenderedPage]":
-    """Returns a function that makes the page as it is now; its argument ``live`` is for a server."""
+    """Returns a function that renders the current page. Its argument ``live``: whether a server will serve the page."""
     from assay.harness.nightly.store_index import read_store
     from assay.reports.index.page import render_page
     from assay.reports.index.trends import TrendsError, read_trends

@@ -1,4 +1,4 @@
-"""``assay shrink RUN``: makes the schedule of a failing run small."""
+"""``assay shrink RUN``: minimises the schedule of a failing run."""
 
 import argparse
 from pathlib import Path
@@ -8,18 +8,18 @@ from assay.harness.cli.command import ExitCode, add_yes_option, confirm, convert
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("shrink", help="make a failing run's schedule small", description=(
+    parser = commands.add_parser("shrink", help="minimise a failing run's schedule", description=(
         "Repeats a failing run, leaving out faults, clients, nodes and time, and keeps the variants that still fail "
         "with the same anomaly. The failure rate is estimated first, and reported with its interval. "
-        "It executes the run's test, so it asks first. Exit code 2: it was not confirmed."))  # fmt: skip
+        "It executes the run's test, so it asks you first. Exit code 2: you declined."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
     parser.add_argument(
         "--replays", type=parse_count, default=10, metavar="N", help="runs that estimate the failure rate (10)"
     )
     parser.add_argument(
-        "--budget", type=parse_count, metavar="S", help="seconds for all runs (default: until it is minimal)"
+        "--budget", type=parse_count, metavar="S", help="seconds for all runs (default: until the schedule is minimal)"
     )
-    parser.add_argument("--store", type=Path, metavar="DIR", help="store for the runs (that of the first run)")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="store for the runs (default: the store of RUN)")
     add_yes_option(parser)
     parser.set_defaults(run=run)
 

@@ -1,8 +1,8 @@
-"""Detects the node through which a client reaches the system: known if it read only its own address of the endpoint.
+"""Detects the node that a client talks to: it is known only if the client read no address except its own node's.
 
 A client that reads the addresses of other servers may be connected to any of them. Its effects must then say which
-``node`` answered. A driver that discovers servers by itself may also have moved on from the given node. The given node
-is still the first clue for the reader of a finding.
+``node`` answered. A driver that discovers servers by itself may also talk to another node; then the given node
+is only the first clue for the reader of a finding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OTHERS: Final = frozenset(("all", "zookeeper", "roles"))
 
 
 class ObservedEndpoint(Endpoint):
-    """The endpoint that all clients of one worker get. ``others``: a client has read other addresses."""
+    """The endpoint that all clients of one worker get. ``others``: whether a client has read other nodes' addresses."""
 
     others: bool = False
 

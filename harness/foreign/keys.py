@@ -53,7 +53,7 @@ class KeySplitter:
             if self._tuples is None:
                 self._tuples = not field and _is_tuple(entry.f, entry.value)
         if field != self._field:
-            self._fail(entry, "has a :key" if field else "has no :key", "--keys=none or leave out what has none")
+            self._fail(entry, "has a :key" if field else "has no :key", "--keys=none, or remove calls without a :key")
         if field:
             return self._name(entry, entry.key), entry.value
         if not self._tuples:
@@ -99,8 +99,8 @@ class KeySplitter:
         raise MalformedError(
             self._path,
             entry.place,
-            f"this operation {what}, unlike the first one, at line {self._first.line}; if values are meant otherwise "
-            f"say {instead}",
+            f"this operation {what}, unlike the first one, at line {self._first.line}; if values have another meaning, "
+            f"use {instead}",
         )
 
 

@@ -1,4 +1,4 @@
-"""JUnit XML of a night's account: a test case for each attempt, with its seed and the command that repeats it."""
+"""JUnit XML report of a nightly run: a test case for each attempt, with its seed and the command that repeats it."""
 
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -11,7 +11,7 @@ FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
 IDLE: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
 GREEN: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
 LONGEST_DETAIL: Final = 2_000
-"""Characters of a text of an attempt at most, except its command."""
+"""Maximum number of characters of each text of an attempt, except its command."""
 
 
 def to_junit(night: NightAccount) -> bytes:
@@ -30,10 +30,10 @@ def to_junit(night: NightAccount) -> bytes:
         for result in ended.results:
             _add_case(suite, ended, result)
     for cell in night.idle:
-        ET.SubElement(_add_element(suite, cell, cell.name, 0.0), "skipped", message="not begun, for want of time")
+        ET.SubElement(_add_element(suite, cell, cell.name, 0.0), "skipped", message="not started: no time was left")
     for part in night.missing:
         one = ET.SubElement(suite, "testcase", classname="night", name=f"part {part} of {night.parts}", time="0")
-        ET.SubElement(one, "error", message="it has left no record")
+        ET.SubElement(one, "error", message="this part of the night left no record")
     for line in night.lost:
         one = ET.SubElement(
             suite, "testcase", classname="night", name=sanitize_text(f"line {line.number} of the record"), time="0"

@@ -6,7 +6,7 @@
    every order of the nights is equally likely. Ties count against an alarm.
 3. Frequencies are compared by Fisher's exact test, run by run.
 4. Each comparison is made with several numbers of newest nights, because a large change shows after few nights and a
-   small one after many. The smallest p-value, times the number of comparisons (Bonferroni), is that of the figure.
+   small one after many. A figure's p-value is the smallest of these, times the number of comparisons (Bonferroni).
 5. The Benjamini-Hochberg procedure limits the false discovery rate over all figures of all cells to ``LEVEL``. On
    average at most this share of the listed changes is noise. If nothing has changed, the list is non-empty with at most
    this probability.
@@ -26,11 +26,11 @@ LEVEL: Final = 0.01
 WINDOWS: Final = (3, 5, 7, 10, 14)
 """Numbers of newest nights that are compared with the nights before them."""
 BASELINE: Final = 60
-"""Earlier nights at most."""
+"""Maximum number of earlier nights in a comparison."""
 LEAST: Final = 10
-"""Earlier nights at least; with fewer there is no comparison."""
+"""Minimum number of earlier nights; with fewer there is no comparison."""
 MARGIN: Final = 0.1
-"""The relative change that a median must have at least."""
+"""Minimum relative change of a median to be listed."""
 
 
 class EventCount(NamedTuple):
@@ -45,7 +45,7 @@ Value = float | EventCount
 
 @dataclass(frozen=True)
 class Series:
-    """Figure of a cell: nights, the oldest first, and a value for each. ``sign`` is -1 if less is worse."""
+    """The values of one metric of a cell, one per night, oldest first. ``sign``: -1 if a smaller value is worse."""
 
     name: str
     nights: tuple[int, ...]
@@ -55,7 +55,7 @@ class Series:
 
 @dataclass(frozen=True)
 class FigureRegression:
-    """A regression. ``since``: the first of the newest nights, in the comparison with the smallest p-value."""
+    """A metric that got worse. ``since``: the first newest night, in the comparison with the smallest p-value."""
 
     series: Series
     since: int

@@ -1,4 +1,4 @@
-"""Faults selected by the options: the runs that they make, and whether they suit a system."""
+"""The faults that the command line selects: test runs to make of them, suitability for a system, and schedules."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -41,7 +41,7 @@ def fault_combinations(options: Sequence[str], faults: FaultCatalogue) -> tuple[
 
 
 def read_replay(path: Path, faults: FaultCatalogue) -> FaultSchedule:
-    """Reads the schedule of a file as planned. Raises :class:`SettingsError` naming the file and the error."""
+    """Reads a schedule, or the planned schedule of a recorded run, from a file. Raises :class:`SettingsError`."""
     try:
         found = decode_schedule(read_file(path), str(path))
     except OSError as error:
@@ -115,12 +115,12 @@ def check_roles(system: System, settings: Settings) -> str | None:
     own = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
     for role in (one.partition("=")[0] for one in settings.role_nodes):
         if role == ZOOKEEPER_ROLE:
-            return f"--nodes={role}: ZooKeeper's nodes are --zookeepers"
+            return f"--nodes={role}: set the number of ZooKeeper's nodes with --zookeepers"
         if role == CLIENT_ROLE:
-            return f"--nodes={role}: nodes for clients are --workers"
+            return f"--nodes={role}: set the number of nodes for clients with --workers"
         if role not in own:
             near = get_close_matches(role, own, 1)
-            meant = f"; was {near[0]} meant?" if near else ""
+            meant = f"; did you mean {near[0]}?" if near else ""
             return f"--nodes={role}: {system.name} has no such role; it has {', '.join(own)}{meant}"
     return None
 
@@ -202,7 +202,7 @@ def format_fault_list(faults: FaultCatalogue, systems: Iterable[System]) -> str:
     for system in systems:
         if isinstance(system, SupportsStrikePoints) and system.strike_points:
             how = "--nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin"
-            parts.append(f"events of the {system.name}, exactly at which a fault can strike: {how}")
+            parts.append(f"events of {system.name} at which a fault can strike exactly: {how}")
             parts[-1] += "\n" + _format_columns(system.strike_points)
     return "\n\n".join(parts)
 

@@ -1,6 +1,6 @@
-"""Draws the faults of a branch: mostly one or two that strike at its moment, or at an event right after it.
+"""Draws the faults of a branch: usually one or two, at the moment at which the branch begins or at an event soon after.
 
-Something new has just happened at such a moment, so its faults resemble the aftershocks of ``strategies``. They strike
+A branch begins where new behaviour was observed. Its faults resemble the aftershocks of ``strategies``. They strike
 within milliseconds, hit the node of the event or a leader, and last.
 """
 
@@ -28,9 +28,9 @@ from assay.nemesis.schedule.target import Target, TargetKind, named_target
 from assay.nemesis.schedule.trigger import OnEvent
 
 NONE: Final = 0.1
-"""Share of the branches without further faults, which differ by chance alone."""
+"""Share of the branches without further faults: they differ from the run only in their random numbers."""
 FAULTS: Final = (1, 1, 2)
-"""Numbers of faults to draw from. With many faults at once no operation succeeds, which shows nothing."""
+"""Possible numbers of faults. With many faults at once no operation succeeds, and the run shows nothing."""
 KIN: Final = 0.2
 """Share of the faults that repeat a kind of fault of the run."""
 MAINSTAY: Final = 0.6

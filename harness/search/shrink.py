@@ -1,4 +1,4 @@
-"""Makes a failing example small: fewer steps, then a smaller cluster, fewer clients, less time.
+"""Minimises a failing example: fewer steps, then a smaller cluster, fewer clients, less time.
 
 1. Delta debugging (Zeller and Hildebrandt 2002) reduces the steps.
 2. Single simplifications follow until none is left that still fails.
@@ -27,7 +27,7 @@ from assay.reports.files import SHRINKING, Shrinking
 T = TypeVar("T")
 
 Reproduce = Callable[[Example, int], Example | None]
-"""``reproduce(example, n)`` repeats it up to ``n`` times and returns the first that fails in the same way, or None."""
+"""``reproduce(example, n)`` runs it up to ``n`` times and returns the first run with the same failure, or None."""
 
 
 class OutOfTime(Exception):
@@ -168,7 +168,7 @@ def _simplify_step(step: FaultStep) -> Iterator[FaultStep]:
 def write_shrink_note(
     run: Path, before: Example, after: Example, *, runs: int, first: str | None, last: str, minimal: bool
 ) -> None:
-    """Writes the result into the folder of a run.
+    """Writes the result of shrinking into the folder of a run, where its report finds it.
 
     ``runs`` is the number of runs played; ``first`` and ``last`` are the failure rates before and after.
     """

@@ -1,4 +1,4 @@
-"""Opens a stored run or a bare history, and judges it again like the first time.
+"""Opens a stored run, or a history without a run, and judges it again by the same contract.
 
 The contract is the one stored with the run. A run whose contract is lost never passes (see ``contracts``). A history
 from elsewhere has no contract. It is judged by the strictest one: every applicable anomaly is forbidden, and no faults
@@ -36,9 +36,9 @@ LOOKING_THROUGH: Final = "looking through the files"
 class StoredHistory:
     """A stored run or history, with its contract.
 
-    - ``run`` and ``info``: None for a bare history
+    - ``run`` and ``info``: None for a history without a run
     - ``closed``: whether the history was written completely
-    - ``lost``: why the contract of a run is lost; ``contract`` then has only the certain part
+    - ``lost``: why the contract of a run cannot be read; ``contract`` then has only what holds for every run
     - ``extensions``: checks that were added to the session, see ``Registry.extensions``
     """
 
@@ -64,9 +64,9 @@ class StoredHistory:
         return path if path is not None and path.exists() else None
 
     def by(self, contract: Contract | None) -> StoredHistory:
-        """Returns a copy that is judged by the user's contract; None changes nothing.
+        """Returns a copy with the user's contract, or this history if ``contract`` is None.
 
-        Raises ``HistoryError`` for a run that has its own.
+        Raises ``HistoryError`` for a run that has its own contract.
         """
         if contract is None:
             return self
@@ -96,9 +96,9 @@ def open_stored(path: Path) -> StoredHistory:
     run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
     info = None if run is None else store.read_run(run)
     if run is not None and info is None:
-        # Without run.json it is unknown whether the run ended, and what spoke against a pass.
+        # Without run.json it is unknown whether the run ended, and whether anything forbids a pass.
         raise HistoryError(
-            f"{run / 'run.json'} is damaged or not readable; check {history.name}/ alone, copied elsewhere, without it"
+            f"{run / 'run.json'} cannot be read; to check without it, copy {history.name}/ elsewhere and check the copy"
         )
     settings: dict[str, Any] = {}
     contract, lost = Contract(), None
@@ -128,7 +128,7 @@ def open_stored(path: Path) -> StoredHistory:
 def judge_again(
     stored: StoredHistory, history: HistoryReader, engines: SupportsOpen, registry: Registry, watch: Watch | None = None
 ) -> Judgement:
-    """Judges as the run's own trial did, with the notes of that time, from files that must be complete and unchanged.
+    """Judges a history as its run did, with the notes of the run. The files must be complete and unchanged.
 
     ``history`` is the opened history of ``stored``. The verdict is unknown if the registry lacks a check or model of
     the run.
@@ -139,7 +139,7 @@ def judge_again(
     notes, stood_still = ((), 0.0) if stored.info is None else (stored.info.notes, stored.info.stood_still)
     if stored.info is not None and stored.info.status == store.ERROR:
         error = _find_last_line(stored.info.problem)
-        notes = (*notes, f"the run ended in an error, so what spoke against a pass is not known: {error}")
+        notes = (*notes, f"the run ended in an error, so it cannot pass: {error}")
     judgement = judge_run(
         history,
         stored.contract,
@@ -181,7 +181,7 @@ def judge_again(
 
 def _find_last_line(problem: str | None) -> str:
     """Returns the last line of a traceback, which is the error."""
-    return ((problem or "").strip().splitlines() or ["it was not said which"])[-1]
+    return ((problem or "").strip().splitlines() or ["run.json does not name the error"])[-1]
 
 
 def _read_contract(settings: Mapping[str, Any], run: Path) -> Contract:
@@ -192,5 +192,5 @@ def _read_contract(settings: Mapping[str, Any], run: Path) -> Contract:
         msgspec.convert(settings.get("extensions", {}), dict[str, list[str]])
         msgspec.convert(settings.get("extension_modules", []), list[str])
     except msgspec.MsgspecError as error:
-        raise LostContractError(f"{run}/settings.json does not say by which checks it was judged: {error}") from error
+        raise LostContractError(f"{run}/settings.json does not name the checks of the run: {error}") from error
     return contract if model is None else msgspec.structs.replace(contract, model=model)

@@ -3,7 +3,7 @@
 - A run folder or a history folder is judged by its contract (``by_contract``), or by ``--model`` alone.
 - A file, or a Jepsen store folder with a ``history.edn``, is in a foreign format and needs a model or a workload.
 
-A workload's questions are those of Jepsen's checker of that name, in SQL.
+For a workload, the checks answer the questions of Jepsen's checker of that name, in SQL.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], effects
     "rw-register": lambda done, request: effects.make_transaction_effects(done),
     "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
 }
-"""Makers of effects, by workload."""
+"""Functions that derive effects from operations, by workload."""
 
 
 def judge_workload(
@@ -65,7 +65,7 @@ def judge_workload(
 ) -> tuple[Judgement, tuple[str, ...]]:
     """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
 
-    It uses the strictest contract. The second result has notes for the user about facts that had to be inferred. Raises
+    Uses the strictest contract. The second result has notes for the user about facts that had to be inferred. Raises
     ``HistoryError`` for operations that do not belong to the workload.
     """
     assert request.workload is not None
@@ -112,7 +112,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Wa
         return _check_foreign(request, path, engines, watch)
     if request.workload is not None:
         raise SettingsError(
-            f"--workload is for a file of another tool, and {request.path} is a folder, whose effects have a family"
+            f"--workload is for a file of another tool; {request.path} is a folder, whose effects select the checks"
         )
     if request.refusals:
         raise SettingsError(
@@ -125,7 +125,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Wa
         ops = open_stored_operations(history)
         return _describe_result(judge_by_model(ops, model, engines, watch, _make_limits(request)), ops.dataset("ops"))
     if request.seconds is not None or request.bytes is not None:
-        raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
+        raise SettingsError("--time-limit and --memory-limit apply only to the search with --model")
     begun = time.perf_counter()
     contract = None if request.contract is None else read_given_contract(request.contract)
     stored = open_stored(request.path).by(contract)
@@ -157,7 +157,7 @@ def _validate_workload_options(request: CheckRequest) -> None:
             raise SettingsError("--cas-refusals is for a model that has a cas, and a --workload has none")
     if request.real_time and request.workload not in ORDERED:
         raise SettingsError(
-            f"--real-time goes with --workload={' or '.join(ORDERED)}, which need not keep real-time order"
+            f"--real-time is only for --workload={' or '.join(ORDERED)}; the other workloads have a fixed order"
         )
     if request.total is not None and request.workload != BANK:
         raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
@@ -206,7 +206,7 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: W
 
 
 def _choose_keys(request: CheckRequest) -> KeyMode:
-    """Returns the key mode. AUTO is NONE for transactions: they name their keys themselves, and two entries are no
+    """Returns the key mode. AUTO is NONE for transactions: they contain their keys, so a vector of two is not a
     pair.
     """
     keys = KeyMode(request.keys)
@@ -214,7 +214,7 @@ def _choose_keys(request: CheckRequest) -> KeyMode:
 
 
 def _add_reading(judgement: Judgement, format: ForeignFormat, foreign: ForeignHistory) -> Judgement:
-    """Adds the skipped entries to the judgement's facts, because it depends on them."""
+    """Adds a note on skipped entries to the judgement, because the verdict depends on them."""
     reading = CheckCoverage(
         check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.left_out
     )

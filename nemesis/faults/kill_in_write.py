@@ -2,11 +2,11 @@
 
 - ``kill-in-write``: the process ends just ``before`` or just ``after`` a change (``side``): the next one of a kind
   (``change``), or the one after ``after`` others.
-- ``power-loss-in-write``: the same, and the power is lost.
+- ``power-loss-in-write``: the machine loses power at that moment as well.
 
 Work that takes several changes is then half done: a file written under another name, fsynced and renamed; a log
 truncated, and its epochs after it. The process ends at exactly that moment, however long the harness takes to notice.
-:mod:`assay.nemesis.faults.disk_error` has the kinds of changes. Proof: it ended so, and the proof of the end.
+:mod:`assay.nemesis.faults.disk_error` has the kinds of changes. Proof: that of a kill, and that it was at a change.
 """
 
 import random
@@ -24,7 +24,7 @@ from assay.nemesis.schedule.target import TargetError
 
 SIDES: Final = ("before", "after")
 PATIENCE: Final = 3.0
-"""Seconds to wait for any change, if none of the chosen kind has come."""
+"""Seconds to wait for a change of any kind, if none of the chosen kind has occurred."""
 
 
 class KillInWrite(Kill):
@@ -41,7 +41,7 @@ class KillInWrite(Kill):
         return explain_unavailable(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        """Injects the fault. If several machines lose power together, one that ends so is enough."""
+        """Injects the fault. If several machines lose power together, it is enough that one ends at a change."""
 
         async def note(node: Node) -> None:
             seen = evidence_of(injection, node)
@@ -63,7 +63,7 @@ class KillInWrite(Kill):
         ended = super().proof(injection)
         if not ended.took_effect or injection.evidence.get("in_write"):
             return ended
-        return Proof(False, ended.evidence, f"{', '.join(injection.names)} changed nothing on disk, so ended otherwise")
+        return Proof(False, ended.evidence, f"{', '.join(injection.names)} was not killed at a change to the disk")
 
     async def end(self, injection: Injection, node: Node) -> None:
         """Kills the other targets, which have not ended at a change."""
@@ -72,10 +72,10 @@ class KillInWrite(Kill):
 
 
 class PowerLossInWrite(KillInWrite, PowerLoss):
-    """Cuts the power of one server at that moment."""
+    """Cuts the power of one server just before, or just after, a change to its disk."""
 
     name = "power-loss-in-write"
-    description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
+    description = "power is cut just before or after a change to the disk: unsynced data is gone; started at the heal"
     impact = PowerLoss.impact
     on_targets = staticmethod(run_on_all)
 

@@ -3,7 +3,7 @@
 A kill, in contrast, leaves the page cache to the next process. Only one machine is hit at a time, unless more are
 requested: a system's promise for a common power loss depends on its flush settings, and on its contract.
 
-Proof: that of the kill, and the losses of each file. These may be empty if everything was fsynced. So a real node tests
+Proof: that of a kill, and the bytes that each file lost, which may be none. So a real node tests
 at each loss that unsynced bytes are gone, and fails otherwise.
 """
 
@@ -26,7 +26,7 @@ class PowerLoss(Kill):
     impact = Impact(ends_process=True, loses_unsynced=True)
     kinds = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
     on_targets = staticmethod(run_on_all)
-    """At the same time, because otherwise the last one could flush data that only it has."""
+    """All targets lose power at once: otherwise the last one could flush data that only it has."""
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return explain_unavailable(cluster, system, SupportsPowerLoss, "cut", "power") or await super().probe(

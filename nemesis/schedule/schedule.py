@@ -1,10 +1,10 @@
 """A schedule is data: which fault, when, on which target, for how long. It is recorded as planned and as resolved.
 
-- :class:`Schedule` is the plan (``kill leader of orders-0 at 12 s``).
-- :class:`Resolved` is the outcome of a step (``n2 at 12.041 s, healed at 17.102 s``).
-- :class:`Record` has both, as a run stores them.
+- :class:`FaultSchedule` is the plan (``kill leader of orders-0 at 12 s``).
+- :class:`ResolvedStep` is the outcome of a step (``n2 at 12.041 s, healed at 17.102 s``).
+- :class:`ScheduleRecord` has both, as a run stores them.
 
-Both can be played again: :meth:`Record.as_meant` asks again which node leads, :meth:`Record.as_resolved` hits the same
+A run can be replayed as planned or as resolved. ``as_meant`` asks again which node leads; ``as_resolved`` hits the same
 nodes at the same times. A step contains everything needed to repeat it, including its own seed. So removing other steps
 (shrinking) does not change it.
 
@@ -42,9 +42,9 @@ class FaultStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     - ``seed``: feeds the choices left open until injection, such as which node is ``one``; None uses the run's
       generator
     - ``keep_majority``: if other faults are active, hits one of their nodes rather than disturb a majority of servers
-    - ``yields``: if other active faults keep it from being injected, this is recorded and is no failure
-    - ``exact``: healed at the end of its duration, even if it has had no effect and could linger
-    - ``trigger``: what it waits for from ``at`` on; it is then healed ``duration`` seconds after its injection
+    - ``yields``: the step may be skipped if other active faults prevent it; this is recorded and is not a failure
+    - ``exact``: healed at the end of its duration, even if it has had no effect until then
+    - ``trigger``: what the step waits for, from ``at`` on; the heal comes ``duration`` seconds after the injection
     """
 
     at: Seconds
@@ -89,13 +89,13 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     steps: tuple[FaultStep, ...] = ()
 
     def __str__(self) -> str:
-        return f"from {self.at:.6g} s on chance is drawn from seed {self.seed}"
+        return f"from {self.at:.6g} s on, randomness comes from seed {self.seed}"
 
 
 class FaultSchedule(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule", omit_defaults=True
 ):
-    """Planned steps, by time. ``omitted``: requested faults without time. ``branches``: by time."""
+    """Planned steps and branches, by time. ``omitted``: requested faults for which the run had no time."""
 
     seed: int
     steps: tuple[FaultStep, ...] = ()
@@ -108,7 +108,7 @@ class FaultSchedule(
         if any(later < earlier for one in times for earlier, later in itertools.pairwise(one)):
             raise ScheduleError("steps must be in the order of their times")
         if any(step.at < branch.at for branch in self.branches for step in branch.steps):
-            raise ScheduleError("a step of a branch cannot come before it")
+            raise ScheduleError("a step of a branch must not come before the time of the branch")
 
     @property
     def all_steps(self) -> tuple[FaultStep, ...]:
@@ -176,12 +176,12 @@ def _duration_between(at: float, healed_at: float) -> float:
 
 
 def encode_schedule(document: FaultSchedule | ScheduleRecord) -> bytes:
-    """Returns readable JSON, the inverse of :func:`decode`."""
+    """Returns readable JSON, the inverse of :func:`decode_schedule`."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def decode_schedule(data: bytes, source: str = "schedule") -> FaultSchedule | ScheduleRecord:
-    """Reads the output of :func:`encode`, or a hand-written schedule. ``source`` names the file in errors.
+    """Reads the output of :func:`encode_schedule`, or a hand-written schedule. ``source`` names the file in errors.
 
     Raises :class:`ScheduleError` with the place in the document and what was expected there.
     """

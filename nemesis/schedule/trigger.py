@@ -40,7 +40,7 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Fires on the ``nth`` line of this event, of any node, after the step was armed.
 
     - ``key`` and ``fields``, if given, must equal the line's own (a field, or one of its ``detail``).
-    - ``hold``: the process stops itself at the event, so that it writes nothing after it before the step has acted
+    - ``hold``: the process stops itself at the event, so that it writes nothing more until the step has acted
       (:mod:`assay.nemesis.engine.stop_at_event`).
     - ``optional``: it is no failure if the trigger never fires. Only the schedule records such a step.
     """
@@ -56,7 +56,7 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def __post_init__(self) -> None:
         if self.hold and (self.fields or self.nth > 1 or self.delay):
-            raise TriggerError("a process stops itself at an event's name and key: with hold no fields, nth or delay")
+            raise TriggerError("hold takes only the name and key of an event; it cannot have fields, nth or delay")
         if self.hold and any(len(word.split()) != 1 for word in (self.event, self.key or "any")):
             raise TriggerError(f"hold: event {self.event!r} and key {self.key!r} must be one word each")
 
@@ -88,7 +88,7 @@ class ArmedTrigger:
     seen: int = 0
 
     def acknowledged(self, total: int) -> bool:
-        """Returns whether it fires, now that ``total`` operations of the run are acknowledged."""
+        """Returns whether the trigger fires, now that ``total`` operations of the run are acknowledged."""
         if isinstance(self.trigger, OnEvent):
             return False
         self.seen = total - self.before
@@ -103,7 +103,7 @@ class ArmedTrigger:
 
     @property
     def missing(self) -> str:
-        """Text with what was seen when it gave up."""
+        """Describes what was seen before the deadline, for a trigger that did not fire."""
         what = f"events {self.trigger.event}" if isinstance(self.trigger, OnEvent) else "acknowledged operations"
         return f"saw {self.seen} {what} in the {self.trigger.within:g} s since it was armed"
 
@@ -121,10 +121,10 @@ class FiredTrigger:
 def parse_trigger(text: str) -> Trigger | None:
     """Parses a trigger. Raises :class:`TriggerError`.
 
-    - ``every``: None, which means the interval's times
+    - ``every``: None, which means that each step acts at its time
     - ``after:500``: 500 operations
     - ``event:NAME``, ``event:NAME:KEY``: an event
-    - ``hold:NAME``, ``hold:NAME:KEY``: the same, and the process stops at it
+    - ``hold:NAME``, ``hold:NAME:KEY``: an event at which the process stops
     """
     word, _, rest = text.strip().partition(":")
     name, _, key = rest.partition(":")
@@ -141,10 +141,10 @@ def parse_trigger(text: str) -> Trigger | None:
 
 
 def repeat_trigger(trigger: Trigger, number: int, within: float) -> Trigger:
-    """Returns the trigger of a run's ``number``-th fault, from 1: number times the operations, or the event's
-    repetition.
+    """Returns the trigger of a run's ``number``-th fault, from 1: it fires at the ``number``-th multiple of the
+    operations, or of the occurrences of the event.
 
-    Raises :class:`TriggerError` for a second one that holds.
+    Raises :class:`TriggerError` for a second fault with ``hold``.
     """
     if isinstance(trigger, AfterOperations):
         return msgspec.structs.replace(trigger, operations=trigger.operations * number, within=within)

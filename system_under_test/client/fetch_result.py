@@ -37,9 +37,9 @@ def get_create_time(message: Message) -> int | None:
 
 
 def read_messages(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
-    """Returns the whole messages of a response up to any damage. They may begin below ``offset``.
+    """Returns the complete messages of a response, up to the first damage. They may begin below ``offset``.
 
-    If damage came before any message from ``offset`` on, the result is no messages and a description of the damage.
+    If no message at ``offset`` or above precedes the damage, returns no messages and a description of the damage.
     """
     messages: list[Message] = []
     try:

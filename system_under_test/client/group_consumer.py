@@ -80,7 +80,7 @@ class ConsumerRecord:
 class GroupConsumer:
     """Consumer of a group. It reads ``topics``, or those of :meth:`subscribe` or :meth:`assign`.
 
-    Missing topics are consumed once they exist. ``membership`` replaces that of Kafka's design, which is made from the
+    Missing topics are consumed once they exist. Without ``membership``, the classic protocol is used, with the
     member settings of ``config``.
     """
 
@@ -113,7 +113,7 @@ class GroupConsumer:
         self._assigned: tuple[Partition, ...] = ()
         self._positions = Positions()
 
-    # -- what is read ----------------------------------------------------------------------------------------------
+    # -- subscription, assignment and positions ----------------------------------------------------------------------
 
     @property
     def generation(self) -> Generation | None:
@@ -138,7 +138,7 @@ class GroupConsumer:
         self._membership.subscribe(topics)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group. Raises exceptions of ``on_revoked``. If cancelled in there, the consumer stays a member."""
+        """Leaves the group. Raises exceptions of ``on_revoked``. If cancelled during that call, it stays a member."""
         try:
             await self._revoke(self._farewell())
         except Exception:
@@ -240,7 +240,7 @@ class GroupConsumer:
             await self._membership.close()
             await self._consumer.close()
 
-    # -- before a poll reads ---------------------------------------------------------------------------------------
+    # -- preparation of a poll: membership and positions -------------------------------------------------------------
 
     async def _prepare(self) -> None:
         """Waits until the owned partitions and their positions are known."""
@@ -297,17 +297,17 @@ class GroupConsumer:
             self._positions.start_from(await self._membership.committed(partitions))
 
     async def _reset_positions(self) -> None:
-        """Places all unplaced positions. Raises ``ReadFailed``, and keeps those placed by then."""
+        """Sets all positions that are still unknown. Raises ``ReadFailed``; positions set before the error stay set."""
         for partition in sorted(self._positions.unplaced):
             self._positions.place(partition, await self._start(partition, "nothing is committed"))
 
     async def _start(self, partition: Partition, why: str) -> int:
         if self._reset is None:
-            what = f"{partition[0]}-{partition[1]}: {why}, and there is no reset"
+            what = f"{partition[0]}-{partition[1]}: {why}, and the consumer's reset is none"
             raise ReadFailed(what, error=ErrorCode.OFFSET_OUT_OF_RANGE)
         return await self._consumer.offsets(*partition, self._reset)
 
-    # -- and reads -------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     async def _read(self, deadline: float) -> tuple[list[ConsumerRecord], bool]:
         """Returns the records, and whether a position was reset. Raises ``ReadFailed`` if there is neither."""
@@ -351,7 +351,7 @@ class GroupConsumer:
     async def _starts(
         self, begin: Mapping[Partition, int], found: Mapping[Partition, FetchResult]
     ) -> dict[Partition, int]:
-        """Returns new positions for partitions out of range. Raises ``ReadFailed`` before any position has moved."""
+        """Returns new positions for partitions out of range. Changes no position itself. Raises ``ReadFailed``."""
         return {
             one: await self._start(one, f"offset {begin[one]} is not in the log")
             for one, fetched in found.items()

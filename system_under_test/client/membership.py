@@ -1,8 +1,8 @@
 """Membership of one consumer group: finding its coordinator, joining, heartbeats, and offsets.
 
 - Each call ends within ``timeout``, except for a join, which waits for other members.
-- A member learns from a heartbeat, or from any other response, that it must join again. Its generation is over until it
-  has.
+- A member learns from the response to a heartbeat, or to any other request, that it must join again. Its generation is
+  then over.
 - The group's leader also checks the topics from time to time. If there are more partitions than it has assigned, it
   ends its own generation and joins again, and the others follow.
 - The outcome of a commit is done, certainly not done, or unknown.
@@ -44,7 +44,7 @@ __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
 
 REBALANCE_SHARE: Final = 1.25
-"""Time limit of a join as a multiple of the rebalance timeout. The others may take that long to join again, and the
+"""Time limit of a join as a multiple of the rebalance timeout. Other members may need this timeout to join, and the
 generation must then be stored. After an earlier time-out the member would join a second time under a new id, and
 nothing would read the partitions of the first one."""
 
@@ -147,7 +147,7 @@ class Membership(CoordinatorClient):
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
     async def _assigned(self, joined: groups.JoinGroupResponse, deadline: float) -> list[groups.GroupAssignment]:
-        """Computes the assignment of each member, if this one leads."""
+        """Computes the assignment of each member if this member leads the group; else returns an empty list."""
         if joined.leader_id != joined.member_id:
             return []
         try:
@@ -181,7 +181,7 @@ class Membership(CoordinatorClient):
             await asyncio.sleep(BACK_OFF)
 
     async def _watch(self, generation: Generation) -> None:
-        """Starts a rebalance if there are more partitions. Fewer mean nothing: a broker may not know all yet."""
+        """Starts a rebalance if there are more partitions. Fewer are ignored: a broker may not know all of them yet."""
         loop = asyncio.get_running_loop()
         while self.generation is generation:
             await asyncio.sleep(self._metadata_age)

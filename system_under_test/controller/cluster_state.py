@@ -1,4 +1,4 @@
-"""The knowledge of the active controller: live brokers, topics, and each partition's state as last read."""
+"""Cluster state as the active controller last read it: live brokers, topics, and the state of each partition."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class DamagedMember:
-    """A registration of a broker whose replica is damaged, as of this leader epoch; later it may have been repaired."""
+    """A broker incarnation whose replica was damaged in this leader epoch. In a later epoch it may be repaired."""
 
     broker_id: int
     czxid: int
@@ -99,7 +99,7 @@ class ClusterState:
         self._forgotten.setdefault(name, []).append(done)
 
     def configure(self, name: str, settings: VersionedSettings) -> bool:
-        """Adopts settings, unless newer ones or no such topic are known; returns whether it did."""
+        """Sets a topic's settings if the topic exists and has no newer settings. Returns whether they were set."""
         topic = self.topics.get(name)
         if topic is None or settings.zxid <= topic.settings.zxid:
             return False

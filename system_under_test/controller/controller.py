@@ -1,7 +1,7 @@
-"""The controller: one queue on every broker, handled strictly in order; active on the broker that holds the claim.
+"""The controller: a queue of triggers, handled strictly in order. It is active on the broker that holds /controller.
 
 A trigger says what may have changed. Its handler reads ZooKeeper again, compares it with the known state, and writes
-what follows. So a trigger may come late, twice, or again after a failure. No request is sent before the write that it
+its decisions. So a trigger may come late, twice, or again after a failure. No request is sent before the write that it
 reports has succeeded.
 """
 

@@ -1,4 +1,4 @@
-"""The actions that requests about topics perform on the active controller, each between two triggers."""
+"""Requests about topics, performed by the active controller. Each runs in the work queue, between two triggers."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 
 class TopicActions:
-    """The actions. Each raises ``TopicError``; see :meth:`WorkQueue.perform`."""
+    """Performs requests about topics. Each method raises ``TopicError``; see :meth:`WorkQueue.perform`."""
 
     def __init__(
         self, config: BrokerConfig, rng: random.Random, zookeeper: ZooKeeper, queue: WorkQueue, changes: ChangeHandlers

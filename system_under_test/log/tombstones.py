@@ -1,7 +1,7 @@
 """The compaction state of a log: the offset below which segments may leave gaps, and the ages of tombstones.
 
 Compaction removes the values before a null value (a tombstone) at once. It removes the tombstone itself
-``delete.retention.ms`` after it was first cleaned over, so that a reader that began before had time to see it. Kafka
+``delete.retention.ms`` after the first cleaning that kept it, so that a slow reader has time to see it. Kafka
 0.10.2 uses the times of the segments' files for that, which a copy of the disk loses.
 
 A segment that was never cleaned ends where the next one begins. Below the offset ``gaps``, a segment may end earlier
@@ -10,8 +10,8 @@ because of compaction. Beyond it, such a gap is a hole that a power loss has lef
 The file ``compaction-checkpoint`` in the log's folder has these lines:
 
 - ``gaps OFFSET``
-- ascending: an offset, and the time (milliseconds of the node's clock) by which all tombstones below it had been
-  cleaned over
+- ``OFFSET TIME``, ascending: since this time (milliseconds of the node's clock), all tombstones below the offset have
+  been cleaned at least once
 
 While the file exists, there may be gaps within segments. It is never removed, because gaps do not close when the topic
 is no longer compacted.
@@ -31,7 +31,7 @@ MAXIMUM = 2**63 - 1
 
 
 class TombstoneAge(NamedTuple):
-    """All tombstones below ``offset`` have been cleaned over since ``time`` (ms)."""
+    """At ``time`` (ms), all tombstones below ``offset`` had survived a cleaning; they expire some time after it."""
 
     offset: int
     time: int
@@ -48,7 +48,7 @@ class Tombstones(NoteFile):
     """The file and its content. Changes are durable when their call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        """Reads the file. An unreadable one is ``damage`` of the log: no one knows what may be missing from it."""
+        """Reads the file. If it is unreadable, sets ``damage``: it is then unknown which records may be missing."""
         super().__init__(storage, f"{directory}/{TOMBSTONES}")
         self.known = storage.exists(self._path)
         """Whether the log's offsets may have gaps."""
@@ -65,7 +65,7 @@ class Tombstones(NoteFile):
 
     @property
     def gaps(self) -> int:
-        """A segment that begins here or before need not begin where the one before it ends."""
+        """The offset below which a segment may end before the next one begins."""
         return self._state.gaps
 
     def rows(self) -> tuple[TombstoneAge, ...]:
@@ -103,7 +103,7 @@ class Tombstones(NoteFile):
         await self._change(noted)
 
     async def truncate(self, offset: int, gap: int = 0) -> None:
-        """Adapts the notes before a truncation at ``offset``. ``gap``: the log's end if it follows a gap, else 0."""
+        """Adapts the file before a truncation at ``offset``. ``gap``: the log's end if it follows a gap, else 0."""
 
         def clipped(state: CompactionNotes) -> CompactionNotes:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
@@ -132,8 +132,8 @@ def _parse(path: str, data: bytes) -> CompactionNotes:
         (name, gaps), *pairs = words
         state = CompactionNotes(int(gaps), tuple(TombstoneAge(int(offset), int(time)) for offset, time in pairs))
     except ValueError as error:
-        raise CheckpointError(f"{path}: 'gaps OFFSET' and then 'OFFSET TIME' belong there, not {words}") from error
+        raise CheckpointError(f"{path}: expected 'gaps OFFSET' and then lines 'OFFSET TIME', found {words}") from error
     rising = all(a.offset < b.offset and a.time <= b.time for a, b in pairwise(state.rows))
     if name != "gaps" or not rising:
-        raise CheckpointError(f"{path}: 'gaps OFFSET' belongs first, and then offsets and times that rise, not {words}")
+        raise CheckpointError(f"{path}: expected 'gaps OFFSET', then ascending offsets and times; found {words}")
     return state

@@ -87,7 +87,7 @@ def scan(data: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def decode(data: Buffer) -> list[Message]:
-    """Returns all whole messages; raises like :func:`messages`."""
+    """Returns all whole messages; raises like :func:`iterate_messages`."""
     return list(iterate_messages(data))
 
 
@@ -165,7 +165,7 @@ def _find_problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: b
 
 
 def _may_be_wrapper(data: Buffer, position: int) -> bool:
-    """Returns whether the bytes may begin a compressed message. Only its offset may exceed its first message's."""
+    """Returns whether a compressed entry may begin here. Its offset, that of its last message, may be higher."""
     return len(data) - position < ENTRY_PREFIX.size or bool(ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK)
 
 

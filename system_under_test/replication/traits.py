@@ -1,4 +1,4 @@
-"""The behavior of a replica that a historic defect replaces; see ``assay.system_under_test.defects``."""
+"""Rules of replication as functions, some of which a historic defect replaces; see ``system_under_test.defects``."""
 
 import operator
 from collections.abc import Callable, Collection, Mapping
@@ -26,7 +26,7 @@ def _get_end(marks: LogMarks) -> int:
 
 
 def _has_enough_in_sync(in_sync: InSyncSet, min_insync: int) -> bool:
-    """Returns False also while replicas outside the set are eligible, as after min.insync.replicas was lowered."""
+    """Also returns False while replicas outside the in-sync set are eligible leaders (the ELR is not empty)."""
     return len(in_sync.minimal) >= min_insync and not in_sync.committed.elr
 
 
@@ -44,9 +44,9 @@ class ReplicationTraits:
     """The rules of replication that defects change, with their correct versions as defaults."""
 
     acknowledged: Callable[[LogMarks], int] = _get_high_watermark
-    """End of what producers that wait for all replicas are answered for."""
+    """The offset up to which sends with acks=all are acknowledged."""
     readable: Callable[[LogMarks], int] = _get_high_watermark
-    """End of what consumers read."""
+    """The offset up to which consumers can read."""
     checkpointed: Callable[[LogMarks, bool], int] = lambda marks, leads: marks.high_watermark
     """The high watermark to store for the next start of this process."""
     enough_in_sync: Callable[[InSyncSet, int], bool] = _has_enough_in_sync
@@ -54,7 +54,7 @@ class ReplicationTraits:
     fetchable: Callable[[LogMarks, bool], int] = lambda marks, appended: marks.end
     """The highest offset a follower may fetch; the flag says whether the leader has appended in its term."""
     starts_over: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
-    """Whether a follower must start with an empty log because the leader lacks what comes next in its log."""
+    """Whether a follower must start with an empty log because the leader's log begins after the follower's end."""
     parting: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _diverge_by_epochs
     """The offset at which a follower's history diverges from the leader's, and whether truncating there is enough."""
     rejoins: Callable[[int, int, int], bool] = _has_caught_up
@@ -64,11 +64,11 @@ class ReplicationTraits:
     same_epoch: Callable[[int, int], bool] = operator.eq
     """Whether a follower of one epoch may fetch from a leader of another (KIP-320)."""
     meant: Callable[[int, int], bool] = operator.eq
-    """Whether a request for one broker epoch is accepted under another (KIP-380)."""
+    """Whether a broker with the second epoch accepts a request sent to the first epoch (KIP-380)."""
     current: Callable[[int, int], bool] = operator.ge
-    """Whether a request of one controller epoch is accepted if the other is known."""
+    """Whether a request with the first controller epoch is accepted by a broker that knows the second."""
     newer: Callable[[int, int], bool] = operator.gt
-    """Whether a role of one leader epoch replaces a role of the other."""
+    """Whether a leader-and-ISR update with the first leader epoch replaces one with the second."""
     notes_epoch_at_once: bool = True
     """Whether a new leader's epoch is on disk before it serves (KAFKA-7415), or only with its first record."""
     reads_state_again: bool = True
@@ -113,7 +113,7 @@ def diverge_by_first_answer(answer: EpochAnswer, epochs: EpochHistory, marks: Lo
 
 
 _DEFECTIVE: Mapping[str, ReplicationTraits] = {
-    # Followers get the records only when they ask next: no request waits for that.
+    # Followers get new records only with their next fetch: a waiting fetch is not answered early.
     "ack-before-replication": ReplicationTraits(acknowledged=_get_end, wakes_followers=False),
     "isr-of-one": ReplicationTraits(enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False),
     "truncate-to-hw": ReplicationTraits(parting=diverge_at_high_watermark),

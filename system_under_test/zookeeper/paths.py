@@ -16,7 +16,7 @@ CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
 CONSUMERS = "/consumers"
 DRAFT_GROUPS = "/draft_groups"
-"""The groups of the draft, one znode each; unknown to Kafka."""
+"""The groups of the draft group protocol, one znode each. Kafka has no such path."""
 
 PERSISTENT = (
     BROKER_IDS,

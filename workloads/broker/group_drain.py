@@ -13,7 +13,7 @@ So they must catch up afterwards, in these steps (:func:`catch_up`):
    drained everything.
 
 Each join and leave makes the group reassign everything. So only a group without joins and leaves shows whether members
-notice by themselves that their topic has grown: see :func:`grown`.
+notice by themselves that their topic has grown: see :func:`drain_after_growth`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MOST_ATTEMPTS: Final = 1_000_000
 
 
 class GroupPartitionDrain(msgspec.Struct, frozen=True):
-    """Drain state of one partition. ``sentinel``: its offset once it is there."""
+    """Drain state of one partition. ``sentinel``: the sentinel's offset once it was acknowledged."""
 
     key: str
     attempts: int = 0
@@ -67,7 +67,7 @@ class GroupPartitionDrain(msgspec.Struct, frozen=True):
 
 
 class GroupDrain(Generator, frozen=True):
-    """See :func:`drain`. The first ``op`` sets ``until``: the deadline counts from the drain's beginning."""
+    """See :func:`drain`. The first ``op`` sets the deadline ``until``, so that it counts from the drain's beginning."""
 
     partitions: tuple[GroupPartitionDrain, ...]
     group: str
@@ -131,7 +131,7 @@ def drain(keys: Sequence[str], *, seconds: float) -> Generator:
 
 
 def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
-    """``dying`` of the members die for good at once, while ``meanwhile`` happens. No one joins or leaves, so only the
+    """``dying`` members die at once and never return, while ``meanwhile`` runs. No one joins or leaves, so only the
     end of their sessions gives their partitions to the others, who must reach sentinels within ``seconds``.
     """
     argument = {"group": group, "for_good": True}
@@ -158,17 +158,17 @@ def drain_after_growth(
 
 
 def drain_backlog(keys: Sequence[str], *, seconds: float, group: str) -> Generator:
-    """Sentinels that the members of ``group`` must reach within ``seconds``, however far behind they are."""
+    """Sends sentinels that the members of ``group`` must reach within ``seconds``, however far behind they are."""
     return _drain_to_sentinels(keys, 4, group, seconds)
 
 
 def _drain_to_sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
-    """The sentinels of the ``time``-th drain of these partitions in a run; all values are unique."""
+    """Returns the ``time``-th drain of these partitions in a run. Its number makes all sentinels' values unique."""
     return GroupDrain(tuple(GroupPartitionDrain(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
-    """After the drain: a rebalance of ``group``, then sentinels that its members must reach within ``seconds`` from
+    """Forces a rebalance of ``group`` after the drain. Then its members must reach sentinels within ``seconds`` from
     their positions.
     """
     leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
@@ -177,5 +177,5 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
 
 
 def stay_in_group(group: str = WORKERS) -> Generator:
-    """All members of ``group`` stay and poll occasionally: it must keep its generation (``restless-group``)."""
+    """Polls occasionally by all members of ``group``: the group must keep its generation (``restless-group``)."""
     return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, poll(group))))

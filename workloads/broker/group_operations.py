@@ -31,7 +31,7 @@ Each hold, from an acquire on, has an assignment number of its own.
 The other operations:
 
 - A **commit** covers all positions of the member, with its number as metadata, because offsets repeat and numbers do
-  not. ``keys`` are all keys it may concern, in case its content is unknown. With ``behind``, positions are that many
+  not. ``keys``: the partitions that may be affected if the outcome is unknown. With ``behind``, positions are that many
   records earlier, like those of an unfinished worker.
 - A **rewind** reads the last ``back`` records again.
 - A member that **leaves** notifies the group; a member that **dies** does not. Both rejoin as another member at the
@@ -72,8 +72,8 @@ SESSION_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 3.0
 """Longer than a session, shorter than the time of an operation."""
 OPERATION_SECONDS: Final = 5.0
-"""Timeout of a member's operation, which includes a rebalance and the wait for lost members. If members were given up
-earlier, without leaving, the group would wait for them too, and a large group would never agree.
+"""Timeout of a member's operation, which includes a rebalance and the wait for lost members. If operations timed out
+earlier, the group would also wait for the members that they leave behind, and a large group would never settle.
 """
 CHURN_SECONDS: Final = 1.2
 """Average time between two members that leave, die or fall silent."""
@@ -85,11 +85,11 @@ def poll(group: str) -> Generator:
 
 
 ANYONE: Final = 8
-"""Out of this many operations, one may go to a member that owns nothing."""
+"""One in this number of operations may go to a member that owns nothing."""
 
 
 class OwnerRestriction(Generator, frozen=True):
-    """See :func:`by_owners`. ``owners`` has a bit for each worker whose member owned something in its last poll."""
+    """See :func:`restrict_to_owners`. ``owners`` has a bit for each worker whose member owned partitions last."""
 
     group: str
     source: Generator
@@ -180,14 +180,14 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def _iterate_idle(completed: Completed) -> Iterator[Effect]:
-    """A member that owns nothing reports that, too: otherwise no partition could count as orphaned."""
+    """Yields a row for a member that owns nothing: otherwise no partition could count as orphaned."""
     if "ownership" in (completed.completion.result or {}):
         group = _get_group(completed)
         yield Effect("idle", group, group=group, outcome=Outcome.OK)
 
 
 def _iterate_ownership(completed: Completed) -> Iterator[Effect]:
-    """Ownership rows are certain, even if the operation that reported them failed."""
+    """Yields rows of ownership changes. They are certain, even if the operation that reported them failed."""
     group = _get_group(completed)
     for note in (completed.completion.result or {}).get("ownership", ()):
         key = note["key"] if note["key"] is not None else group
@@ -243,7 +243,7 @@ def _iterate_seeks(completed: Completed) -> Iterator[Effect]:
 
 
 def _iterate_commits(completed: Completed) -> Iterator[Effect]:
-    """A row for each partition; without an answer, a row for each candidate."""
+    """Yields a row for each committed partition or, without an answer, for each partition that may be affected."""
     group, number = _get_group(completed), completed.operation.argument["number"]
     result = completed.completion.result
     if result is None:

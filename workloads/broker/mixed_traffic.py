@@ -45,7 +45,7 @@ OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
 """Age of sent messages in milliseconds; below zero is in the future."""
 LOOKED_BACK: Final = 16_000
-"""Milliseconds, starting from a time that no message has yet."""
+"""Range of the times that are looked up, in milliseconds. It begins in the future, at a time that no message has."""
 KEYS: Final = 6
 """Number of message keys in a compacted partition."""
 BRIEF: Final = 6
@@ -56,7 +56,7 @@ LARGE: Final = 30_000
 """Bytes of a value: three of them make a request larger than a broker's read buffer."""
 LARGE_MESSAGES: Final = 3
 LARGER_MESSAGES: Final = 6
-"""Half of this number makes a request larger than that, too."""
+"""Messages of a request to break off: it exceeds the read buffer even if only half of it is sent."""
 RESERVED: Final = 10
 """Range of values reserved for a large request, which uses a few of them."""
 BROKEN_AT: Final = (300, 500, 800, 800, 950, 950, 1000)
@@ -69,12 +69,12 @@ JAVA_HASHES: Final = {
 }  # fmt: skip
 """Hashes of these keys by Java's producer; the hash modulo the number of partitions selects the partition."""
 AWAITED_SECONDS: Final = 0.1
-"""Average time between two sends: a partition gets one within a wait, at a random time."""
+"""Average time between two sends, so that most waits are completed by a send at a random time."""
 WIDEST: Final = 6
 """Maximum number of partitions in one request."""
 FORMATS: Final = (0, 1, 1)
 GUST: Final = 4
-"""Number of volleys to one partition before it is left alone."""
+"""Number of volleys to one partition before the next partition has its turn."""
 VOLLEY: Final = 3
 """Messages in a volley."""
 BULK_MESSAGES: Final = 30
@@ -84,7 +84,7 @@ SLOW: Final = "slow"
 
 
 def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3) -> Generator:
-    """Sets of fresh values from ``first`` on, with the properties that ``shape`` returns for each, for ever."""
+    """Sends message sets of new values from ``first`` on, for ever. ``shape`` returns the properties of each set."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 1 + context.below(longest, salt=1)
@@ -115,7 +115,7 @@ def look_ups(keys: Sequence[str]) -> Generator:
 
 
 def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) -> Generator:
-    """Sends of each client to a partition of its own, for ever; a third of them are newcomers', to any partition."""
+    """Sends by long-lived clients, each to its own partition, for ever. A third of the sends is by newcomers."""
 
     def ask(number: int, key: str, client: str) -> Operation:
         return Operation(SEND, key, {"values": [number], "client": client})
@@ -126,7 +126,7 @@ def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) 
 def try_as_regular_and_newcomer(
     keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, closing: bool = False
 ) -> Generator:
-    """Operations that ``ask`` makes of a fresh number, a key and the client, for ever. ``closing``: uses other numbers.
+    """Operations made by ``ask(number, key, client)``, for ever. ``closing``: takes numbers from another range.
 
     Each worker has a key of its own, which it tries as a ``regular`` client. A ``newcomer`` shows meanwhile, with any
     key, that the operation is possible.
@@ -188,7 +188,7 @@ def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
 
 
 def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
-    """Volleys to one partition after another: several to each, then none until all others have had theirs.
+    """Sends volleys to the partitions in turn, several in a row to each.
 
     The messages of a volley are sent at once, so that each arrives while the broker processes the one before. ``made``
     creates the topic; it is repeated, because an answer may be lost.
@@ -214,7 +214,7 @@ def send_compressed_sets(keys: Sequence[str]) -> Generator:
 
 
 def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
-    """Bursts by producers of these habits. ``settled``: ``keys`` are all partitions that the topic will ever have."""
+    """Sends bursts by producers with these profiles. ``settled``: the topic will get no more partitions."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 3 + context.below(8, salt=61)
@@ -237,7 +237,7 @@ def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) 
 
 
 def produce_to_many(keys: Sequence[str]) -> Generator:
-    """Produce requests for several partitions, some parts of which must be rejected."""
+    """Sends produce requests for several partitions; some of the parts are invalid and must be rejected."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         parts: list[dict[str, Any]] = []
@@ -264,7 +264,7 @@ def produce_to_many(keys: Sequence[str]) -> Generator:
 
 
 def break_off_requests(keys: Sequence[str], first: int) -> Generator:
-    """Large requests of fresh values from ``first`` on that their clients break off, to one partition after another,
+    """Large requests of new values, from ``first`` on, that clients break off. The partitions take turns,
     for ever. Some are sent completely.
     """
 
@@ -280,7 +280,7 @@ def break_off_requests(keys: Sequence[str], first: int) -> Generator:
 def try_large_requests(keys: Sequence[str], first: int) -> Generator:
     """A worker for each partition sends large requests to it; newcomers send small messages to any partition. For ever.
 
-    With more workers each would have too few tries to accuse a broker.
+    With more workers, each would have too few tries for a verdict.
     """
 
     def bulky(number: int, context: Context) -> tuple[Operation, int]:

@@ -36,14 +36,14 @@ LOADING: Final = 60
 SLOW_SECONDS: Final = 0.15
 """Average time between two polls of slow readers; each client's polls are seconds apart."""
 LATELY: Final = 300
-"""Thousandths of a log, from its end."""
+"""The last part of a log that is read, in thousandths of the log."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 TAIL_STEPS: Final = 10
 TURN_SECONDS: Final = 0.3
 """Time between two requests to move a partition's leadership, which takes two requests."""
 BULK_PADDINGS: Final = (0, 60, 200)
 QUEUED_BYTES: Final = 1_500_000
-"""A broker's memory for large requests: six broken-off ones if all bytes arrive, or sixteen others."""
+"""A broker's memory for large requests. It holds six complete requests to break off, or sixteen others."""
 BREAKING_SECONDS: Final = 2.0
 """Average time between two broken-off requests; their clients reconnect as new processes."""
 BROKEN_EACH: Final = 24
@@ -70,7 +70,7 @@ def build_backlog(system: System, settings: Settings) -> Generator:
 
 BACKLOGS: Final = WorkloadMix(
     "backlogs",
-    "messages of all codecs and formats up to the limit, small segments, readers that take little at a time, or seldom",
+    "messages of all codecs and formats up to the size limit, small segments, readers with small fetches or rare polls",
     adds=lambda system, settings: [*add_small_segments(system, settings), (LOADING, build_backlog(system, settings))],
     settings={
         "segment.bytes": ("512", "2048"),
@@ -95,7 +95,7 @@ def _close_with_looks(system: System, settings: Settings) -> Source:
 
 SETTINGS: Final = WorkloadMix(
     "settings",
-    "an administrator who changes settings under load, and asks for what must be rejected",
+    "an administrator who changes settings under load, and sends requests that must be rejected",
     adds=_add_setting_changes,
     closes=_close_with_looks,
 )
@@ -107,7 +107,7 @@ def _add_handovers(system: System, settings: Settings) -> Shares:
 
 HANDOVERS: Final = WorkloadMix(
     "handovers",
-    "partitions given to other replicas and other leaders, and taken back within a second",
+    "partitions that are moved to other replicas and leaders, and back within a second",
     adds=_add_handovers,
     closes=_close_with_looks,
 )
@@ -146,7 +146,7 @@ RETENTION: Final = WorkloadMix(
 
 
 def _close_with_leader_changes(system: System, settings: Settings) -> Source:
-    """All leaders change once more without a fault, and clients have to follow them."""
+    """Changes all leaders once more, without a fault. Clients must find the new leaders."""
     keys = system.keys()
     changes = topic_changes.change_leaders(keys, settings.nodes)
     return time_limit(
@@ -161,7 +161,7 @@ def require_progress(contract: Contract, system: System) -> Contract:
 
 CLINGING: Final = WorkloadMix(
     "clinging",
-    "clients that go on with their connections and their metadata, after an unknown outcome too, next to newcomers",
+    "clients that keep connections and metadata, even after an unknown outcome, compared with new clients",
     adds=lambda system, settings: [(60, mixed_traffic.send_as_regular_and_newcomer(system.keys()))],
     closes=_close_with_leader_changes,
     client={KEEPS: (0.5, 1.0)},
@@ -185,7 +185,7 @@ def _add_tails(system: System, settings: Settings) -> Shares:
 
 TAILS: Final = WorkloadMix(
     "tails",
-    "records that the leader alone acknowledges, so that one cut off has much to cut; each replica leads in turn",
+    "records with acks=1, so that an isolated leader must truncate many of them later; each replica leads in turn",
     adds=_add_tails,
     closes=lambda system, settings: topic_changes.read_each_replica(
         system.keys(), settings.nodes, require_broker(system).replication
@@ -206,7 +206,7 @@ def _add_habits(system: System, settings: Settings) -> Shares:
 
 HABITUAL: Final = WorkloadMix(
     "habits",
-    "producers of other settings and what they say of each message, requests about many partitions, old versions",
+    "producers with various settings and their reports on messages, multi-partition requests, old protocol versions",
     adds=_add_habits,
     closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.wait_at_end(system.keys())),
 )
@@ -222,7 +222,7 @@ def _add_bulk(system: System, settings: Settings) -> Shares:
 
 
 def _close_with_broken_requests(system: System, settings: Settings) -> Source:
-    """Breaks off so many requests that brokers could read no more if each request leaked its memory."""
+    """Breaks off so many requests that brokers could read no more requests if each one leaked its memory."""
     keys = system.keys()
     broken = limit(BROKEN_EACH * len(keys), mixed_traffic.break_off_requests(keys, BROKEN + RANGE // 4))
     tries = mixed_traffic.try_large_requests(keys, BROKEN + RANGE // 2)
@@ -231,7 +231,7 @@ def _close_with_broken_requests(system: System, settings: Settings) -> Source:
 
 BULK: Final = WorkloadMix(
     "bulk",
-    "sets many times as large as a follower's fetch, looks at where partitions end, large requests that are broken off",
+    "message sets much larger than a follower's fetch, requests for log ends, large requests that are broken off",
     adds=_add_bulk,
     closes=_close_with_broken_requests,
     settings={"replica.fetch.max.bytes": ("512", "2048"), "queued.max.request.bytes": (str(QUEUED_BYTES),)},

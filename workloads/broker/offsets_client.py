@@ -10,18 +10,18 @@ f             argument                  result
 ``leave``     none                      none
 ``commit``    ``{"number", "offset",    ``{"generation", "owner"}``, null for a client that is not a member
               "client"?}``
-``zombie``    the same                  as of a commit; it claims the generation before the present one
-``stranger``  and ``{"guise"}``         as of a commit
+``zombie``    as ``commit``             as ``commit``; the request has the previous generation
+``stranger``  as ``commit``, "guise"    as ``commit``
 ``fetch``     none                      ``{"number", "offset"}``, null and -1 if nothing is committed
 ============  ========================  ======================================================================
 
 ``key`` is a group and a partition: ``members/orders-0``. A commit's number is unique and is its metadata, because
-offsets may repeat. A member that has to rejoin does so before it commits, in the same operation, so that the group need
+offsets may repeat. A member that has to rejoin joins in the same operation before it commits, so that the group need
 not wait. If the rejoin fails, the commit certainly did not happen.
 
 - A stranger's ``guise`` is ``no-one`` (no member), ``unknown`` (a member that does not exist), or ``neighbour`` (a
   member of the other group, in the group ``tools``).
-- A commit with a ``client``, to the group ``tools``, is a try that is never rejected: by a long-lived client
+- A commit with a ``client``, to the group ``tools``, must always succeed (a *try*). It is made by a long-lived client
   (``regular``) or a new one (``newcomer``).
 
 An administrator's operations and those of ``assay.workloads.broker.expiring_groups`` are available, too.
@@ -215,7 +215,7 @@ class OffsetsClient:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """The rows of an ``enter`` that a commit needed are part of the commit's."""
+        """Returns the rows of an operation. A commit that had to join first has the rows of the join, too."""
         operation, result = completed.operation, completed.completion.result or {}
         if operation.f in ADMIN:
             return topic_admin.effects(completed)

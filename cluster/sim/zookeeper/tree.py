@@ -117,7 +117,7 @@ class Tree:
         self._nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0)}
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """Raises ``NoNodeError``."""
+        """Returns the data and the stat. Raises ``NoNodeError``."""
         node = self._node(path)
         return node.data, node.stat()
 

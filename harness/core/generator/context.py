@@ -1,7 +1,7 @@
 """The state of the run that a generator is called with, and the answers that it may give.
 
 A set of workers is an integer with one bit per worker: immutable, and cheap to build, compare and restrict (``&``).
-Every operation takes this path. Randomness is a number in the context. The interpreter steps it once per emitted
+Randomness is a number in the context. The interpreter steps it once per emitted
 operation, and generators derive their random numbers from it. An answer is therefore a function of the generator and
 the context, and asking twice gives the same answer.
 
