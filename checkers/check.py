@@ -162,7 +162,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class KeyDoubts:
+class UndecidedKeys:
     """Reasons why some keys cannot be judged: one for each of the first rows of ``table``, and one for all others."""
 
     table: str
@@ -193,7 +193,7 @@ class PreparedInRounds:
     known."""
 
     make: Callable[[Engine], None]
-    doubts: KeyDoubts
+    doubts: UndecidedKeys
 
     def __call__(self, engine: Engine) -> list[str]:
         self.make(engine)

@@ -21,9 +21,9 @@ from assay.checkers.check import (
     Answer,
     Check,
     Family,
-    KeyDoubts,
     PreparedInRounds,
     PreparedTables,
+    UndecidedKeys,
     View,
     build,
     evidence,
@@ -197,7 +197,9 @@ def _find_wanted_tables() -> frozenset[str]:
 
 
 def _find_global_texts(family: Family) -> Iterator[str]:
-    if isinstance(family.prepare, PreparedInRounds | PreparedTables) and isinstance(family.prepare.doubts, KeyDoubts):
+    if isinstance(family.prepare, PreparedInRounds | PreparedTables) and isinstance(
+        family.prepare.doubts, UndecidedKeys
+    ):
         yield family.prepare.doubts.table
     for check in family.checks:
         for text in (check.examined, check.found, check.evidence):

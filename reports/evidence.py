@@ -23,7 +23,7 @@ TEXT_WIDTH: Final = 100
 """Maximum characters of an argument or a result, so that the outcome after them is never cut off."""
 
 
-def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
+def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
     """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
     first = find_forbidden(judgement)[:1]
     operations = find_operations(judgement)

@@ -7,7 +7,7 @@ be cut short or lack some data sets, which are then empty.
 from typing import Final, Self
 
 from assay.checkers.engine import DuckDB, Row
-from assay.checkers.judging.history_views import register_parts
+from assay.checkers.judging.history_views import register_data_sets
 from assay.harness.core.history import HistoryReader
 
 __all__ = ["HistoryDatabase", "Row"]
@@ -28,7 +28,7 @@ class HistoryDatabase:
         self.operations, self.effects = history.rows("ops"), history.rows("effects")
         self.engine = DuckDB(memory=MEMORY, kept_cells=KEPT_CELLS)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
-        register_parts(self.engine, history)
+        register_data_sets(self.engine, history)
 
     def __enter__(self) -> Self:
         return self

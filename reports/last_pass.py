@@ -20,7 +20,7 @@ from assay.reports.files import RunFiles, read_files
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.series import OperationCounts, count_operations
 
-MOST_BEFORE: Final = 200
+MAX_SCANNED_RUNS: Final = 200
 """Maximum number of earlier runs to scan."""
 
 
@@ -42,7 +42,7 @@ class FaultSummary:
 
 
 @dataclass(frozen=True)
-class RunSummaryRates:
+class RunSummary:
     """The compared values of a run, by kind of operation and by fault."""
 
     paces: dict[str, OperationRate]
@@ -60,7 +60,7 @@ class Comparison:
     struck: tuple[tuple[str, FaultSummary, FaultSummary], ...]
 
 
-def compare_with_last_pass(run_dir: Path, files: RunFiles, here: RunSummaryRates) -> Comparison | None:
+def compare_with_last_pass(run_dir: Path, files: RunFiles, here: RunSummary) -> Comparison | None:
     """Compares with the last passing run before this one; None if there is none that can be read."""
     for path, other in _iterate_earlier_passes(run_dir, files):
         try:
@@ -82,7 +82,7 @@ def compare_with_last_pass(run_dir: Path, files: RunFiles, here: RunSummaryRates
     return None
 
 
-def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[FaultBand]) -> RunSummaryRates:
+def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[FaultBand]) -> RunSummary:
     """Summarizes a run; ``end`` in nanoseconds."""
     seconds = max(end, 1) / NANOSECONDS
     struck: dict[str, FaultSummary] = {}
@@ -95,7 +95,7 @@ def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[Faul
         struck[band.fault] = FaultSummary(
             known.count + 1, known.effective + (band.took_effect is True), max(times, default=None)
         )
-    return RunSummaryRates({verb.f: OperationRate(verb, verb.ok / seconds) for verb in counted}, struck)
+    return RunSummary({verb.f: OperationRate(verb, verb.ok / seconds) for verb in counted}, struck)
 
 
 def _iterate_earlier_passes(run_dir: Path, files: RunFiles) -> Iterator[tuple[Path, RunFiles]]:
@@ -104,7 +104,7 @@ def _iterate_earlier_passes(run_dir: Path, files: RunFiles) -> Iterator[tuple[Pa
         names = sorted((path.name for path in run_dir.parent.iterdir() if path.name < run_dir.name), reverse=True)
     except OSError:
         return
-    for name in names[:MOST_BEFORE]:
+    for name in names[:MAX_SCANNED_RUNS]:
         path = run_dir.parent / name
         if path.is_symlink() or not (path / "verdict.json").is_file():
             continue

@@ -22,7 +22,7 @@ from assay.reports.edn_export import compress_history
 from assay.reports.faults import FaultBand, read_fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.history_db import HistoryDatabase
-from assay.reports.last_pass import Comparison, RunSummaryRates, compare_with_last_pass, summarize
+from assay.reports.last_pass import Comparison, RunSummary, compare_with_last_pass, summarize
 from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
 from assay.reports.node_logs import LogLines, read_node_logs
 from assay.reports.operations import OperationLanes, OperationRow, choose_lanes, find_operations
@@ -153,7 +153,7 @@ class RecordedRun:
     """All operations in the format of :mod:`assay.reports.edn_export`, compressed; None if there are too many."""
 
     @property
-    def summary(self) -> RunSummaryRates:
+    def summary(self) -> RunSummary:
         return summarize(self.end, self.verbs, self.faults)
 
 

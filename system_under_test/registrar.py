@@ -75,7 +75,7 @@ class Registrar:
                     f"data_dir {self.config.data_dir} belongs to cluster {found.cluster_id}, but ZooKeeper at "
                     f"{self.config.zookeeper} has no {paths.CLUSTER_ID}; {REMEDY}"
                 )
-        for path in paths.PERSISTENT:
+        for path in paths.CREATED_AT_START:
             if await self.zookeeper.exists(path) is None:
                 try:
                     await self.zookeeper.create(path, makepath=True)

@@ -9,7 +9,7 @@ import pytest
 
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import NO_RECOVERY
-from assay.harness.run.faults import fault_combinations, read_replay
+from assay.harness.run.faults import list_fault_combinations, read_replay
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.system_under_test.defects import DEFECTS, Defect
 
@@ -33,4 +33,4 @@ def test_its_run_has_a_workload_and_faults_that_exist(defect: Defect) -> None:
         if name == "--replay":
             assert read_replay(ROOT / value, FaultCatalogue.standard()).steps
         elif name == "--nemesis":
-            assert fault_combinations([value], FaultCatalogue.standard())
+            assert list_fault_combinations([value], FaultCatalogue.standard())

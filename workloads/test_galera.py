@@ -33,7 +33,7 @@ from assay import (
 from assay.workloads.generic import bank, list_append, sets
 from assay.workloads.systems.galera import Galera
 from assay.workloads.systems.sql import to_unknown
-from assay.workloads.test_mariadb import LOSES, RepeatableRead
+from assay.workloads.test_mariadb import KNOWN_LOST_UPDATES, RepeatableRead
 
 CLUSTER = Galera()
 NOT_READY = ((1047,),)
@@ -46,7 +46,9 @@ class GaleraSession(RepeatableRead):
         return refused or super().broken_off(error)
 
 
-LISTS = list_append.build_contract("snapshot isolation").tolerate("G-single", "G-nonadjacent", because=LOSES)
+LISTS = list_append.build_contract("snapshot isolation").tolerate(
+    "G-single", "G-nonadjacent", because=KNOWN_LOST_UPDATES
+)
 
 
 @experiment(system=CLUSTER, client=GaleraSession, contract=LISTS)
@@ -58,7 +60,7 @@ def test_lists(settings: Settings) -> Generator:
 @experiment(
     system=CLUSTER,
     client=GaleraSession,
-    contract=bank.build_contract("serializable").tolerate(*BANK_ANOMALIES, because=LOSES),
+    contract=bank.build_contract("serializable").tolerate(*BANK_ANOMALIES, because=KNOWN_LOST_UPDATES),
 )
 def test_bank(settings: Settings) -> Generator:
     return bank.traffic()

@@ -44,7 +44,9 @@ class RepeatableRead(Serializable):
 
 
 NODE = MariaDB()
-LOSES = "without innodb_snapshot_isolation MariaDB writes over what has changed since its snapshot was taken"
+KNOWN_LOST_UPDATES = (
+    "without innodb_snapshot_isolation MariaDB writes over what has changed since its snapshot was taken"
+)
 ALONE = ("kill", "stop", "freeze", "partition")
 """Faults that stall the only node."""
 
@@ -58,7 +60,9 @@ def test_lists_serializable(settings: Settings) -> Generator:
 LISTS = list_append.build_contract("snapshot isolation", may_stall=ALONE)
 
 
-@experiment(system=NODE, client=RepeatableRead, contract=LISTS.tolerate("G-single", "G-nonadjacent", because=LOSES))
+@experiment(
+    system=NODE, client=RepeatableRead, contract=LISTS.tolerate("G-single", "G-nonadjacent", because=KNOWN_LOST_UPDATES)
+)
 def test_lists_repeatable_read(settings: Settings) -> Generator:
     return list_append.traffic()
 
@@ -72,6 +76,6 @@ def test_bank_serializable(settings: Settings) -> Generator:
 MONEY = bank.build_contract("serializable", may_stall=ALONE)
 
 
-@experiment(system=NODE, client=RepeatableRead, contract=MONEY.tolerate(*BANK_ANOMALIES, because=LOSES))
+@experiment(system=NODE, client=RepeatableRead, contract=MONEY.tolerate(*BANK_ANOMALIES, because=KNOWN_LOST_UPDATES))
 def test_bank_repeatable_read(settings: Settings) -> Generator:
     return bank.traffic()

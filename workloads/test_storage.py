@@ -23,7 +23,7 @@ from assay.workloads.broker.log_client import LogClient
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_messages import Record
 from assay.workloads.broker.log_operations import glance, glances, traffic
-from assay.workloads.broker.mixes import LOG_MIXES, TAILS
+from assay.workloads.broker.mixes import LEADER_ONLY_TAILS, LOG_MIXES
 from assay.workloads.broker.topic_mixes import COMPACTION
 
 SYSTEM = (
@@ -68,7 +68,7 @@ def test_storage(settings: Settings) -> Generator:
     contract=CONTRACT.tolerate_unflushed(FLUSH_MESSAGES),
     # A loss in a compacted log cannot be told apart from compaction, so the cut is unknown. Without acknowledged last
     # records (tails) the cut is unknown as well: only a reported end says whether they were there.
-    mixes=tuple(one for one in LOG_MIXES if one not in (COMPACTION, TAILS)),
+    mixes=tuple(one for one in LOG_MIXES if one not in (COMPACTION, LEADER_ONLY_TAILS)),
 )
 def test_unflushed(settings: Settings) -> Generator:
     """A power loss everywhere may take the last unflushed records of a partition, and no others."""

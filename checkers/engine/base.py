@@ -117,7 +117,7 @@ def select_nothing(schema: pa.Schema | DataSet) -> str:
     return f"select {columns} where 1 = 0"
 
 
-def conform(
+def select_conforming(
     source: str, present: Sequence[str], schema: pa.Schema, types: Mapping[str, str] = MappingProxyType({})
 ) -> str:
     """Returns SQL that selects the columns of ``schema``, with its types, from ``source``. A missing column is null.

@@ -16,8 +16,8 @@ from assay.checkers.engine.base import (
     EngineError,
     EngineExhausted,
     Row,
-    conform,
     quote,
+    select_conforming,
     select_nothing,
     shorten,
     to_sql_type,
@@ -129,13 +129,13 @@ class DuckDB:
             return
         present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
         if self._small:
-            self._table(name, conform(source, present, schema))
+            self._table(name, select_conforming(source, present, schema))
             return
         columns = [field.name for field in schema if field.name in present and has_values(parts, field.name)]
         if rows * len(columns) <= self._kept_cells:
             self._store(name, source, columns, schema)
         else:
-            self.view(name, conform(source, present, schema))
+            self.view(name, select_conforming(source, present, schema))
 
     def _coded(self, source: str, present: Sequence[str]) -> dict[str, str]:
         """Returns enum types for columns of repeated texts, by column. The codes are in the order of the texts.
@@ -168,7 +168,7 @@ class DuckDB:
         kinds = {field.name: types.get(field.name) or to_sql_type(field.type) for field in schema}
         stored = ", ".join(f"cast({quote(column)} as {kinds[column]}) as {quote(column)}" for column in columns)
         self._table(f"{STORED}{name}", f"select {stored or 'null as nothing'} from {source}")
-        self.view(name, conform(f"{STORED}{name}", columns, schema, types))
+        self.view(name, select_conforming(f"{STORED}{name}", columns, schema, types))
 
     def view(self, name: str, sql: str) -> None:
         self._deferred.declare(name, sql, kept=False)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-Lacks = Callable[[str], bool]
+IsEmpty = Callable[[str], bool]
 """Returns whether the relation of a name has no rows."""
-Rowless = Callable[[Lacks], bool]
+EmptinessCondition = Callable[[IsEmpty], bool]
 """Returns whether a query certainly has no rows, given a function that tells this for each relation."""
 
-KEPT_TEXTS: Final = 2_000
+CACHE_SIZE: Final = 2_000
 
 _TOKEN: Final = re.compile(r"'[^']*'|(?:[\w.]|\"\w+\")+|\S")
 _WORD: Final = re.compile(r"'[^']*'|(\w+)")
@@ -28,10 +28,10 @@ _ANY: Final = re.compile(r"\w+")
 _ESCAPE: Final = re.compile(r"--|/\*|\\")
 _APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
 """Matches where an apostrophe may not begin a text."""
-_ODD: Final = frozenset("\"'$:;[")
+_UNSUPPORTED_TOKENS: Final = frozenset("\"'$:;[")
 """Tokens that prevent an analysis: quoted names that are no words, other quotes, ``name: value``, lists."""
 
-_ENDS: Final = ("where", "group", "having", "order", "limit", "window", "qualify", "offset")
+_CLAUSES_AFTER_FROM: Final = ("where", "group", "having", "order", "limit", "window", "qualify", "offset")
 _AFTER_ROWS: Final = ("order", "window", "qualify")
 """Clauses that may contain aggregates, apart from the columns and ``having``."""
 _JOINS: Final = (",", "join", "cross", "inner", "left")
@@ -39,7 +39,7 @@ _UNKNOWN: Final = {
     "right", "full", "natural", "asof", "semi", "anti", "positional", "lateral", "except", "intersect",
     "rollup", "cube", "grouping", "pivot", "unpivot",
 }  # fmt: skip
-_NO_CALLS: Final = {
+_NOT_AGGREGATES: Final = {
     "and", "as", "between", "by", "else", "end", "exists", "in", "is", "not", "or", "over", "then", "when",
     "cast", "coalesce", "concat", "greatest", "least", "length", "nullif", "replace", "regexp_extract",
     "regexp_replace", "substring",
@@ -48,11 +48,11 @@ _NO_CALLS: Final = {
 _SIGNS: Final = ",+-*<>=|&!"
 
 
-def _never(lacks: Lacks) -> bool:
+def _never(lacks: IsEmpty) -> bool:
     return False
 
 
-def _always(lacks: Lacks) -> bool:
+def _always(lacks: IsEmpty) -> bool:
     return True
 
 
@@ -69,19 +69,23 @@ def find_all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
     return found
 
 
-@lru_cache(KEPT_TEXTS)
+@lru_cache(CACHE_SIZE)
 def find_words(sql: str) -> tuple[str, ...]:
     """Returns all words, in lower case, that may be the name of a relation."""
     text = sql.lower()
     return tuple(dict.fromkeys(filter(None, (_ANY if _APOSTROPHE.search(text) else _WORD).findall(text))))
 
 
-@lru_cache(KEPT_TEXTS)
-def find_rowless_condition(sql: str) -> Rowless:
+@lru_cache(CACHE_SIZE)
+def find_rowless_condition(sql: str) -> EmptinessCondition:
     """Returns the condition under which ``sql`` has no rows, as far as its text shows it."""
     text = sql.lower()
     tokens = _TOKEN.findall(text)
-    return _never if _ESCAPE.search(text) or not _ODD.isdisjoint(tokens) else _analyse_query(_nest(iter(tokens)), {})
+    return (
+        _never
+        if _ESCAPE.search(text) or not _UNSUPPORTED_TOKENS.isdisjoint(tokens)
+        else _analyse_query(_nest(iter(tokens)), {})
+    )
 
 
 def _nest(tokens: Iterator[str]) -> list[Any]:
@@ -94,7 +98,7 @@ def _nest(tokens: Iterator[str]) -> list[Any]:
     return found
 
 
-def _analyse_query(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_query(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
     if not tokens or not _UNKNOWN.isdisjoint(token for token in tokens if isinstance(token, str)):
         return _never
     if tokens[0] == "with":
@@ -109,7 +113,7 @@ def _analyse_query(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
     return each[0] if len(each) == 1 else lambda lacks: all(part(lacks) for part in each)
 
 
-def _analyse_with(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_with(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
     """Parses the part after ``with``: ``name as (query), ...`` and the query that reads them."""
     match tokens:
         case [str(name), "as", list(inner), ",", *rest]:
@@ -119,7 +123,7 @@ def _analyse_with(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
     return _never
 
 
-def _analyse_select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_select(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
     if len(tokens) == 1 and isinstance(tokens[0], list):
         return _analyse_query(tokens[0], named)
     if not tokens or tokens[0] != "select":
@@ -127,7 +131,7 @@ def _analyse_select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
     start = next((at for at, one in enumerate(tokens) if one == "from" and tokens[at - 1] != "distinct"), None)
     if start is None:
         return _always if tokens[-4:] == ["where", "1", "=", "0"] and not _has_aggregate(tokens[1:-4]) else _never
-    stop = next((at for at in range(start, len(tokens)) if tokens[at] in _ENDS), len(tokens))
+    stop = next((at for at in range(start, len(tokens)) if tokens[at] in _CLAUSES_AFTER_FROM), len(tokens))
     rest = tokens[stop:]
     late = next((at for at, one in enumerate(rest) if one in _AFTER_ROWS), len(rest))
     whole = "group" in rest or "having" in rest or _has_aggregate(tokens[1:start]) or _has_aggregate(rest[late:])
@@ -152,13 +156,13 @@ def _has_aggregate(tokens: list[Any]) -> bool:
         if not isinstance(token, list):
             continue
         before, after = tokens[at - 1] if at else ",", tokens[at + 1] if at + 1 < len(tokens) else ","
-        called = isinstance(before, str) and before[-1] not in _SIGNS and before not in _NO_CALLS
+        called = isinstance(before, str) and before[-1] not in _SIGNS and before not in _NOT_AGGREGATES
         if (called and after != "over") or _has_aggregate(token):
             return True
     return False
 
 
-def _find_needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless]:
+def _find_needed(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> Iterator[EmptinessCondition]:
     """Yields a condition for each relation after ``from`` whose emptiness leaves the query without rows."""
     at, optional = 0, False
     while at < len(tokens):
@@ -189,5 +193,5 @@ def _strip_quotes(name: str) -> str:
     return name.strip('"')
 
 
-def _analyse_relation(name: str, named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_relation(name: str, named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
     return named[name] if name in named else lambda lacks: lacks(name)

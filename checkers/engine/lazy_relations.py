@@ -7,7 +7,7 @@ because the reading query has no rows anyway (``empty_relations``).
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from assay.checkers.engine.empty_relations import Lacks, find_rowless_condition, find_words
+from assay.checkers.engine.empty_relations import IsEmpty, find_rowless_condition, find_words
 
 
 @dataclass
@@ -131,7 +131,7 @@ class LazyRelations:
                 yield from self._reading(reader)
 
 
-def _is_made_of_empty(relation: LazyRelation, lacks: Lacks) -> bool:
+def _is_made_of_empty(relation: LazyRelation, lacks: IsEmpty) -> bool:
     """Returns whether a relation has no rows because relations that it reads have none.
 
     Relations declared later do not count: if they changed, this one would not be evaluated again.

@@ -23,7 +23,7 @@ from pyspark.sql.functions import broadcast, col
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
-from assay.checkers.engine.base import Engine, EngineError, Row, T, conform, select_nothing
+from assay.checkers.engine.base import Engine, EngineError, Row, T, select_conforming, select_nothing
 from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.lazy_relations import LazyRelation, LazyRelations
 from assay.checkers.engine.parquet_stats import has_values
@@ -81,7 +81,7 @@ class Spark:
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
                 self._known(source, reader.parquet(*(f"file://{path.resolve()}" for path in paths)))
             self._deferred.given(source, 1)
-            sources.append(conform(source, [column for column, _ in columns], schema))
+            sources.append(select_conforming(source, [column for column, _ in columns], schema))
         self.view(name, " union all ".join(sources) or select_nothing(schema))
 
     def view(self, name: str, sql: str) -> None:

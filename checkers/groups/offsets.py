@@ -85,7 +85,7 @@ def _explain_offset_regression(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (first, late), moments=(row["onset"],))
 
 
-_FEW: Final = first_rows_subquery("found_offset_regression", "key, place, era")
+_FIRST_FINDINGS: Final = first_rows_subquery("found_offset_regression", "key, place, era")
 
 OFFSET_REGRESSION: Final = Check(
     anomaly="offset-regression",
@@ -139,10 +139,10 @@ OFFSET_REGRESSION: Final = Check(
         select_nearest_pairs(
             f'''
             select f.key, f.place, f.era, 0 as side, a.ret as moment, a.op, a.kind, a.place as spot
-            from {_FEW} f join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place
+            from {_FIRST_FINDINGS} f join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place
             union all
             select f.key, f.place, f.era, 1, b.call, b.op, b.kind, b.place
-            from {_FEW} f join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place
+            from {_FIRST_FINDINGS} f join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place
             where b.call > f.first_ret and b.judged = 1
             ''',
             "key, place, era",

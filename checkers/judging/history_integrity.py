@@ -24,12 +24,12 @@ Progress = Callable[[int, int], None]
 """Called with how much was done, and of how much."""
 
 
-def untouched(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
+def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
     """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
     closed = reader.closed
     total = sum(map(reader.rows, DATA_SETS))
     digested = 0 if closed is None else sum(map(reader.rows, DIGESTED))
-    readable(reader, lambda rows: progress(rows, total + digested))
+    require_readable(reader, lambda rows: progress(rows, total + digested))
     if closed is not None and reader.digest(lambda rows: progress(total + rows, total + digested)) != closed.digest:
         raise HistoryError(
             f"{reader.folder / CLOSED}: the parts hold other rows than those that were written (their digest is not "
@@ -37,7 +37,7 @@ def untouched(reader: HistoryReader, progress: Progress = lambda done, total: No
         )
 
 
-def readable(reader: HistoryReader, progress: Callable[[int], None] = lambda rows: None) -> None:
+def require_readable(reader: HistoryReader, progress: Callable[[int], None] = lambda rows: None) -> None:
     """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows.
 
     Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
@@ -86,7 +86,7 @@ def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
     return None
 
 
-def as_closed(reader: HistoryReader) -> None:
+def require_closed(reader: HistoryReader) -> None:
     """Raises ``HistoryError`` unless there are as many rows as were written: a missing part shows only in the count."""
     if reader.closed is None:
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from assay.checkers.check import View, build
 from assay.checkers.engine import Engine, EngineError, EngineExhausted
 from assay.checkers.judging.contract import DEADLINES, Contract
-from assay.checkers.judging.history_integrity import readable
+from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.objects.kinds import KINDS, log_effects
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import HistoryError
@@ -40,12 +40,12 @@ def register_history(engine: Engine, folder: Path) -> HistoryReader:
     Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
     reader = open_history(folder)
-    register_parts(engine, reader)
+    register_data_sets(engine, reader)
     count_kinds(engine, engine)
     return reader
 
 
-def register_parts(engine: Engine, reader: HistoryReader) -> None:
+def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
     """Makes the views of an open history. A history in an older format is translated."""
     from assay.harness.core.history.schema import SCHEMAS  # loads Arrow
 
@@ -62,7 +62,7 @@ def register_parts(engine: Engine, reader: HistoryReader) -> None:
         except EngineExhausted:
             raise
         except EngineError as error:
-            readable(reader)  # raises and names the file, unless only this engine's Parquet reader rejects it
+            require_readable(reader)  # raises and names the file, unless only this engine's Parquet reader rejects it
             raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {to_plain_line(error)}") from error
 
 
@@ -75,7 +75,7 @@ def count_kinds(engine: Engine, reading: Engine) -> None:
 
 def register_contract(engine: Engine, contract: Contract) -> None:
     """Registers the part of the contract that checks read as views, so that their SQL is the same for each contract."""
-    keys = ", ".join(f"({literal(key)})" for key in sorted(contract.compacted))
+    keys = ", ".join(f"({to_sql_literal(key)})" for key in sorted(contract.compacted))
     none = "select cast(null as string) as key where 1 = 0"
     engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)
     engine.view(
@@ -103,7 +103,7 @@ def _limit(known: int | None) -> str:
     return "null" if known is None else str(known)
 
 
-def literal(text: str) -> str:
+def to_sql_literal(text: str) -> str:
     if "\\" in text or "'" in text:
         raise HistoryError(
             f"the contract's compacted key {text!r} holds a quote or a backslash, which the engines' SQL write in "

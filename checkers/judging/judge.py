@@ -30,8 +30,8 @@ from assay.checkers.judging.early_checks import (
     select_early_checks,
 )
 from assay.checkers.judging.finding_context import FindingContext
-from assay.checkers.judging.history_integrity import readable
-from assay.checkers.judging.history_views import count_kinds, register_contract, register_parts
+from assay.checkers.judging.history_integrity import require_readable
+from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import CheckCoverage, Finding, Judgement, Verdict
 from assay.checkers.objects import kinds as objects
@@ -75,7 +75,7 @@ def describe_standstill(overdue: Sequence[str], stood_still: float) -> str:
     )
 
 
-Watch = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Called before each step with what is done now, how many steps were done, and how many there may be."""
 
 
@@ -97,7 +97,7 @@ def judge(
     going_on: bool = False,
     notes: Sequence[str] = (),
     stood_still: float = 0.0,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
     missing: Mapping[str, str] = NONE_MISSING,
 ) -> Judgement:
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
@@ -118,7 +118,7 @@ def judge(
     try:
         return judging.judgement()
     except EngineError:
-        readable(history)  # an engine reports a damaged file in its own words; this names the file
+        require_readable(history)  # an engine reports a damaged file in its own words; this names the file
         raise
 
 
@@ -139,7 +139,7 @@ class _Judging:
     going_on: bool
     notes: tuple[str, ...]
     stood_still: float
-    watch: Watch | None
+    watch: ProgressCallback | None
     missing: Mapping[str, str]
 
     late: frozenset[str] = COME_LATE
@@ -211,10 +211,10 @@ class _Judging:
         return self._summary(reasons, stopped=stopped, begun=begun, loaded=loaded)
 
     def _load(self) -> None:
-        register_parts(self.engine, self.history)
+        register_data_sets(self.engine, self.history)
         with self.engine.validator() as validator:
             if validator is not self.engine:
-                register_parts(validator, self.history)
+                register_data_sets(validator, self.history)
             self._step(VALIDATING, 0, 1)
             count_kinds(self.engine, validator)
             validate(

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from assay.checkers.check import Table, View, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.base import quote
-from assay.checkers.judging.history_integrity import Progress, as_closed
+from assay.checkers.judging.history_integrity import Progress, require_closed
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 from assay.harness.core.operation import Outcome, Phase
 
 FAULT_PHASES: Final = ("intended", "injected", "healed", "recovered", "failed")
-_WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+_ALLOWED_VALUES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "ops": {"outcome": tuple(Outcome), "phase": tuple(Phase)},
     "effects": {"outcome": tuple(Outcome), "phase": tuple(Phase)},
     "faults": {"phase": FAULT_PHASES},
@@ -40,7 +40,7 @@ _WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 """The values allowed in each enumerated column, by data set and column."""
 
 
-class _HistoryState(Enum):
+class _AppliesTo(Enum):
     """The histories to which a rule applies: those written to their end, the others, or all."""
 
     CLOSED = auto()
@@ -58,7 +58,7 @@ class ValidationRule:
     reason: Callable[[Row], str]
     last: bool = False
     """Whether the last of several matching rows must be named."""
-    when: _HistoryState = _HistoryState.ALWAYS
+    when: _AppliesTo = _AppliesTo.ALWAYS
     views: tuple[View, ...] = ()
     """Relations that ``sql`` reads in addition to the history."""
 
@@ -67,10 +67,10 @@ def validate(
     engine: Engine, reader: HistoryReader, *, complete: bool = True, progress: Progress = lambda done, total: None
 ) -> None:
     """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``."""
-    as_closed(reader)
+    require_closed(reader)
     for number, rule in enumerate(RULES):
         progress(number, len(RULES))
-        if rule.when is (_HistoryState.OPEN if complete else _HistoryState.CLOSED):
+        if rule.when is (_AppliesTo.OPEN if complete else _AppliesTo.CLOSED):
             continue
         build(engine, rule.views)
         for row in engine.rows(rule.sql):
@@ -124,7 +124,7 @@ def _row_rule(
     """Returns the rule for errors visible in one row: nulls, unknown words, and ``more`` cases (name: SQL
     condition)."""
     required = [field.name for field in DATA_SETS[data] if not field.nullable]
-    words = _WORDS.get(data, {})
+    words = _ALLOWED_VALUES.get(data, {})
     cases = {f"null {column}": f"{quote(column)} is null" for column in required}
     cases |= {f"word {column}": f"{column} not in ({_quote_words(known)})" for column, known in words.items()}
     cases |= more
@@ -345,14 +345,14 @@ RULES: Final = (
         sql=_select_mismatch("left join", 'o."index" is null or'),
         names=("op", "sub"),
         reason=_explain_mismatch,
-        when=_HistoryState.CLOSED,
+        when=_AppliesTo.CLOSED,
     ),
     ValidationRule(
         data="effects",
         sql=_select_mismatch("join", ""),  # effects are sealed before their operations
         names=("op", "sub"),
         reason=_explain_mismatch,
-        when=_HistoryState.OPEN,
+        when=_AppliesTo.OPEN,
     ),
     _row_rule("faults", ("id", "time"), {}, lambda row: str(row["broken"])),
     ValidationRule(data="faults", sql=_select_fault_steps(), names=("id", "phase"), reason=_explain_fault),

@@ -38,7 +38,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote
-from assay.checkers.judging.history_views import literal
+from assay.checkers.judging.history_views import to_sql_literal
 from assay.checkers.sql_idioms import INJECTED, order_by, select_first
 from assay.checkers.times import NANOSECONDS, seconds
 from assay.harness.core.history.data_sets import EFFECTS
@@ -182,7 +182,7 @@ def _select_ends(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     """Returns SQL: offsets where a log continued or ended after the moment, below its earlier end by at most what may
     go."""
     taken = "".join(
-        f" and not (key = {literal(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
+        f" and not (key = {to_sql_literal(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with ends as (
@@ -215,7 +215,7 @@ def _select_tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     offset of another record, one of the two is gone.
     """
     taken = "".join(
-        f" and not (key = {literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
+        f" and not (key = {to_sql_literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with known as (
@@ -303,7 +303,9 @@ def prepare(engine: Engine) -> list[str]:
     """Creates ``log_eras``, and replaces ``log_effects`` for the checks of the log, which come after."""
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
     found = divide_into_eras(find_cuts(engine, unflushed))
-    values = ", ".join(f"({literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found)
+    values = ", ".join(
+        f"({to_sql_literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found
+    )
     engine.view(
         "log_eras",
         f"with named (key, since, until, cut, era) as (values {values}) "

@@ -21,7 +21,7 @@ never have happened. A counter is linearizable iff none of the three is violated
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, KeyDoubts, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, Table, UndecidedKeys, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import (
@@ -220,7 +220,7 @@ COUNTER_PHANTOM: Final = Check(
 )
 
 
-_DOUBTS: Final = KeyDoubts(
+_DOUBTS: Final = UndecidedKeys(
     "counter_unclear",
     lambda row: (
         f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not known"

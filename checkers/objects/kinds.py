@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import Check, Family, KeyDoubts, PreparedTables, Table, View
+from assay.checkers.check import Check, Family, PreparedTables, Table, UndecidedKeys, View
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import select_nothing
 from assay.harness.core.history.data_sets import EFFECTS
@@ -52,7 +52,7 @@ def family(
 ) -> Family:
     """A family of objects; its views are made when a history is known to have some. ``doubts``: once they are there."""
 
-    by_key = doubts is None or isinstance(doubts, KeyDoubts)  # anything else may look at all keys
+    by_key = doubts is None or isinstance(doubts, UndecidedKeys)  # anything else may look at all keys
     return Family(name=name, checks=checks, applies=applies(name), prepare=PreparedTables(views, doubts), by_key=by_key)
 
 

@@ -22,7 +22,7 @@ Each value is judged by multiplicity and time:
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, KeyDoubts, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, Table, UndecidedKeys, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows_subquery, order_by, row_number, sum_so_far, total_of
@@ -62,7 +62,7 @@ EXCUSES: Final = Table(
     "select key, count(*) as excuses from queue_rows where kind = 'queue-dequeue' and outcome = 'info' group by key",
 )
 
-OPEN_DRAINS: Final = Table(
+UNKNOWN_DRAINS: Final = Table(
     "queue_open_drains",
     "select key, min(call) as call from queue_rows where kind = 'queue-drained' and outcome = 'info' group by key",
 )
@@ -103,7 +103,7 @@ DOUBTED: Final = View(
 """Queues without a complete drain, and queues whose ``short`` missing elements a drain of unknown outcome may have
 taken."""
 
-QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, OPEN_DRAINS, ACKED, SHORT, DOUBTED)
+QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, UNKNOWN_DRAINS, ACKED, SHORT, DOUBTED)
 
 
 def element_subject(key: str, value: int, op: int) -> str:
@@ -256,7 +256,7 @@ def _describe_doubt(row: Row) -> str:
     return f"{row['short']} acknowledged elements were never dequeued, but a drain ended with unknown outcome"
 
 
-_DOUBTS: Final = KeyDoubts(
+_DOUBTS: Final = UndecidedKeys(
     "queue_doubted",
     lambda row: f"queue-lost cannot be judged for {row['key']}: {_describe_doubt(row)}",
     lambda more: f"queue-lost cannot be judged for {more} other queues either, for the same reasons",

@@ -11,7 +11,7 @@ can recurse.
 
 from typing import Final
 
-from assay.checkers.check import KeyDoubts, Table, View, build
+from assay.checkers.check import Table, UndecidedKeys, View, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
 
@@ -145,7 +145,7 @@ def _describe_unclear(row: Row) -> str:
     return f"register {row['key']} cannot be judged: {written}, and these checks need unique values"
 
 
-UNCLEAR: Final = KeyDoubts(
+UNCLEAR: Final = UndecidedKeys(
     "register_unclear", _describe_unclear, lambda more: f"nor can {more} other registers, for the same reason"
 )
 """Reasons why some keys cannot be judged, known once their tables exist."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, KeyDoubts, Table, build
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, UndecidedKeys, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
@@ -234,7 +234,7 @@ def _list_operations(classified: ClassifiedGraph, component: Component) -> list[
     return found
 
 
-_UNCLEAR: Final = KeyDoubts(
+_UNCLEAR: Final = UndecidedKeys(
     "txn_unclear",
     lambda row: f"transactions on {row['key']} cannot be judged: {row['why']}",
     lambda more: f"nor can those on {more} other keys, for the same reasons",

@@ -13,9 +13,9 @@ FILE = f"{FOLDER}/shift"
 ZERO = bytes(3 * mapped_words.SIZE)
 """Initial content: the shift, the shift shown last, and the number of clock reads."""
 NANOSECONDS = 1_000_000_000
-LOOKS = 30
+READ_ATTEMPTS = 30
 """How often to look whether the process has read its clock: some seconds altogether."""
-LOOK_EVERY = 0.05
+READ_INTERVAL = 0.05
 
 READ = mapped_words.read_command(FILE)
 

@@ -33,11 +33,11 @@ class PreloadMethods(CommandMethods):
     async def clock_shift(self) -> float:
         """Returns the shift that the main process has read since the last change, or 0 if it has not read the clock."""
         self._needs_clock()
-        for _ in range(clock.LOOKS):
+        for _ in range(clock.READ_ATTEMPTS):
             seconds, times = clock.parse_shown(await self.shell(clock.READ))
             if times > self._read_before:
                 return seconds
-            await asyncio.sleep(clock.LOOK_EVERY)
+            await asyncio.sleep(clock.READ_INTERVAL)
         return 0.0
 
     def _needs_clock(self) -> None:

@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.core.files import write_atomically
 
-    made = make_page_maker(arguments)(False)
+    made = build_page_renderer(arguments)(False)
     target = arguments.store / "index.html"
     write_atomically(target, made.html.encode())
     print(target)
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.FAIL if made.counting else ExitCode.UNKNOWN if made.damaged else ExitCode.PASS
 
 
-def make_page_maker(arguments: argparse.Namespace) -> "Callable[[bool], RenderedPage]":
+def build_page_renderer(arguments: argparse.Namespace) -> "Callable[[bool], RenderedPage]":
     """Returns a function that renders the current page. Its argument ``live``: whether a server will serve the page."""
     from assay.harness.nightly.store_index import read_store
     from assay.reports.index.page import render_page

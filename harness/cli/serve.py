@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import ExitCode, InputError, note, parse_count
-from assay.harness.cli.index import add_options, make_page_maker
+from assay.harness.cli.index import add_options, build_page_renderer
 
 if TYPE_CHECKING:
     from assay.reports.index.page import RenderedPage
@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    make = partial(make_page_maker(arguments), True)
+    make = partial(build_page_renderer(arguments), True)
     make()  # reports wrong input here, and not in a browser
     try:
         server = open_server(arguments.store.resolve(), make, arguments.port)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 
-OTHERS: Final = frozenset(("all", "zookeeper", "roles"))
+OTHER_ADDRESS_FIELDS: Final = frozenset(("all", "zookeeper", "roles"))
 """Fields of an endpoint with the addresses of other servers."""
 
 
@@ -34,7 +34,7 @@ class ObservedEndpoint(Endpoint):
         object.__setattr__(self, "others", True)
 
     def __getattribute__(self, name: str) -> Any:
-        if name in OTHERS:
+        if name in OTHER_ADDRESS_FIELDS:
             object.__setattr__(self, "others", True)
         return object.__getattribute__(self, name)
 

@@ -4,7 +4,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, MatrixCell
-from assay.harness.nightly.night_verdict import CellEnd, NightAccount
+from assay.harness.nightly.night_verdict import CellResult, NightAccount
 from assay.reports.index.entry import sanitize_command, sanitize_text
 
 FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
@@ -52,7 +52,7 @@ def to_junit(night: NightAccount) -> bytes:
     return written + b"\n"
 
 
-def _add_case(suite: ET.Element, ended: CellEnd, result: AttemptResult) -> None:
+def _add_case(suite: ET.Element, ended: CellResult, result: AttemptResult) -> None:
     cell = ended.cell
     case = _add_element(suite, cell, cell.name + f" [{result.attempt}]" * (cell.repeat > 1), result.seconds)
     entries = ended.entries[result.attempt]

@@ -7,7 +7,7 @@ from typing import Final
 
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, is_troubled
-from assay.harness.nightly.night_verdict import CellEnd, NightAccount
+from assay.harness.nightly.night_verdict import CellResult, NightAccount
 from assay.reports.index.entry import sanitize_command, sanitize_text
 from assay.reports.index.failures import Failure
 
@@ -88,7 +88,7 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         yield f"And {len(some) - MOST} more, which `assay index` shows."
 
 
-def _make_cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
+def _make_cells(title: str, cells: Sequence[CellResult], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
     """Yields a block for each attempt with one of these outcomes, in cells whose failure counts."""
     found = [
         (cell, result)
@@ -108,7 +108,7 @@ def _make_cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[Attempt
         yield f"And {len(found) - MOST} more, which `assay index` shows."
 
 
-def _describe_attempt(cell: CellEnd, result: AttemptResult) -> str:
+def _describe_attempt(cell: CellResult, result: AttemptResult) -> str:
     return f", attempt {result.attempt} of {cell.cell.repeat}" if cell.cell.repeat > 1 else ""
 
 

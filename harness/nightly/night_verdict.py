@@ -29,7 +29,7 @@ from assay.reports.index.known import KnownFailures, Mark
 
 
 @dataclass(frozen=True)
-class CellEnd:
+class CellResult:
     """A cell and how its attempts ended, in their order; ``marks``: of those that failed in known ways, by number."""
 
     cell: MatrixCell
@@ -69,7 +69,7 @@ class NightAccount:
     nights: tuple[Night, ...]
     missing: tuple[int, ...]
     """The parts that have left no record."""
-    cells: tuple[CellEnd, ...]
+    cells: tuple[CellResult, ...]
     idle: tuple[MatrixCell, ...]
     failures: tuple[Failure, ...]
     problems: tuple[str, ...]
@@ -151,7 +151,7 @@ def _cut_after(stored: StoreContents, name: str) -> StoreContents:
 
 def _read_cell_ends(
     folder: NightFolder, night: Night, stored: StoreContents, found: Sequence[Failure]
-) -> Iterable[CellEnd]:
+) -> Iterable[CellResult]:
     mine = {one.name: one for one in stored.entries if one.night == sanitize_text(night.name)}
     of_entry = {entry: failure for failure in found for entry in failure.entries}
     ended = group_by_cell(folder.results())
@@ -174,7 +174,7 @@ def _read_cell_ends(
             ):
                 marks[one.attempt] = marked[0]
         logs = {one.attempt: folder.path / one.log for one in results if one.log}
-        yield CellEnd(cell, tuple(results), marks, entries, logs)
+        yield CellResult(cell, tuple(results), marks, entries, logs)
 
 
 def _select_seen(found: Sequence[Failure], entries: set[Entry]) -> Iterable[Failure]:

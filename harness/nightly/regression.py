@@ -7,9 +7,9 @@
 3. Frequencies are compared by Fisher's exact test, run by run.
 4. Each comparison is made with several numbers of newest nights, because a large change shows after few nights and a
    small one after many. A figure's p-value is the smallest of these, times the number of comparisons (Bonferroni).
-5. The Benjamini-Hochberg procedure limits the false discovery rate over all figures of all cells to ``LEVEL``. On
-   average at most this share of the listed changes is noise. If nothing has changed, the list is non-empty with at most
-   this probability.
+5. The Benjamini-Hochberg procedure limits the false discovery rate over all figures of all cells to
+   ``FALSE_DISCOVERY_RATE``. On average at most this share of the listed changes is noise. If nothing has changed, the
+   list is non-empty with at most this probability.
 6. A change of a median by less than ``MARGIN`` is not listed, even if it is significant.
 """
 
@@ -22,12 +22,12 @@ import numpy as np
 
 from assay.harness.run.settings import SettingsError
 
-LEVEL: Final = 0.01
+FALSE_DISCOVERY_RATE: Final = 0.01
 WINDOWS: Final = (3, 5, 7, 10, 14)
 """Numbers of newest nights that are compared with the nights before them."""
-BASELINE: Final = 60
+MAX_BASELINE: Final = 60
 """Maximum number of earlier nights in a comparison."""
-LEAST: Final = 10
+MIN_BASELINE: Final = 10
 """Minimum number of earlier nights; with fewer there is no comparison."""
 MARGIN: Final = 0.1
 """Minimum relative change of a median to be listed."""
@@ -64,7 +64,7 @@ class FigureRegression:
     before: float
     now: float
     probability: float
-    """The p-value, adjusted for multiple comparisons; at most ``LEVEL``."""
+    """The p-value, adjusted for multiple comparisons; at most ``FALSE_DISCOVERY_RATE``."""
 
 
 class _SmallestPValue(NamedTuple):
@@ -81,7 +81,7 @@ def find_regressions(series: Sequence[Series]) -> tuple[list[FigureRegression], 
     changes = [
         change
         for (one, found), probability in zip(asked, adjusted, strict=True)
-        if probability <= LEVEL
+        if probability <= FALSE_DISCOVERY_RATE
         and (change := _make_figure_regression(one, found.newest, float(probability))) is not None
     ]
     return sorted(changes, key=lambda change: (change.probability, change.series.name)), len(asked)
@@ -91,7 +91,7 @@ def _find_smallest_p_value(one: Series) -> _SmallestPValue | None:
     """Returns the smallest p-value with its number of newest nights, or None if there are too few nights."""
     found = [
         _SmallestPValue(_compute_p_value(one, newest), newest) for newest in WINDOWS
-        if len(one.values) >= newest + LEAST
+        if len(one.values) >= newest + MIN_BASELINE
     ]  # fmt: skip
     if not found:
         return None
@@ -101,7 +101,7 @@ def _find_smallest_p_value(one: Series) -> _SmallestPValue | None:
 
 def _split(one: Series, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """Splits the values into those before and those of the newest nights."""
-    return one.values[-newest - BASELINE : -newest], one.values[-newest:]
+    return one.values[-newest - MAX_BASELINE : -newest], one.values[-newest:]
 
 
 def _compute_p_value(one: Series, newest: int) -> float:
@@ -136,7 +136,7 @@ def _sum_counts(counts: Sequence[Value]) -> EventCount:
 
 def _make_figure_regression(one: Series, newest: int, probability: float) -> FigureRegression | None:
     """Returns the change, or None if it is too small to be listed."""
-    before, now = (_compute_typical(part) for part in _split(one, newest))
+    before, now = (_compute_rate_or_median(part) for part in _split(one, newest))
     if not isinstance(one.values[0], EventCount) and abs(now - before) < MARGIN * abs(before):
         return None
     return FigureRegression(
@@ -150,7 +150,7 @@ def _make_figure_regression(one: Series, newest: int, probability: float) -> Fig
     )
 
 
-def _compute_typical(values: Sequence[Value]) -> float:
+def _compute_rate_or_median(values: Sequence[Value]) -> float:
     if isinstance(values[0], EventCount):
         total = _sum_counts(values)
         return total.had / total.of if total.of else math.nan

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from assay.checkers.engine.spark_application import SparkApplication
 from assay.harness.nightly import dataset
 from assay.harness.nightly.regression import (
-    BASELINE,
-    LEVEL,
+    FALSE_DISCOVERY_RATE,
+    MAX_BASELINE,
     WINDOWS,
     EventCount,
     FigureRegression,
@@ -25,7 +25,7 @@ from assay.harness.nightly.tables import Zoo, open_session
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Regression, Trend, Trends
 
-REACH: Final = BASELINE + max(WINDOWS)
+REACH: Final = MAX_BASELINE + max(WINDOWS)
 """Nights that are compared, up to the newest."""
 RECENT: Final = max(WINDOWS)
 """A cell without a run in so many newest nights is not compared."""
@@ -115,7 +115,7 @@ def make_trends(rows: Sequence[NightRow]) -> Trends:
             for cell, figure, _ in [series[change.series.name]]
         ),
         asked=asked,
-        level=LEVEL,
+        level=FALSE_DISCOVERY_RATE,
     )
 
 

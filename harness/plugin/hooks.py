@@ -361,7 +361,7 @@ def _skip_marks(
     """Returns the skip marks of a test that its options rule out; empty if it can run."""
     from assay.harness.run.declared_nodes import check_declared
     from assay.harness.run.experiment import apply_mixes
-    from assay.harness.run.faults import check_applicable, check_roles
+    from assay.harness.run.faults import explain_inapplicable, explain_invalid_roles
     from assay.harness.run.workload_mix import check_mixes
 
     sample = make_settings(
@@ -369,20 +369,20 @@ def _skip_marks(
     )
     reason = check_mixes(found.name, mix, found.mixes)
     if reason is None:
-        reason = check_roles(found.system, sample)
+        reason = explain_invalid_roles(found.system, sample)
     if reason is None:
         reason = check_declared(sample, options.nodes, found.system, found.node_counts)
     if reason is None:
-        reason = check_applicable(apply_mixes(found, sample).deployed(), sample, faults)
+        reason = explain_inapplicable(apply_mixes(found, sample).deployed(), sample, faults)
     return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
 
 
 def _fault_combinations(options: Options, faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
-    from assay.harness.run.faults import fault_combinations, list_fault_names, read_replay
+    from assay.harness.run.faults import list_fault_combinations, list_fault_names, read_replay
 
     if options.settings.replay is not None:
         return (list_fault_names(read_replay(options.settings.replay, faults)),)
-    return fault_combinations(options.nemesis, faults)
+    return list_fault_combinations(options.nemesis, faults)
 
 
 def _mix_combinations(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:

@@ -44,7 +44,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd, make_trial
-from assay.reports.evidence import look_up
+from assay.reports.evidence import look_up_evidence
 from assay.reports.failure_text import FailureFooter, describe
 from assay.reports.figures import FIGURES, measure_run
 
@@ -220,7 +220,7 @@ class Attempt:
         if passed:
             return None
         ending = FailureFooter(self.settings.seed, self.command, report, ended.digest, ended.remarks)
-        return describe(judgement, look_up(history, judgement), ending)
+        return describe(judgement, look_up_evidence(history, judgement), ending)
 
     def tear_down(self) -> None:
         """Removes the cluster unless it must be kept, and closes the loop. Idempotent."""

@@ -24,11 +24,11 @@ from assay.nemesis.schedule.mix import draw_mix, list_mixable
 from assay.nemesis.schedule.schedule import FaultSchedule, ScheduleError, ScheduleRecord, decode_schedule
 from assay.nemesis.schedule.target import TargetError, list_groups
 from assay.nemesis.schedule.target import parse_target as parse_target
-from assay.nemesis.schedule.trigger import EVERY, TriggerError
+from assay.nemesis.schedule.trigger import EVERY_INTERVAL, TriggerError
 from assay.nemesis.schedule.trigger import parse_trigger as parse_trigger
 
 
-def fault_combinations(options: Sequence[str], faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
+def list_fault_combinations(options: Sequence[str], faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
     """Returns the runs that ``--nemesis`` asks for: sorted tuples of names, sorted by id; ``((),)`` if it is not given.
 
     Raises :class:`SettingsError` for an unknown name.
@@ -81,17 +81,17 @@ def check_target(text: str | None) -> None:
 def check_trigger(text: str | None) -> None:
     """Raises :class:`SettingsError` for an invalid ``--nemesis-trigger``."""
     try:
-        parse_trigger(text or EVERY)
+        parse_trigger(text or EVERY_INTERVAL)
     except TriggerError as error:
         raise SettingsError(f"--nemesis-trigger={text}: {error}") from None
 
 
-def check_applicable(system: System, settings: Settings, faults: FaultCatalogue) -> str | None:
+def explain_inapplicable(system: System, settings: Settings, faults: FaultCatalogue) -> str | None:
     """Returns why this system cannot run with these faults, defect, settings and times; None if it can."""
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
-    if (reason := check_roles(system, settings)) is not None:
+    if (reason := explain_invalid_roles(system, settings)) is not None:
         return reason
     if (reason := check_node_count(count_nodes(system, settings))) is not None:
         return reason
@@ -110,7 +110,7 @@ def check_applicable(system: System, settings: Settings, faults: FaultCatalogue)
     return None
 
 
-def check_roles(system: System, settings: Settings) -> str | None:
+def explain_invalid_roles(system: System, settings: Settings) -> str | None:
     """Returns an error if ``--nodes`` names a role that has no nodes of its own here; else None."""
     own = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
     for role in (one.partition("=")[0] for one in settings.role_nodes):

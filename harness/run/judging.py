@@ -15,7 +15,7 @@ from assay.checkers.engine.batch import HistoryBatch
 from assay.checkers.engine.engine_selection import SQLITE
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.finding_context import FindingContext
-from assay.checkers.judging.judge import NONE_MISSING, Watch, judge
+from assay.checkers.judging.judge import NONE_MISSING, ProgressCallback, judge
 from assay.checkers.judging.verdict import Finding, Judgement, Verdict, add_stage
 from assay.checkers.linearizability import MODELS, Model, ModelError
 from assay.harness.core.history import HistoryReader
@@ -56,7 +56,7 @@ def judge_run(
     going_on: bool = False,
     notes: Sequence[str] = (),
     stood_still: float = 0.0,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
     missing: Mapping[str, str] = NONE_MISSING,
     own: bool = False,
     load: str = "--plugin=MODULE",
@@ -157,7 +157,9 @@ class _LoadedEngines:
         return nullcontext(self.engine)
 
 
-def _judge_by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch | None) -> Judgement | str:
+def _judge_by_model(
+    history: HistoryReader, model: Model, engine: Engine, watch: ProgressCallback | None
+) -> Judgement | str:
     """Returns the judgement of the model's search, with the active faults at its findings, or why there is none.
 
     ``engine``: holds the history.

@@ -20,65 +20,65 @@ from assay.harness.search.strategies import (
     MARGIN,
     ONE_SERVER,
     SOON,
-    Terrain,
-    make_step_playable,
+    SearchSpace,
+    fit_step_into_run,
 )
 from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.target import Target, TargetKind, named_target
 from assay.nemesis.schedule.trigger import OnEvent
 
-NONE: Final = 0.1
+SHARE_WITHOUT_FAULTS: Final = 0.1
 """Share of the branches without further faults: they differ from the run only in their random numbers."""
-FAULTS: Final = (1, 1, 2)
+FAULT_COUNTS: Final = (1, 1, 2)
 """Possible numbers of faults. With many faults at once no operation succeeds, and the run shows nothing."""
-KIN: Final = 0.2
+SHARE_REPEATED: Final = 0.2
 """Share of the faults that repeat a kind of fault of the run."""
-MAINSTAY: Final = 0.6
+SHARE_MAINSTAY: Final = 0.6
 """Share of the other faults that take one server away."""
-WAITING: Final = 0.5
+SHARE_TRIGGERED: Final = 0.5
 """Share of the faults that wait for an event."""
-TURNING: Final = 0.7
+SHARE_TURNING_POINTS: Final = 0.7
 """Share of the awaited events that are turning points, if any are known."""
-LONG: Final = 0.7
+SHARE_LONG: Final = 0.7
 """Share of the faults that last long enough for the system to notice."""
-PAUSES: Final = (0.0, *SOON, 0.05, 0.2)
+DELAYS: Final = (0.0, *SOON, 0.05, 0.2)
 """Seconds from the moment to a fault that does not wait for an event."""
 
 
-def draw_branch_steps(chance: Random, moment: Moment, terrain: Terrain) -> Sequence[FaultStep]:
+def draw_branch_steps(chance: Random, moment: Moment, terrain: SearchSpace) -> Sequence[FaultStep]:
     """Returns the faults of a branch, in the order of their times; each fits into the rest of the run."""
     example, at = moment.example, moment.at
-    if chance.random() < NONE or example.time_limit - MARGIN - at < 2 / GRID:
+    if chance.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / GRID:
         return ()
-    steps = [_draw_step(chance, moment, terrain) for _ in range(chance.choice(FAULTS))]
-    return sorted((make_step_playable(step, example, terrain, at) for step in steps), key=lambda step: step.at)
+    steps = [_draw_step(chance, moment, terrain) for _ in range(chance.choice(FAULT_COUNTS))]
+    return sorted((fit_step_into_run(step, example, terrain, at) for step in steps), key=lambda step: step.at)
 
 
-def _draw_step(chance: Random, moment: Moment, terrain: Terrain) -> FaultStep:
+def _draw_step(chance: Random, moment: Moment, terrain: SearchSpace) -> FaultStep:
     name = _draw_fault(chance, moment.example, terrain)
     seed = chance.getrandbits(32)
     census = terrain.census(moment.example.nodes, moment.example.zookeepers)
     drawn, parameters = terrain.catalogue[name].draw(Random(seed), census, None)
-    duration = chance.choice(LASTING if chance.random() < LONG else DURATIONS)
-    if not terrain.events or chance.random() >= WAITING:
+    duration = chance.choice(LASTING if chance.random() < SHARE_LONG else DURATIONS)
+    if not terrain.events or chance.random() >= SHARE_TRIGGERED:
         key = moment.key if moment.key in terrain.keys else None
         target = _draw_target(chance, drawn, _find_event_server(moment) or drawn, terrain, key)
-        return FaultStep(moment.at + chance.choice(PAUSES), name, target, duration, parameters, seed)
+        return FaultStep(moment.at + chance.choice(DELAYS), name, target, duration, parameters, seed)
     target = _draw_target(chance, drawn, Target(TargetKind.ORIGIN), terrain)
     trigger = OnEvent(_draw_event(chance, terrain), delay=chance.choice(SOON), within=5.0, optional=True)
     step = FaultStep(moment.at, name, target, duration, parameters, seed)
     return msgspec.structs.replace(step, trigger=trigger)
 
 
-def _draw_fault(chance: Random, example: Example, terrain: Terrain) -> str:
+def _draw_fault(chance: Random, example: Example, terrain: SearchSpace) -> str:
     kin = sorted({step.fault for step in example.schedule.all_steps} & set(terrain.faults))
-    if kin and chance.random() < KIN:
+    if kin and chance.random() < SHARE_REPEATED:
         return chance.choice(kin)
     usual = [name for name in terrain.faults if name in MAINSTAYS]
-    return chance.choice(usual if usual and chance.random() < MAINSTAY else terrain.faults)
+    return chance.choice(usual if usual and chance.random() < SHARE_MAINSTAY else terrain.faults)
 
 
-def _draw_target(chance: Random, drawn: Target, here: Target, terrain: Terrain, key: str | None = None) -> Target:
+def _draw_target(chance: Random, drawn: Target, here: Target, terrain: SearchSpace, key: str | None = None) -> Target:
     """Retargets a fault of one server: ``here`` or a leader (of ``key``, if given), now and then a follower."""
     if drawn.kind not in ONE_SERVER:
         return drawn
@@ -92,6 +92,6 @@ def _find_event_server(moment: Moment) -> Target | None:
     return named_target(moment.node) if moment.node in servers else None
 
 
-def _draw_event(chance: Random, terrain: Terrain) -> str:
+def _draw_event(chance: Random, terrain: SearchSpace) -> str:
     points = [event for event in terrain.events if event in terrain.turning_points]
-    return chance.choice(points if points and chance.random() < TURNING else terrain.events)
+    return chance.choice(points if points and chance.random() < SHARE_TURNING_POINTS else terrain.events)

@@ -12,7 +12,7 @@ from assay.harness.core.files import write_atomically
 from assay.harness.run.faults import list_fault_names
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, encode_schedule
-from assay.nemesis.schedule.trigger import EVERY, OnEvent
+from assay.nemesis.schedule.trigger import EVERY_INTERVAL, OnEvent
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Example(msgspec.Struct, frozen=True):
             **varied,
             nemesis=list_fault_names(self.schedule),
             nemesis_target=None,
-            nemesis_trigger=EVERY,
+            nemesis_trigger=EVERY_INTERVAL,
             replay=None,
         )
 

@@ -39,7 +39,7 @@ from assay.harness.search.explore import Explorer, FoundFailure
 from assay.harness.search.fork_player import PATIENCE, ForkPlayer
 from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.harness.search.shrink import write_shrink_note
-from assay.harness.search.strategies import LEAST, TIME_LIMITS, Terrain
+from assay.harness.search.strategies import LEAST, TIME_LIMITS, SearchSpace
 from assay.harness.search.workers import ExplorationResult, run_search
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue, explain_unsuitable
@@ -260,7 +260,7 @@ def _make_headline(found: FoundFailure) -> str:
     return f"FOUND {', '.join(sorted(found.outcome.failures))} after {found.examples} examples, {found.after:.0f} s"
 
 
-def make_terrain(system: System, base: Settings, catalogue: FaultCatalogue) -> Terrain:
+def make_terrain(system: System, base: Settings, catalogue: FaultCatalogue) -> SearchSpace:
     """Returns the space to draw from: the faults asked for, or all that suit this system."""
     suited = [
         name
@@ -269,7 +269,7 @@ def make_terrain(system: System, base: Settings, catalogue: FaultCatalogue) -> T
     ]
     asked = () if base.nemesis == (MIX,) else base.nemesis
     variants = system.variants if isinstance(system, SupportsSettings) else {}
-    everything = Terrain(
+    everything = SearchSpace(
         catalogue=catalogue,
         base=Example.of(base, FaultSchedule(0)),
         faults=asked or tuple(suited),

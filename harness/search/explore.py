@@ -37,7 +37,7 @@ from assay.harness.search.fork_player import Further
 from assay.harness.search.fork_server import Moment
 from assay.harness.search.player import DIED, ENDLESS, PlayOutcome
 from assay.harness.search.shrink import OutOfTime, minimise
-from assay.harness.search.strategies import Terrain, draw_example
+from assay.harness.search.strategies import SearchSpace, draw_example
 from assay.nemesis.schedule.schedule import FaultStep
 
 BATCH: Final = 20
@@ -126,7 +126,7 @@ class Explorer:
     def __init__(
         self,
         player: ExamplePlayer,
-        terrain: Terrain,
+        terrain: SearchSpace,
         budget: Budget,
         *,
         note: Callable[[str], None] = lambda line: None,

@@ -66,7 +66,7 @@ SEEDS: Final = st.integers(0, 2**32 - 1)
 
 
 @dataclass(frozen=True)
-class Terrain:
+class SearchSpace:
     """Space of drawable examples.
 
     - ``events``: names that a step can wait for
@@ -95,7 +95,7 @@ class Terrain:
 
 
 @st.composite
-def draw_example(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Example:
+def draw_example(draw: st.DrawFn, terrain: SearchSpace, corpus: Sequence[Example]) -> Example:
     """Draws a new example, or mutates one of the corpus in one to three ways."""
     if not corpus or draw(st.integers(0, 2)) == 0:
         return make_playable(draw(_new_example(terrain)), terrain)
@@ -106,7 +106,7 @@ def draw_example(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -
 
 
 @st.composite
-def _new_example(draw: st.DrawFn, terrain: Terrain) -> Example:
+def _new_example(draw: st.DrawFn, terrain: SearchSpace) -> Example:
     base = terrain.base
     # Two more servers at most. A system of one node is no cluster and stays so.
     more = terrain.resizable and base.nodes >= CLUSTERED
@@ -138,7 +138,7 @@ def _new_example(draw: st.DrawFn, terrain: Terrain) -> Example:
 
 
 @st.composite
-def _narrow_terrain(draw: st.DrawFn, terrain: Terrain) -> Terrain:
+def _narrow_terrain(draw: st.DrawFn, terrain: SearchSpace) -> SearchSpace:
     """Returns a terrain with few faults and few events."""
     fault = st.sampled_from(terrain.faults)
     if usual := [name for name in terrain.faults if name in MAINSTAYS]:
@@ -150,7 +150,7 @@ def _narrow_terrain(draw: st.DrawFn, terrain: Terrain) -> Terrain:
     return replace(terrain, faults=tuple(faults), events=tuple(events))
 
 
-def _restrict_to_used(example: Example, terrain: Terrain) -> Terrain:
+def _restrict_to_used(example: Example, terrain: SearchSpace) -> SearchSpace:
     """Returns a terrain with the faults and awaited events that the example has already."""
     steps = example.schedule.steps
     faults = {step.fault for step in steps} & set(terrain.faults)
@@ -160,7 +160,7 @@ def _restrict_to_used(example: Example, terrain: Terrain) -> Terrain:
     )
 
 
-def _draw_event(terrain: Terrain) -> st.SearchStrategy[str]:
+def _draw_event(terrain: SearchSpace) -> st.SearchStrategy[str]:
     """Draws an event to wait for: mostly a turning point, if any are known."""
     points = [event for event in terrain.events if event in terrain.turning_points]
     everything = st.sampled_from(terrain.events)
@@ -168,7 +168,7 @@ def _draw_event(terrain: Terrain) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def _draw_configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
+def _draw_configuration(draw: st.DrawFn, terrain: SearchSpace) -> tuple[str, ...]:
     chosen = {word.partition("=")[0]: word for word in terrain.base.configuration}
     for name, values in terrain.variants:
         if name not in chosen and draw(_MOSTLY):
@@ -177,7 +177,7 @@ def _draw_configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
 
 
 @st.composite
-def _draw_step(draw: st.DrawFn, example: Example, terrain: Terrain) -> FaultStep:
+def _draw_step(draw: st.DrawFn, example: Example, terrain: SearchSpace) -> FaultStep:
     at = draw(st.integers(int(EARLIEST * GRID), int((example.time_limit - 1) * GRID))) / GRID
     name = draw(st.sampled_from(terrain.faults))
     seed = draw(SEEDS)
@@ -197,7 +197,7 @@ def _draw_step(draw: st.DrawFn, example: Example, terrain: Terrain) -> FaultStep
 
 
 @st.composite
-def _draw_target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
+def _draw_target(draw: st.DrawFn, example: Example, terrain: SearchSpace, given: Target) -> Target:
     """Draws another server, or the leader or a follower of a key, if the fault targets servers."""
     if given.kind in (
         TargetKind.ZOOKEEPER,
@@ -217,7 +217,7 @@ def _draw_target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Tar
 
 
 @st.composite
-def _add_trigger(draw: st.DrawFn, step: FaultStep, terrain: Terrain) -> FaultStep:
+def _add_trigger(draw: st.DrawFn, step: FaultStep, terrain: SearchSpace) -> FaultStep:
     trigger = OnEvent(
         draw(_draw_event(terrain)),
         nth=draw(st.sampled_from(NTH)),
@@ -232,7 +232,7 @@ def _add_trigger(draw: st.DrawFn, step: FaultStep, terrain: Terrain) -> FaultSte
 
 
 @st.composite
-def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, terrain: Terrain) -> FaultStep:
+def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, terrain: SearchSpace) -> FaultStep:
     """Draws a long fault on the next event of some kind after ``first``, mostly of the same kind as ``first``.
 
     It hits the server of the event, or the leader, now and then a follower, of the event's key.
@@ -256,7 +256,7 @@ def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, terrai
 
 
 @st.composite
-def _mutate_example(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequence[Example]) -> Example:
+def _mutate_example(draw: st.DrawFn, example: Example, terrain: SearchSpace, corpus: Sequence[Example]) -> Example:
     steps = list(example.schedule.steps)
     how = draw(st.integers(0, 12))
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
@@ -288,19 +288,19 @@ def _mutate_example(draw: st.DrawFn, example: Example, terrain: Terrain, corpus:
     return change(example, schedule=FaultSchedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
 
-def make_playable(example: Example, terrain: Terrain) -> Example:
+def make_playable(example: Example, terrain: SearchSpace) -> Example:
     """Makes an example playable: each step ends in time and names existing nodes, and the contract still applies.
 
     Faults that lose unsynced data (a power loss, damage) hit one and the same server for the whole run. Records
     acknowledged by a majority then survive elsewhere; no such system promises more.
     """
     steps = sorted(
-        (make_step_playable(step, example, terrain) for step in example.schedule.steps), key=lambda step: step.at
+        (fit_step_into_run(step, example, terrain) for step in example.schedule.steps), key=lambda step: step.at
     )
     return msgspec.structs.replace(example, schedule=FaultSchedule(0, tuple(steps)))
 
 
-def make_step_playable(step: FaultStep, example: Example, terrain: Terrain, earliest: float = 0.0) -> FaultStep:
+def fit_step_into_run(step: FaultStep, example: Example, terrain: SearchSpace, earliest: float = 0.0) -> FaultStep:
     """Returns a playable copy of one step, see :func:`tidy`, that starts at ``earliest`` or later."""
     servers = example.nodes
     if step.target.kind is TargetKind.NAMED and any(node_number(name) > servers for name in step.target.names):

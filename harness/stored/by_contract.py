@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.history_integrity import untouched
+from assay.checkers.judging.history_integrity import require_unchanged
 from assay.checkers.judging.history_views import open_history
-from assay.checkers.judging.judge import Watch
+from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import Judgement, add_stage
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
 from assay.harness.core.history.live_manifest import LiveManifest, read_manifest
@@ -27,9 +27,15 @@ from assay.harness.run import store
 from assay.harness.run.judging import SupportsOpen, add_doubts, judge_run
 from assay.harness.run.registry import Registry, is_module_name
 from assay.harness.run.store import RunInfo
-from assay.harness.stored.contracts import LOST, LostContractError, is_of_a_run, judge_without_contract, read_settings
+from assay.harness.stored.contracts import (
+    LOST,
+    LostContractError,
+    belongs_to_run,
+    judge_without_contract,
+    read_settings,
+)
 
-LOOKING_THROUGH: Final = "looking through the files"
+VERIFY_STAGE: Final = "looking through the files"
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ def open_stored(path: Path) -> StoredHistory:
         if run is not None and info is not None:
             settings = read_settings(run / "settings.json", info.schema_version)
             contract = _read_contract(settings, run)
-        elif is_of_a_run(history):
+        elif belongs_to_run(history):
             raise LostContractError(
                 f"{history} is the history of a run, and the other files of the run are not next to it"
             )
@@ -126,7 +132,11 @@ def open_stored(path: Path) -> StoredHistory:
 
 
 def judge_again(
-    stored: StoredHistory, history: HistoryReader, engines: SupportsOpen, registry: Registry, watch: Watch | None = None
+    stored: StoredHistory,
+    history: HistoryReader,
+    engines: SupportsOpen,
+    registry: Registry,
+    watch: ProgressCallback | None = None,
 ) -> Judgement:
     """Judges a history as its run did, with the notes of the run. The files must be complete and unchanged.
 
@@ -162,17 +172,17 @@ def judge_again(
 
     def step(done: int, total: int) -> None:
         if watch is not None:
-            watch(LOOKING_THROUGH, done, total)
+            watch(VERIFY_STAGE, done, total)
 
     try:
         # This comes after the validation rules, whose errors are more exact.
-        untouched(history, step)
+        require_unchanged(history, step)
     except KeyboardInterrupt:
         if watch is None:
             raise
         judgement = add_doubts(judgement, ["interrupted before all files were compared with what the run wrote"])
         return msgspec.structs.replace(judgement, interrupted=True)
-    judgement = add_stage(judgement, LOOKING_THROUGH, time.perf_counter() - begun)
+    judgement = add_stage(judgement, VERIFY_STAGE, time.perf_counter() - begun)
     digest = None if stored.info is None else stored.info.digest
     if digest is not None and history.closed is not None and history.closed.digest != digest:
         raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")

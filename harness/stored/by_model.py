@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from assay.checkers.engine import EngineError, Engines, EngineUnavailable
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.history_integrity import untouched
-from assay.checkers.judging.history_views import OPTIONAL, register_parts
-from assay.checkers.judging.judge import Watch, judge
+from assay.checkers.judging.history_integrity import require_unchanged
+from assay.checkers.judging.history_views import OPTIONAL, register_data_sets
+from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
@@ -40,9 +40,9 @@ BATCH: Final = 1_000_000
 def open_stored_operations(folder: Path) -> HistoryReader:
     """Opens a history folder and validates its operations. Raises ``HistoryError``."""
     reader = HistoryReader(folder, optional=(*OPTIONAL, "effects"))
-    untouched(reader)
+    require_unchanged(reader)
     with Engines(spark=False).open(reader) as engine:
-        register_parts(engine, reader)
+        register_data_sets(engine, reader)
         validate(engine, reader, complete=False)
     _require_json_values(reader)
     return reader
@@ -63,7 +63,9 @@ def _require_json_values(reader: HistoryReader) -> None:
                     ) from error
 
 
-def judge_by_model(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
+def judge_by_model(
+    ops: Operations, model: Model, engines: Engines, watch: ProgressCallback, limits: Limits
+) -> Judgement:
     """Judges whether ``ops`` are linearizable by ``model``. Raises ``HistoryError`` for operations unknown to the
     model.
 
@@ -110,7 +112,9 @@ def find_doubts(ops: Operations, *, own: bool = False) -> list[str]:
     return reasons
 
 
-def _judge_by_search(ops: Operations, model: Model, spark: Spark | None, watch: Watch, limits: Limits) -> Judgement:
+def _judge_by_search(
+    ops: Operations, model: Model, spark: Spark | None, watch: ProgressCallback, limits: Limits
+) -> Judgement:
     try:
         if spark is None:
             return search(_to_table(ops), model, limits=limits, progress=watch)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.judge import Watch, judge
+from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
@@ -43,13 +43,13 @@ from assay.harness.stored.by_contract import StoredHistory, judge_again, open_st
 from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
-from assay.reports.evidence import look_up, look_up_operations
+from assay.reports.evidence import look_up_evidence, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]]] = {
+EFFECT_MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]]] = {
     "bank": lambda done, request: effects.make_bank_effects(done, request.total),
     "list-append": lambda done, request: effects.make_transaction_effects(done),
     "long-fork": lambda done, request: effects.make_transaction_effects(done),
@@ -61,7 +61,7 @@ MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], effects
 
 
 def judge_workload(
-    ops: pa.Table, request: CheckRequest, engines: Engines, watch: Watch
+    ops: pa.Table, request: CheckRequest, engines: Engines, watch: ProgressCallback
 ) -> tuple[Judgement, tuple[str, ...]]:
     """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
 
@@ -70,7 +70,7 @@ def judge_workload(
     """
     assert request.workload is not None
     contract = Contract(transaction_order="real-time" if request.real_time else "none")
-    recorded = MAKERS[request.workload](effects.to_operations(ops), request)
+    recorded = EFFECT_MAKERS[request.workload](effects.to_operations(ops), request)
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         history = Path(folder) / "history"
         with HistoryWriter(history) as writer:
@@ -96,7 +96,7 @@ class JudgedHistory:
     text: str
 
 
-def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Watch) -> JudgedHistory:
+def check(request: CheckRequest, engines: Engines, registry: Registry, watch: ProgressCallback) -> JudgedHistory:
     """Judges the history at ``request.path``; ``watch`` is called with the current stage and its progress.
 
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
@@ -144,7 +144,7 @@ def explain(stored: StoredHistory, history: HistoryReader, judgement: Judgement)
         digest=stored.info.digest if stored.info else None,
     )
     begun = time.perf_counter()
-    text = describe(judgement, look_up(history, judgement), ending)
+    text = describe(judgement, look_up_evidence(history, judgement), ending)
     return JudgedHistory(add_stage(judgement, "looking up the operations", time.perf_counter() - begun), text)
 
 
@@ -175,7 +175,7 @@ def _find_foreign_file(request: CheckRequest) -> Path | None:
     return path
 
 
-def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: Watch) -> JudgedHistory:
+def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: ProgressCallback) -> JudgedHistory:
     said = request.workload or request.model
     if said is None:
         raise SettingsError(

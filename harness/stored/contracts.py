@@ -51,7 +51,7 @@ class LostContractError(Exception):
     """No contract can be relied on; the message says why."""
 
 
-def is_of_a_run(history: Path) -> bool:
+def belongs_to_run(history: Path) -> bool:
     """Returns whether a run wrote a history folder, and not another tool or ``assay generate``.
 
     A single file of a run is enough, because a copy may lack all others. Files of earlier versions have no origin. They

@@ -33,7 +33,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.harness.stored.contracts import judge_without_contract
-from assay.reports.evidence import look_up
+from assay.reports.evidence import look_up_evidence
 from assay.reports.failure_text import FailureFooter, describe
 
 POLL: Final = 0.2
@@ -122,7 +122,7 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
         )
         if stored.lost is not None:
             judgement = judge_without_contract(judgement, stored.lost)
-        text = describe(judgement, look_up(history, judgement), FailureFooter())
+        text = describe(judgement, look_up_evidence(history, judgement), FailureFooter())
         return WatchJudgement(_find_last_call(history), time.monotonic() - begun, judgement, text, ended=False)
 
 
@@ -150,5 +150,5 @@ def _judge_complete_run(run: Path, engines: Engines, registry: Registry) -> Watc
         report=None if stored.report is None else str(stored.report),
         digest=None if stored.info is None else stored.info.digest,
     )
-    text = describe(judgement, look_up(history, judgement), ending)
+    text = describe(judgement, look_up_evidence(history, judgement), ending)
     return WatchJudgement(_find_last_call(history), time.monotonic() - begun, judgement, text, ended=True)

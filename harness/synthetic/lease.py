@@ -22,7 +22,7 @@ from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 ACQUIRE, RENEW, GUARDED, RELEASE = range(4)
 RIVALS: Final = 2
 """Clients that compete for a lease, if there are as many."""
-NOTHING: Final = 0
+NO_TOKEN: Final = 0
 """No token, in the arrays; the first one is 1."""
 FAILURES: Final = ("held", "stale-epoch")
 HELD, STALE = range(2)
@@ -42,10 +42,10 @@ class LeaseTraffic(Traffic):
         """Number of leases that each client wants: the one of its own number and those after it."""
         self._tokens = RunningTotal(plan.keys)
         # By client and lease: the last token granted, and the process that got it.
-        self._given = LatestValues(plan.clients * self._each, NOTHING)
-        self._holders = LatestValues(plan.clients * self._each, NOTHING)
+        self._given = LatestValues(plan.clients * self._each, NO_TOKEN)
+        self._holders = LatestValues(plan.clients * self._each, NO_TOKEN)
         # By client and lease: the last token with which an operation was rejected.
-        self._rejected = LatestValues(plan.clients * self._each, NOTHING)
+        self._rejected = LatestValues(plan.clients * self._each, NO_TOKEN)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene whose first token is the next one of the lease."""
@@ -71,7 +71,7 @@ class LeaseTraffic(Traffic):
         token = before + taken
         known = self._known(block, slots.client * self._each + wish, before, token)
         # A process without a token can only try to acquire the lease, which fails because the lease is held.
-        verb = np.where(known == NOTHING, ACQUIRE, drawn)
+        verb = np.where(known == NO_TOKEN, ACQUIRE, drawn)
         held, stale = (verb == ACQUIRE) & (drawn != ACQUIRE), (verb != ACQUIRE) & (known < before)
         rejected = (slots.outcome == OK) & (held | stale)
         outcome = np.where(rejected, FAIL, slots.outcome).astype(np.int8)
@@ -99,13 +99,13 @@ class LeaseTraffic(Traffic):
         slots, drawn = block.slots, block.verb
         given = block.keep & (drawn == ACQUIRE) & slots.ok
         over = block.keep & (drawn == RELEASE) & slots.ok
-        known, _ = self._given.follow(wisher, given | over, np.where(given, token, NOTHING))
+        known, _ = self._given.follow(wisher, given | over, np.where(given, token, NO_TOKEN))
         holder, _ = self._holders.follow(wisher, given, slots.process)
-        known = np.where(holder == slots.process, known, NOTHING)
+        known = np.where(holder == slots.process, known, NO_TOKEN)
         # A stale token stays stale, and only its first rejection is reported.
-        stale = block.keep & (drawn != ACQUIRE) & slots.ok & (known != NOTHING) & (known < before)
+        stale = block.keep & (drawn != ACQUIRE) & slots.ok & (known != NO_TOKEN) & (known < before)
         rejected, _ = self._rejected.follow(wisher, stale, known)
-        return np.where(rejected == known, NOTHING, known)
+        return np.where(rejected == known, NO_TOKEN, known)
 
     def _part(
         self,

@@ -16,7 +16,7 @@ from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, compute_values_at
 
 ADD, READ = range(2)
-LIFE: Final = 50
+OPERATIONS_PER_SET: Final = 50
 """Operations on one set, on average."""
 
 
@@ -27,7 +27,7 @@ class SetTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._lives = ReplacedKeys(self.names, LIFE)
+        self._lives = ReplacedKeys(self.names, OPERATIONS_PER_SET)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         elements = [compute_values_at(place) for place in range(at.count + 1)]

@@ -23,7 +23,7 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 from assay.nemesis.faults.fault import Census, Fault, Scope, strikes_everywhere
 from assay.nemesis.faults.process import require_whole_node
 from assay.nemesis.schedule.catalogue import NONE, FaultCatalogue
-from assay.nemesis.schedule.schedule import FIRST_AT, FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, ScheduleError
 from assay.nemesis.schedule.target import OF_CLIENTS, ONE, Target, TargetKind
 from assay.nemesis.schedule.trigger import Trigger, TriggerError, repeat_trigger
 
@@ -88,11 +88,11 @@ def injection_times(interval: float, time_limit: float) -> list[float]:
     if interval <= 0:
         raise ScheduleError(f"the interval must be above 0 s, got {interval:g} s")
     times: list[float] = []
-    while (at := FIRST_AT + len(times) * interval) + interval / 2 < time_limit:
+    while (at := FIRST_INJECTION_AT + len(times) * interval) + interval / 2 < time_limit:
         times.append(at)
     if not times:
         raise ScheduleError(
-            f"a fault from {FIRST_AT:g} s lasting {interval / 2:g} s is not healed before {time_limit:g} s: "
+            f"a fault from {FIRST_INJECTION_AT:g} s lasting {interval / 2:g} s is not healed before {time_limit:g} s: "
             "raise --time-limit or lower --nemesis-interval"
         )
     return times
@@ -141,10 +141,10 @@ def _draw_triggered(
     for number, name in enumerate(rng.sample(names, len(names)), 1):
         whom, parameters = known[name].draw(rng, census, target)
         try:
-            wait = repeat_trigger(trigger, number, 0.9 * (last - FIRST_AT))
+            wait = repeat_trigger(trigger, number, 0.9 * (last - FIRST_INJECTION_AT))
         except TriggerError as error:
             raise ScheduleError(str(error)) from None
-        step = FaultStep(FIRST_AT, name, whom, duration, parameters, rng.getrandbits(32), trigger=wait)
+        step = FaultStep(FIRST_INJECTION_AT, name, whom, duration, parameters, rng.getrandbits(32), trigger=wait)
         steps.append(msgspec.structs.replace(step, keep_majority=number > 1 and target is None))
     return FaultSchedule(seed, tuple(steps))
 

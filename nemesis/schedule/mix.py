@@ -43,7 +43,7 @@ from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
 from assay.nemesis.faults.slow_disk import SlowDisk
 from assay.nemesis.faults.start_twice import StartTwice
 from assay.nemesis.schedule.catalogue import FaultCatalogue
-from assay.nemesis.schedule.schedule import FIRST_AT, FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, ScheduleError
 from assay.nemesis.schedule.shape import PartitionShape
 from assay.nemesis.schedule.target import ONE, Target, TargetKind, named_target
 
@@ -132,7 +132,7 @@ def draw_mix(
     victim = named_target(names[rng.randrange(len(names))])
     of_many = {name: catalogue[name] for name in faults if name in everywhere}
     steps: list[FaultStep] = []
-    at = FIRST_AT
+    at = FIRST_INJECTION_AT
     while at + interval * LONGEST <= time_limit - CALM:
         episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM)
         kind = rng.random()
@@ -148,8 +148,8 @@ def draw_mix(
         at = max(at + interval * rng.uniform(*APART), returned + CALM)
     if not steps:
         raise ScheduleError(
-            f"a fault from {FIRST_AT:g} s lasting {interval * LONGEST:g} s is not healed before {time_limit:g} s: "
-            "raise --time-limit or lower --nemesis-interval"
+            f"a fault from {FIRST_INJECTION_AT:g} s lasting {interval * LONGEST:g} s is not healed before "
+            f"{time_limit:g} s: raise --time-limit or lower --nemesis-interval"
         )
     return FaultSchedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
 

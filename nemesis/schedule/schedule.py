@@ -22,7 +22,7 @@ from assay.nemesis.schedule.shape import ISOLATED, PartitionShape
 from assay.nemesis.schedule.target import Target, named_target
 from assay.nemesis.schedule.trigger import Trigger
 
-FIRST_AT = 2.0
+FIRST_INJECTION_AT = 2.0
 """Seconds from the start of the main phase to the first injection, so that the workload is already running."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]

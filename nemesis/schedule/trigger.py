@@ -17,8 +17,8 @@ import msgspec
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
-EVERY = "every"
-WITHIN = 30.0
+EVERY_INTERVAL = "every"
+DEFAULT_TIMEOUT = 30.0
 
 
 class TriggerError(ValueError):
@@ -30,7 +30,7 @@ class AfterOperations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
     operations: Positive
     delay: Seconds = 0.0
-    within: Seconds = WITHIN
+    within: Seconds = DEFAULT_TIMEOUT
 
     def __str__(self) -> str:
         return f"after {self.operations} acknowledged operations"
@@ -50,7 +50,7 @@ class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     fields: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     nth: Positive = 1
     delay: Seconds = 0.0
-    within: Seconds = WITHIN
+    within: Seconds = DEFAULT_TIMEOUT
     hold: bool = False
     optional: bool = False
 
@@ -128,7 +128,7 @@ def parse_trigger(text: str) -> Trigger | None:
     """
     word, _, rest = text.strip().partition(":")
     name, _, key = rest.partition(":")
-    if text.strip() == EVERY:
+    if text.strip() == EVERY_INTERVAL:
         return None
     if word == "after" and rest.isascii() and rest.isdigit() and int(rest) > 0:
         return AfterOperations(int(rest))

@@ -13,7 +13,7 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.coordinated import CoordinatorClient, Position
 from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer, ReadFailed
-from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, FetchResult, read_messages
+from assay.system_under_test.client.fetch_result import RESPONSE_GRACE, RETRIABLE_ERRORS, FetchResult, read_messages
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
 from assay.system_under_test.client.multi_fetch import MultiFetch
 from assay.system_under_test.client.pool import Bootstrap, Pool
@@ -181,12 +181,14 @@ class SimpleConsumer:
                 max_bytes=size,
                 topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
             )
-            node, response = await self._ask(topic, partition, request, self.fetch_version, wait + PATIENCE, deadline)
+            node, response = await self._ask(
+                topic, partition, request, self.fetch_version, wait + RESPONSE_GRACE, deadline
+            )
             found = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(found) != 1 or found[0].partition != partition:
                 raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch with another partition")
             error = ErrorCode.of(found[0].error_code)
-            if error not in TRANSIENT:
+            if error not in RETRIABLE_ERRORS:
                 messages, damage = read_messages(found[0], offset, check_crcs=self.check_crcs)
                 if damage is not None:
                     raise _build_damage_error(topic, partition, node.id, damage)
@@ -202,7 +204,7 @@ class SimpleConsumer:
             replica_id=fetch.CONSUMER_REPLICA_ID, topics=[listing.ListOffsetsTopic(topic=topic, partitions=[wanted])]
         )
         while True:
-            node, response = await self._ask(topic, partition, request, version, PATIENCE, deadline)
+            node, response = await self._ask(topic, partition, request, version, RESPONSE_GRACE, deadline)
             answers = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(answers) != 1 or answers[0].partition != partition:
                 raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered with offsets of another partition")
@@ -230,7 +232,7 @@ class SimpleConsumer:
     async def _retry_or_raise(self, topic: str, partition: int, error: ErrorCode, node: Node, deadline: float) -> None:
         if error in STALE_METADATA:
             self._metadata.forget(topic, partition)
-        if error not in TRANSIENT or asyncio.get_running_loop().time() + BACK_OFF >= deadline:
+        if error not in RETRIABLE_ERRORS or asyncio.get_running_loop().time() + BACK_OFF >= deadline:
             raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered {error.name}", error=error, node=node.id)
         await asyncio.sleep(BACK_OFF)
 

@@ -36,7 +36,9 @@ ATTEMPT: Final = 1.0
 STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
-OVER: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
+GENERATION_OVER_ERRORS: Final = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
+)
 """Errors after which a member's generation is over."""
 
 
@@ -225,7 +227,7 @@ class CoordinatorClient:
         if codes & STALE_COORDINATOR:
             self._coordinator = None
         if under is self.generation:
-            for code in sorted(codes & OVER):
+            for code in sorted(codes & GENERATION_OVER_ERRORS):
                 self._over(code)
         known = {
             partition: classify_error(answered[partition], OFFSET_COMMIT_NOT_DONE)

@@ -66,7 +66,7 @@ def find_next_state(state: DraftMemberState, happening: DraftMemberEvent) -> Dra
     return DraftMemberState.DOWN if happening is DraftMemberEvent.ENDED else _NEXT.get((state, happening), state)
 
 
-JOIN_AGAIN: Final = coordinated.OVER | {ErrorCode.REQUEST_TIMED_OUT}
+JOIN_AGAIN: Final = coordinated.GENERATION_OVER_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
 
 
 class DraftMembership(coordinated.CoordinatorClient):
@@ -230,7 +230,7 @@ class DraftMembership(coordinated.CoordinatorClient):
                 return
             if code is ErrorCode.NONE:
                 self._move(DraftMemberEvent.ACCEPTED)
-            elif code in coordinated.OVER:
+            elif code in coordinated.GENERATION_OVER_ERRORS:
                 self._over(code)
             else:
                 self._coordinator = None

@@ -10,12 +10,12 @@ from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT, Message, RecordError
 
-__all__ = ["PATIENCE", "TRANSIENT", "FetchResult", "Message", "get_create_time", "read_messages"]
+__all__ = ["RESPONSE_GRACE", "RETRIABLE_ERRORS", "FetchResult", "Message", "get_create_time", "read_messages"]
 
-PATIENCE = 2.0
+RESPONSE_GRACE = 2.0
 """Seconds for a response, beyond the requested wait, before the leader is looked up and asked again."""
 
-TRANSIENT = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
+RETRIABLE_ERRORS = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
 """Errors after which a read is worth repeating."""
 
 

@@ -22,18 +22,18 @@ from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import Certainty, ReadFailed
-from assay.system_under_test.client.fetch_result import TRANSIENT, FetchResult, get_create_time
+from assay.system_under_test.client.fetch_result import RETRIABLE_ERRORS, FetchResult, get_create_time
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
 from assay.system_under_test.client.positions import Positions
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime
 
-LONGEST_WAIT = 0.1
+MAX_FETCH_WAIT = 0.1
 """Seconds that one fetch waits at the end of its partitions."""
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
-PASSING = TRANSIENT | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
+TEMPORARY_ERRORS = RETRIABLE_ERRORS | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
 """Errors of a partition after which the next poll may succeed."""
 
 Callback = Callable[[Sequence[Partition]], Awaitable[None] | None]
@@ -312,7 +312,7 @@ class GroupConsumer:
     async def _read(self, deadline: float) -> tuple[list[ConsumerRecord], bool]:
         """Returns the records, and whether a position was reset. Raises ``ReadFailed`` if there is neither."""
         loop = asyncio.get_running_loop()
-        wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
+        wait = min(MAX_FETCH_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
         begin = self._fetching.wanted(self._positions.in_turn(self.assignment))
         if not begin:
@@ -339,7 +339,7 @@ class GroupConsumer:
         for one, fetched in found.items():
             if one in starts or self._positions.offsets.get(one) != begin[one]:
                 continue  # its position was set meanwhile
-            if fetched.error not in PASSING:
+            if fetched.error not in TEMPORARY_ERRORS:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 failed = ReadFailed(what, error=fetched.error, node=fetched.node)
             received += self._take(one, fetched)

@@ -20,7 +20,7 @@ from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.coordinated import (
     ATTEMPT,
-    OVER,
+    GENERATION_OVER_ERRORS,
     STALE_COORDINATOR,
     CommitFailed,
     CoordinatorClient,
@@ -43,7 +43,7 @@ _log = logging.getLogger("assay.client")
 __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
 
-REBALANCE_SHARE: Final = 1.25
+JOIN_TIMEOUT_FACTOR: Final = 1.25
 """Time limit of a join as a multiple of the rebalance timeout. Other members may need this timeout to join, and the
 generation must then be stored. After an earlier time-out the member would join a second time under a new id, and
 nothing would read the partitions of the first one."""
@@ -91,7 +91,7 @@ class Membership(CoordinatorClient):
     async def enter(self, timeout: float | None = None) -> Generation:
         """Joins the group, repeatedly if necessary, and returns the generation. Raises :class:`JoinFailed`."""
         loop = asyncio.get_running_loop()
-        longest = max(self._timeout, self._rebalance_timeout * REBALANCE_SHARE)
+        longest = max(self._timeout, self._rebalance_timeout * JOIN_TIMEOUT_FACTOR)
         deadline = loop.time() + (longest if timeout is None else timeout)
         await self._stop_beating()
         self.generation = None
@@ -115,7 +115,7 @@ class Membership(CoordinatorClient):
                     self._tasks.append(loop.create_task(self._watch(self.generation)))
                 return self.generation
             self._over(code)
-            if code not in OVER:
+            if code not in GENERATION_OVER_ERRORS:
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
     async def leave(self) -> None:
@@ -143,7 +143,7 @@ class Membership(CoordinatorClient):
                 self._member_id = answer.member_id
                 return answer
             self._over(code)
-            if code not in OVER:
+            if code not in GENERATION_OVER_ERRORS:
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
     async def _assigned(self, joined: groups.JoinGroupResponse, deadline: float) -> list[groups.GroupAssignment]:
@@ -243,7 +243,7 @@ class Membership(CoordinatorClient):
                 answered = loop.time()
             elif code in STALE_COORDINATOR:
                 self._coordinator = None
-            if code in OVER or loop.time() - answered > self._session_timeout:
+            if code in GENERATION_OVER_ERRORS or loop.time() - answered > self._session_timeout:
                 self._over(code)
 
     def _has_place(self, generation: Generation) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
-from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, FetchResult, read_messages
+from assay.system_under_test.client.fetch_result import RESPONSE_GRACE, RETRIABLE_ERRORS, FetchResult, read_messages
 from assay.system_under_test.client.metadata import BACK_OFF, SILENCE, Metadata, Node
 from assay.system_under_test.client.pool import Address, Pool
 from assay.system_under_test.protocol import fetch as messages
@@ -20,7 +20,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import read_records
 
 HASTE = 0.2
-"""Replaces ``PATIENCE`` for a broker that recently did not answer, if others are asked as well."""
+"""Replaces ``RESPONSE_GRACE`` for a broker that recently did not answer, if others are asked as well."""
 
 
 class MultiFetch:
@@ -46,7 +46,7 @@ class MultiFetch:
         wanted = list(offsets)
         while wanted:
             wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
-            left = min(wait + PATIENCE, deadline - loop.time())
+            left = min(wait + RESPONSE_GRACE, deadline - loop.time())
             by_leader = self._by_leader(wanted)
             hurried = {leader for leader in by_leader if self._silent.get(leader.address, 0.0) > loop.time()}
             if len(hurried) == len(by_leader):
@@ -70,7 +70,7 @@ class MultiFetch:
                         doubled.append(one)
                     elif truncated:
                         answers[one] = replace(fetched, error=ErrorCode.MESSAGE_TOO_LARGE)
-                    elif fetched.error in TRANSIENT or fetched.error is ErrorCode.NETWORK_EXCEPTION:
+                    elif fetched.error in RETRIABLE_ERRORS or fetched.error is ErrorCode.NETWORK_EXCEPTION:
                         troubles[one] = fetched
                     else:
                         answers[one] = fetched

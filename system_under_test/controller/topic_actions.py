@@ -82,7 +82,7 @@ class TopicActions:
         return await self._queue.perform(act)
 
 
-ANNOUNCED_VERSION = 2
+CONFIG_CHANGE_VERSION = 2
 
 
 async def _alter(
@@ -108,7 +108,7 @@ async def _alter(
     if validate_only or wanted == values:
         return
     written = znodes.encode(znodes.TopicSettings(wanted))
-    announcement = znodes.encode(znodes.ConfigChange(ANNOUNCED_VERSION, f"topics/{topic}"))
+    announcement = znodes.encode(znodes.ConfigChange(CONFIG_CHANGE_VERSION, f"topics/{topic}"))
     operations = [
         znodes.make_create(path, written) if version is None else SetData(path, written, version),
         znodes.make_create(paths.config_change(), announcement, sequence=True),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from assay.system_under_test.runtime import Storage
-from assay.system_under_test.storage.atomic import NoteFile, write_atomic
+from assay.system_under_test.storage.atomic import LogStateFile, write_atomic
 
 DAMAGED = "damaged"
 
@@ -21,7 +21,7 @@ class Damage(NamedTuple):
     problem: str
 
 
-class DamageNote(NoteFile):
+class DamageNote(LogStateFile):
     """The file. Changes are durable when their call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:

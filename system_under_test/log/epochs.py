@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from assay.system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
 from assay.system_under_test.runtime import Storage
-from assay.system_under_test.storage.atomic import NoteFile, write_atomic
+from assay.system_under_test.storage.atomic import LogStateFile, write_atomic
 
 EPOCHS = "leader-epoch-checkpoint"
 UNKNOWN = -1
@@ -28,7 +28,7 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-class EpochHistory(NoteFile):
+class EpochHistory(LogStateFile):
     """The epoch history of one partition. Changes are in memory only until :meth:`flush` returns."""
 
     def __init__(self, storage: Storage, directory: str, entries: Iterable[EpochStart] = ()) -> None:

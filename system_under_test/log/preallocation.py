@@ -13,14 +13,14 @@ import asyncio
 
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
 from assay.system_under_test.runtime import File, Storage
-from assay.system_under_test.storage.atomic import NoteFile, write_atomic
+from assay.system_under_test.storage.atomic import LogStateFile, write_atomic
 
 PREALLOCATED = "preallocated"
 """The note in the log's folder; its content means nothing."""
 CHUNK = 1 << 20
 
 
-class PreallocationNote(NoteFile):
+class PreallocationNote(LogStateFile):
     """The file. It is durable when ``write`` returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:

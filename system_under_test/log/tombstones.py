@@ -24,7 +24,7 @@ from typing import NamedTuple
 from assay.system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
 from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.runtime import Storage
-from assay.system_under_test.storage.atomic import NoteFile, write_atomic
+from assay.system_under_test.storage.atomic import LogStateFile, write_atomic
 
 TOMBSTONES = "compaction-checkpoint"
 MAXIMUM = 2**63 - 1
@@ -44,7 +44,7 @@ class CompactionNotes(NamedTuple):
     rows: tuple[TombstoneAge, ...] = ()
 
 
-class Tombstones(NoteFile):
+class Tombstones(LogStateFile):
     """The file and its content. Changes are durable when their call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:

@@ -29,7 +29,7 @@ from assay.system_under_test.records.message import (
 )
 from assay.system_under_test.records.wrapper import read_span, unwrap, wrap
 
-HIGHEST = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 """The greatest offset that an entry can have."""
 NO_OFFSET = -1
 
@@ -108,7 +108,7 @@ def iterate_entries(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
     return (codec.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
-def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = HIGHEST) -> CheckResult:
+def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = MAX_OFFSET) -> CheckResult:
     """Follows entries from the start of ``data`` as long as they are valid. Never raises.
 
     A valid entry has a possible size, a matching CRC and the expected offset. The first expected offset is

@@ -16,7 +16,7 @@ from assay.system_under_test.runtime import Storage
 TEMPORARY_SUFFIX = ".tmp"
 
 
-class NoteFile:
+class LogStateFile:
     """A small file in a log's folder. Writes are serialized, and none happens after ``close``."""
 
     def __init__(self, storage: Storage, path: str) -> None:

@@ -18,7 +18,7 @@ CONSUMERS = "/consumers"
 DRAFT_GROUPS = "/draft_groups"
 """The groups of the draft group protocol, one znode each. Kafka has no such path."""
 
-PERSISTENT = (
+CREATED_AT_START = (
     BROKER_IDS,
     TOPICS,
     ISR_CHANGES,

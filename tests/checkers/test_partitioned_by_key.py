@@ -18,7 +18,7 @@ from assay.checkers.engine import DuckDB
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.early_checks import may_have_lost
-from assay.checkers.judging.history_views import open_history, register_parts
+from assay.checkers.judging.history_views import open_history, register_data_sets
 from assay.checkers.judging.judge import judge
 from assay.checkers.partitioned_by_key import (
     FEW_ROWS,
@@ -108,7 +108,7 @@ def test_random_histories_have_the_same_answers(tmp_path: Path, rows: Sequence[R
     question = PartitionQuestion(contract, families, frozenset(row["kind"] for row in rows))
     with Parted(1) as whole, Parted(3) as parted:
         for engine in (whole, parted):
-            register_parts(engine, history)
+            register_data_sets(engine, history)
             engine.divided(history, question, lambda done, total: None)
     (expected,) = whole.answered
     assert len(parted.answered) == 3

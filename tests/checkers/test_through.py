@@ -9,7 +9,7 @@ import pytest
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import worker_nodes
-from assay.reports.evidence import look_up
+from assay.reports.evidence import look_up_evidence
 
 from helpers.judging import judge
 from helpers.log_histories import effect, write
@@ -38,6 +38,6 @@ def test_of_a_lost_element_the_node_that_acknowledged_it_and_the_one_that_missed
     (finding,) = judgement.findings
     assert f"the add of 5 by {adder} was acknowledged at " in finding.claim
     assert f"the read by {reader}, called at " in finding.claim
-    lines = look_up(open_history(folder), judgement).operations
+    lines = look_up_evidence(open_history(folder), judgement).operations
     assert f" by {adder}, " in lines[0]
     assert f" by {reader}, " in lines[1]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.partition import MIXED
 from assay.nemesis.schedule.draw import injection_times
-from assay.nemesis.schedule.schedule import FIRST_AT, FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 from assay.nemesis.schedule.trigger import AfterOperations
 
@@ -28,7 +28,7 @@ def test_the_rule_of_the_interval(seed: int, names: list[str], interval: float, 
     schedule = draw(seed, names, census=CENSUS, interval=interval, time_limit=limit)
     times = injection_times(interval, limit)
     starts = [step.at for step in schedule.steps]
-    assert starts[0] == FIRST_AT
+    assert starts[0] == FIRST_INJECTION_AT
     assert starts == sorted(starts)
     assert set(times) <= set(starts)
     assert [later - earlier for earlier, later in itertools.pairwise(times)] == pytest.approx(

@@ -10,7 +10,7 @@ import pytest
 
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.history_views import open_history
-from assay.reports.evidence import look_up, look_up_operations
+from assay.reports.evidence import look_up_evidence, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
 
 from helpers.judging import judge
@@ -31,7 +31,7 @@ def test_times_have_as_many_digits_as_tell_them_apart(tmp_path: Path, unit: int,
     rows = [{**row, "call": row["call"] // 10**6 * unit, "ret": row["ret"] // 10**6 * unit} for row in book.rows]
     folder = write(tmp_path / "history", rows)
     judgement = judge(folder, forbid("inconsistent-offset"))
-    lines = look_up(open_history(folder), judgement).operations
+    lines = look_up_evidence(open_history(folder), judgement).operations
     assert first in lines[0]
     assert second in lines[1]
 
@@ -62,7 +62,7 @@ def test_the_faults_between_cause_and_effect_say_what_they_cut(tmp_path: Path) -
     ]
     folder = write(tmp_path / "history", book.rows, faults=faults)
     judgement = judge(folder, forbid("inconsistent-offset"))
-    text = describe(judgement, look_up(open_history(folder), judgement), FailureFooter())
+    text = describe(judgement, look_up_evidence(open_history(folder), judgement), FailureFooter())
     at = text.splitlines().index("  faults in force between 1.000 and 2.001 s:")
     line = text.splitlines()[at + 1]
     assert line == "    partition n1 (cut n1 from n2 and zk1, ZooKeeper included) from 1.500 s at the latest to 1.700 s"
@@ -80,7 +80,7 @@ def test_the_faults_in_force_and_the_time_between_are_told_apart(tmp_path: Path)
         ]
         folder = write(tmp_path / str(number), book.rows, faults=faults)
         judgement = judge(folder, forbid("inconsistent-offset"))
-        texts.append(describe(judgement, look_up(open_history(folder), judgement), FailureFooter()))
+        texts.append(describe(judgement, look_up_evidence(open_history(folder), judgement), FailureFooter()))
     assert "between 1.000 and 2.001 s:\n    kill n1 from 1.500 s at the latest to 1.700 s" in texts[0]
     assert "between 1.000000 and 2.001000 s:\n    kill n1 from 1.000400 s at the latest to 1.700000 s" in texts[1]
 
@@ -95,7 +95,7 @@ def test_a_fault_of_one_process_names_it(tmp_path: Path) -> None:
     ]
     folder = write(tmp_path / "history", book.rows, faults=faults)
     judgement = judge(folder, forbid("inconsistent-offset"))
-    text = describe(judgement, look_up(open_history(folder), judgement), FailureFooter())
+    text = describe(judgement, look_up_evidence(open_history(folder), judgement), FailureFooter())
     assert "    kill n1@agent from 1.500 s at the latest to 1.700 s" in text.splitlines()
 
 
@@ -121,5 +121,5 @@ def test_a_fault_lasts_from_when_its_injection_began(
     ]  # fmt: skip
     folder = write(tmp_path / "history", book.rows, faults=faults)
     judgement = judge(folder, forbid("inconsistent-offset"))
-    text = describe(judgement, look_up(open_history(folder), judgement), FailureFooter())
+    text = describe(judgement, look_up_evidence(open_history(folder), judgement), FailureFooter())
     assert f"    kill n1 {words}" in text.splitlines()

@@ -31,7 +31,7 @@ def test_every_setting_has_a_docstring(name: str) -> None:
 
 def test_every_znode_is_described() -> None:
     known = [
-        *paths.PERSISTENT,
+        *paths.CREATED_AT_START,
         paths.CONTROLLER,
         paths.CONTROLLER_EPOCH,
         paths.REASSIGNMENTS,

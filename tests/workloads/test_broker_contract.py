@@ -19,7 +19,13 @@ from assay.harness.run.settings import Settings
 from assay.harness.run.systems import complete_contract
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.deployment import SESSION_TIMEOUT, ZOOKEEPER_TICK_MS, Broker
-from assay.workloads.broker.broker_contract import NOT_OFFERED, PATIENCE, PROMISES, RUNNING, build_contract
+from assay.workloads.broker.broker_contract import (
+    ALWAYS_EXAMINED,
+    FORBIDDEN_ANOMALIES,
+    NOT_OFFERED,
+    PATIENCE,
+    build_contract,
+)
 from assay.workloads.broker.group_client import CALL_SECONDS
 from assay.workloads.broker.log_client import READ_SECONDS
 
@@ -123,8 +129,10 @@ def test_what_the_broker_promises_is_forbidden_or_an_exception_with_a_reason(
 
 @pytest.mark.parametrize(("test", "mix", "contract"), ALL)
 def test_a_run_must_have_data_for_what_every_run_of_brokers_has(test: str, mix: str, contract: Contract) -> None:
-    assert all(contract.needs(anomaly) for anomaly in RUNNING)
-    assert {anomaly for anomaly in PROMISES if contract.needs(anomaly)} > set(RUNNING), "and for what it is about"
+    assert all(contract.needs(anomaly) for anomaly in ALWAYS_EXAMINED)
+    assert {anomaly for anomaly in FORBIDDEN_ANOMALIES if contract.needs(anomaly)} > set(ALWAYS_EXAMINED), (
+        "and for what it is about"
+    )
     assert contract.patience == PATIENCE
 
 

@@ -1,8 +1,8 @@
 """The broker's contract, shared by all of its workloads.
 
 Every contract forbids every anomaly that a check can find in a broker's history. A promise holds in each workload, and
-a mix of operations provides rows for more checks. Contracts differ in the checks that need data: ``RUNNING`` in every
-run, and those of its workload and its mix. An exception is tolerated, with the faults and the reason.
+a mix of operations provides rows for more checks. Contracts differ in the checks that need data: ``ALWAYS_EXAMINED``
+in every run, and those of its workload and its mix. An exception is tolerated, with the faults and the reason.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,10 @@ from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
 NOT_OFFERED: Final = (*OBJECT_FAMILIES, EMPTINESS, SNAPSHOTS, REGISTER_CAS, FENCING, *TRANSACTION_FAMILIES)
 """Checks of features that the broker lacks: counters, sets, queues, conditional writes, leases, transactions."""
-PROMISES: Final = tuple(name for family in FAMILIES if family not in NOT_OFFERED for name in family.anomalies)
-RUNNING: Final = (
+FORBIDDEN_ANOMALIES: Final = tuple(
+    name for family in FAMILIES if family not in NOT_OFFERED for name in family.anomalies
+)
+ALWAYS_EXAMINED: Final = (
     *OWNERSHIP_ANOMALIES,
     *REPLICA_ANOMALIES,
     *REPLICATION_ANOMALIES,
@@ -51,8 +53,8 @@ PATIENCE: Final = 2.2
 def build_contract(
     *needed: str, may_stall: Sequence[str] = OUTAGES, rebalance_deadline: float | None = None
 ) -> Contract:
-    """Forbids everything. ``needed``: checks for which a run of this workload must have data, beyond ``RUNNING``."""
+    """Forbids everything. ``needed``: checks for which a run must have data, beyond ``ALWAYS_EXAMINED``."""
     contract = forbid(
-        *needed, *RUNNING, rebalance_deadline=rebalance_deadline, may_stall=may_stall, patience=PATIENCE
-    ).forbid_also(*PROMISES)
+        *needed, *ALWAYS_EXAMINED, rebalance_deadline=rebalance_deadline, may_stall=may_stall, patience=PATIENCE
+    ).forbid_also(*FORBIDDEN_ANOMALIES)
     return msgspec.structs.replace(contract, linearizable_ends=True, dense_offsets=True)

@@ -51,7 +51,7 @@ SETTLING_SECONDS: Final = 3.0
 STEADY_SECONDS: Final = 9.0
 """Together with :func:`catch_up`, half of a group's deadline and the time of some rebalances."""
 STEADY_EVERY: Final = 0.05
-MOST_ATTEMPTS: Final = 1_000_000
+VALUES_PER_DRAIN: Final = 1_000_000
 """More than a drain makes, so that the sentinels of different drains have different values."""
 
 
@@ -164,7 +164,7 @@ def drain_backlog(keys: Sequence[str], *, seconds: float, group: str) -> Generat
 
 def _drain_to_sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
     """Returns the ``time``-th drain of these partitions in a run. Its number makes all sentinels' values unique."""
-    return GroupDrain(tuple(GroupPartitionDrain(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)
+    return GroupDrain(tuple(GroupPartitionDrain(key, attempts=time * VALUES_PER_DRAIN) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:

@@ -83,7 +83,9 @@ SLOW: Final = "slow"
 """A client's reader that polls seldom."""
 
 
-def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3) -> Generator:
+def send_shaped(
+    keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3
+) -> Generator:
     """Sends message sets of new values from ``first`` on, for ever. ``shape`` returns the properties of each set."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
@@ -101,10 +103,10 @@ def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, 
 
 def send_out_of_order_times(keys: Sequence[str]) -> Generator:
     """Sends whose create times are out of order."""
-    return sends(keys, STAMPED, lambda context: {"age": YOUNGEST + context.below(OLDEST - YOUNGEST, salt=11)})
+    return send_shaped(keys, STAMPED, lambda context: {"age": YOUNGEST + context.below(OLDEST - YOUNGEST, salt=11)})
 
 
-def look_ups(keys: Sequence[str]) -> Generator:
+def look_up_times(keys: Sequence[str]) -> Generator:
     """Look-ups by time, for ever, sometimes of a time that no message has reached."""
 
     def look_up(context: Context) -> Operation:
@@ -142,7 +144,7 @@ def try_as_regular_and_newcomer(
     return mix(unfold(regular, LOYAL + first), unfold(newcomer, ARRIVED + first), weights=(2, 1))
 
 
-def backlog(key: str, sets: int, longest: int) -> Generator:
+def send_backlog(key: str, sets: int, longest: int) -> Generator:
     """A backlog of ``sets`` sets of ``longest`` messages each in one partition, which occupies readers for a while."""
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
@@ -152,7 +154,7 @@ def backlog(key: str, sets: int, longest: int) -> Generator:
     return unfold(step, 0)
 
 
-def slow_polls(keys: Sequence[str]) -> Generator:
+def poll_slowly(keys: Sequence[str]) -> Generator:
     """Polls of one slow reader per client that begin at the start of a partition, for ever."""
 
     def read(context: Context) -> Operation:
@@ -171,7 +173,7 @@ def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
             "padding": context.choose(paddings, salt=16),
         }
 
-    return sends(keys, PACKED, shape)
+    return send_shaped(keys, PACKED, shape)
 
 
 def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
@@ -184,7 +186,7 @@ def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     def shape(context: Context) -> dict[str, Any]:
         return {"acks": 1, "codec": context.choose(HASTY_CODECS, salt=17), "padding": context.choose(paddings, salt=18)}
 
-    return mix(sends(keys, HASTY, shape, longest=1), sends(keys, HASTY + RANGE // 2, shape), weights=(3, 1))
+    return mix(send_shaped(keys, HASTY, shape, longest=1), send_shaped(keys, HASTY + RANGE // 2, shape), weights=(3, 1))
 
 
 def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
@@ -205,12 +207,14 @@ def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
 
 def send_large_sets(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sets of many messages of these sizes."""
-    return sends(keys, BULKY, lambda context: {"padding": context.choose(paddings, salt=18)}, longest=BULK_MESSAGES)
+    return send_shaped(
+        keys, BULKY, lambda context: {"padding": context.choose(paddings, salt=18)}, longest=BULK_MESSAGES
+    )
 
 
 def send_compressed_sets(keys: Sequence[str]) -> Generator:
     """Compressed sets of some messages each."""
-    return sends(keys, TOGETHER, lambda context: {"codec": context.choose(CODECS[1:], salt=17)}, longest=8)
+    return send_shaped(keys, TOGETHER, lambda context: {"codec": context.choose(CODECS[1:], salt=17)}, longest=8)
 
 
 def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
@@ -326,7 +330,7 @@ def fetch_from_many(keys: Sequence[str]) -> Generator:
 def wait_at_end(keys: Sequence[str]) -> Generator:
     """Fetches that wait at the ends of partitions, and sends that complete them, for ever. Some workers do not wait."""
     wait = as_generator(lambda context: Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}))
-    sent = sends(keys, AWAITED, lambda context: {})
+    sent = send_shaped(keys, AWAITED, lambda context: {})
     return mix(stagger(2 * AWAITED_SECONDS, wait), stagger(AWAITED_SECONDS, sent), weights=(1, 1))
 
 
@@ -337,9 +341,9 @@ def use_compacted_partitions(keys: Sequence[str]) -> Generator:
         return {"codec": context.choose(CODECS, salt=19), "format": context.choose(FORMATS, salt=20)}
 
     return mix(
-        sends(keys, KEYED, lambda context: {"keys": KEYS} | packed(context)),
-        sends(keys, KEYED + RANGE // 2, lambda context: {"brief": BRIEF} | packed(context)),
-        sends(keys, TOMBSTONES, lambda context: {"keys": KEYS, "tombstones": True}, longest=1),
+        send_shaped(keys, KEYED, lambda context: {"keys": KEYS} | packed(context)),
+        send_shaped(keys, KEYED + RANGE // 2, lambda context: {"brief": BRIEF} | packed(context)),
+        send_shaped(keys, TOMBSTONES, lambda context: {"keys": KEYS, "tombstones": True}, longest=1),
         poll(keys),
         glance(keys),
         end(keys),
@@ -349,4 +353,4 @@ def use_compacted_partitions(keys: Sequence[str]) -> Generator:
 
 def send_and_poll(keys: Sequence[str], first: int) -> Generator:
     """The usual traffic on other topics, with values from ``first`` on."""
-    return mix(sends(keys, first, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))
+    return mix(send_shaped(keys, first, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))

@@ -18,7 +18,7 @@ from assay.workloads.broker.producer_profiles import HABITS
 from assay.workloads.broker.topic_mixes import (
     COMPACTION,
     CROWDED,
-    EAGER,
+    FULL_RATE_WEIGHT,
     GROWTH,
     LIVES,
     STRICTNESS,
@@ -35,7 +35,7 @@ LOADING: Final = 60
 """Weight of the backlog, so that it is complete within seconds."""
 SLOW_SECONDS: Final = 0.15
 """Average time between two polls of slow readers; each client's polls are seconds apart."""
-LATELY: Final = 300
+TAIL_THOUSANDTHS: Final = 300
 """The last part of a log that is read, in thousandths of the log."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 TAIL_STEPS: Final = 10
@@ -58,14 +58,14 @@ def add_small_segments(system: System, settings: Settings) -> Shares:
     return [
         (10, glance(system.keys())),
         (30, mixed_traffic.send_all_codecs(system.keys(), paddings)),
-        (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
+        (FULL_RATE_WEIGHT, stagger(SLOW_SECONDS, mixed_traffic.poll_slowly(system.keys()))),
     ]
 
 
 def build_backlog(system: System, settings: Settings) -> Generator:
     """A backlog in one of the partitions."""
     keys = system.keys()
-    return mixed_traffic.backlog(keys[settings.seed % len(keys)], LOADED_SETS, LOADED_EACH)
+    return mixed_traffic.send_backlog(keys[settings.seed % len(keys)], LOADED_SETS, LOADED_EACH)
 
 
 BACKLOGS: Final = WorkloadMix(
@@ -86,7 +86,7 @@ BACKLOGS: Final = WorkloadMix(
 
 
 def _add_setting_changes(system: System, settings: Settings) -> Shares:
-    return [(EAGER, stagger(0.25, topic_changes.change_settings(require_broker(system).topic)))]
+    return [(FULL_RATE_WEIGHT, stagger(0.25, topic_changes.change_settings(require_broker(system).topic)))]
 
 
 def _close_with_looks(system: System, settings: Settings) -> Source:
@@ -102,7 +102,7 @@ SETTINGS: Final = WorkloadMix(
 
 
 def _add_handovers(system: System, settings: Settings) -> Shares:
-    return [(EAGER, stagger(0.4, topic_changes.hand_over(system.keys(), settings.nodes)))]
+    return [(FULL_RATE_WEIGHT, stagger(0.4, topic_changes.hand_over(system.keys(), settings.nodes)))]
 
 
 HANDOVERS: Final = WorkloadMix(
@@ -114,7 +114,10 @@ HANDOVERS: Final = WorkloadMix(
 
 
 def _add_look_ups(system: System, settings: Settings) -> Shares:
-    return [(20, mixed_traffic.send_out_of_order_times(system.keys())), (25, mixed_traffic.look_ups(system.keys()))]
+    return [
+        (20, mixed_traffic.send_out_of_order_times(system.keys())),
+        (25, mixed_traffic.look_up_times(system.keys())),
+    ]
 
 
 LOOK_UPS: Final = WorkloadMix(
@@ -130,7 +133,7 @@ RETENTION: Final = WorkloadMix(
     "old segments are deleted within seconds, by age and by size, while readers are still in them",
     adds=lambda system, settings: [
         (10, glance(system.keys())),
-        (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
+        (FULL_RATE_WEIGHT, stagger(SLOW_SECONDS, mixed_traffic.poll_slowly(system.keys()))),
     ],
     closes=lambda system, settings: topic_changes.end_retention(require_broker(system).topic),
     settings={
@@ -159,7 +162,7 @@ def require_progress(contract: Contract, system: System) -> Contract:
     return contract.need(*PROGRESS.anomalies)
 
 
-CLINGING: Final = WorkloadMix(
+KEPT_CONNECTIONS: Final = WorkloadMix(
     "clinging",
     "clients that keep connections and metadata, even after an unknown outcome, compared with new clients",
     adds=lambda system, settings: [(60, mixed_traffic.send_as_regular_and_newcomer(system.keys()))],
@@ -173,9 +176,9 @@ def _add_tails(system: System, settings: Settings) -> Shares:
     keys = system.keys()
     return [
         (80, mixed_traffic.send_leader_only(keys, TAIL_PADDINGS)),
-        (20, walk(keys, steps=TAIL_STEPS, last=LATELY)),
+        (20, walk(keys, steps=TAIL_STEPS, last=TAIL_THOUSANDTHS)),
         (
-            EAGER,
+            FULL_RATE_WEIGHT,
             stagger(
                 TURN_SECONDS, topic_changes.rotate_leaders(keys, settings.nodes, require_broker(system).replication)
             ),
@@ -183,7 +186,7 @@ def _add_tails(system: System, settings: Settings) -> Shares:
     ]
 
 
-TAILS: Final = WorkloadMix(
+LEADER_ONLY_TAILS: Final = WorkloadMix(
     "tails",
     "records with acks=1, so that an isolated leader must truncate many of them later; each replica leads in turn",
     adds=_add_tails,
@@ -204,7 +207,7 @@ def _add_habits(system: System, settings: Settings) -> Shares:
     ]
 
 
-HABITUAL: Final = WorkloadMix(
+PRODUCER_PROFILES: Final = WorkloadMix(
     "habits",
     "producers with various settings and their reports on messages, multi-partition requests, old protocol versions",
     adds=_add_habits,
@@ -217,7 +220,7 @@ def _add_bulk(system: System, settings: Settings) -> Shares:
     return [
         (12, mixed_traffic.send_large_sets(keys, BULK_PADDINGS)),
         (40, end(keys)),
-        (EAGER, stagger(BREAKING_SECONDS, mixed_traffic.break_off_requests(keys, BROKEN))),
+        (FULL_RATE_WEIGHT, stagger(BREAKING_SECONDS, mixed_traffic.break_off_requests(keys, BROKEN))),
     ]
 
 
@@ -240,8 +243,8 @@ BULK: Final = WorkloadMix(
 
 
 LOG_MIXES: Final = (
-    BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED, GROWTH,
-    CLINGING, HABITUAL, BULK, WRITTEN_SELDOM,
+    BACKLOGS, SETTINGS, HANDOVERS, LEADER_ONLY_TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED,
+    GROWTH, KEPT_CONNECTIONS, PRODUCER_PROFILES, BULK, WRITTEN_SELDOM,
 )  # fmt: skip
 """For workloads whose clients support all operations on a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)

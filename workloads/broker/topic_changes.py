@@ -21,7 +21,7 @@ from assay.harness.core.generator import (
 )
 from assay.harness.core.operation import Operation, Phase
 from assay.workloads.broker.log_operations import end, walk
-from assay.workloads.broker.mixed_traffic import look_ups
+from assay.workloads.broker.mixed_traffic import look_up_times
 from assay.workloads.broker.topic_admin import ALTER, DESCRIBE, ELECT, MOVE, SETTINGS
 
 CHANGES: Final = (
@@ -150,7 +150,7 @@ def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Ge
             Operation(MOVE, key, {"replicas": order}, Phase.DRAIN) for key, order in zip(keys, orders, strict=True)
         ]
         elections = [Operation(ELECT, key, phase=Phase.DRAIN) for key in keys]
-        looks = mix(walk(keys, steps=TURN_STEPS), look_ups(keys), end(keys), weights=(4, 2, 1))
+        looks = mix(walk(keys, steps=TURN_STEPS), look_up_times(keys), end(keys), weights=(4, 2, 1))
         return phases(
             stagger(0.02, sequence(*moves)),
             stagger(0.1, sequence(*elections * 3)),

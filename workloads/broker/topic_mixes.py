@@ -47,7 +47,7 @@ DAY_MS: Final = 24 * 3600 * 1000
 SELDOM: Final = FirstTopic("seldom", 20)
 GUST_SECONDS: Final = 0.25
 """Average time between two volleys."""
-EAGER: Final = 30
+FULL_RATE_WEIGHT: Final = 30
 """Weight of a generator that sets its own pace."""
 
 
@@ -111,7 +111,7 @@ def _add_volleys(system: System, settings: Settings) -> Shares:
     argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
     made = Operation(CREATE, SELDOM.name, argument)
     keys = SELDOM.partition_keys
-    return [(EAGER, stagger(GUST_SECONDS, mixed_traffic.send_volleys(keys, made))), (5, glance(keys))]
+    return [(FULL_RATE_WEIGHT, stagger(GUST_SECONDS, mixed_traffic.send_volleys(keys, made))), (5, glance(keys))]
 
 
 WRITTEN_SELDOM: Final = WorkloadMix(

@@ -14,7 +14,7 @@ from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.process import PROCESS
 from assay.cluster.sim.zookeeper import wire
 from assay.cluster.sim.zookeeper.ensemble import Ensemble, ZooKeeperSession
-from assay.cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, check_path
+from assay.cluster.sim.zookeeper.tree import Change, CheckVersion, Create, Delete, SetData, TransactionError, check_path
 from assay.cluster.system import ZOOKEEPER_PORT
 
 LOOK_INTERVAL = 0.1
@@ -197,5 +197,5 @@ def _to_change(session: ZooKeeperSession, verb: str, path: str, *arguments: Any)
         case "set", (data, version):
             return SetData(path, data, version)
         case "check", (version,):
-            return Check(path, version)
+            return CheckVersion(path, version)
     raise BadArgumentsError(f"{verb} {path} {arguments}")

@@ -47,12 +47,12 @@ class SetData:
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckVersion:
     path: str
     version: int
 
 
-Change = Create | Delete | SetData | Check
+Change = Create | Delete | SetData | CheckVersion
 
 
 class TransactionError(Exception):
@@ -162,7 +162,7 @@ class Tree:
                 return self._delete(change, undo, events)
             case SetData():
                 return self._set(change, now, undo, events)
-            case Check():
+            case CheckVersion():
                 self._at_version(change.path, change.version)
                 return None
 

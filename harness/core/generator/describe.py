@@ -7,7 +7,7 @@ from typing import Any, Final
 from assay.harness.core.generator.base import Call, Generator, InSequence, OneOperation, Unfold, Wrapper
 from assay.harness.core.generator.compose import Mix
 
-MOST_PARTS: Final = 3
+MAX_PARTS: Final = 3
 """Parts of one generator that the description includes."""
 
 
@@ -21,8 +21,8 @@ def describe_generator(generator: Generator) -> str:
     if isinstance(generator, Unfold):
         return f"unfold({_describe_function(generator.step)})"
     if isinstance(generator, Mix | InSequence):
-        parts = [describe_generator(part) for part in generator.parts[:MOST_PARTS]]
-        more = ["..."] if len(generator.parts) > MOST_PARTS else []
+        parts = [describe_generator(part) for part in generator.parts[:MAX_PARTS]]
+        more = ["..."] if len(generator.parts) > MAX_PARTS else []
         return f"{'mix' if isinstance(generator, Mix) else 'sequence'}({', '.join([*parts, *more])})"
     if isinstance(generator, Wrapper):
         return f"{name.lower()}({describe_generator(generator.source)})"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from assay.checkers.engine import DuckDB, EngineError, SQLite, empty_relations, lazy_relations
-from assay.checkers.engine.empty_relations import Lacks, Rowless
+from assay.checkers.engine.empty_relations import EmptinessCondition, IsEmpty
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import judge
@@ -137,10 +137,10 @@ class Said:
         self._engine = engine
         self.texts: Counter[str] = Counter()
 
-    def rowless(self, sql: str) -> Rowless:
+    def rowless(self, sql: str) -> EmptinessCondition:
         says = empty_relations.find_rowless_condition(sql)
 
-        def checked(lacks: Lacks) -> bool:
+        def checked(lacks: IsEmpty) -> bool:
             if not says(lacks):
                 return False
             self._engine._deferred.ensure(sql)

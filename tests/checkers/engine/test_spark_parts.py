@@ -23,7 +23,7 @@ from assay.checkers.engine.spark_parts import (
     find_bucket,
 )
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.history_views import count_kinds, open_history, register_parts
+from assay.checkers.judging.history_views import count_kinds, open_history, register_data_sets
 from assay.checkers.judging.judge import judge
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.partitioned_by_key import PartitionQuestion
@@ -155,7 +155,7 @@ def test_what_goes_wrong_in_a_task_is_said_in_its_own_words(tmp_path: Path, appl
     history = open_history(tmp_path / "made" / HISTORY)
     without: Any = None
     with shared(application, here=True) as spark:
-        register_parts(spark, history)
+        register_data_sets(spark, history)
         count_kinds(spark, spark)
         with pytest.raises(EngineError) as raised:
             spark.divided(history, PartitionQuestion(without, (), frozenset()), lambda done, total: None)

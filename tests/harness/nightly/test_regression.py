@@ -16,10 +16,10 @@ from scipy.stats import fisher_exact
 
 from assay.harness.nightly import regression
 from assay.harness.nightly.regression import (
-    BASELINE,
-    LEAST,
-    LEVEL,
+    FALSE_DISCOVERY_RATE,
     MARGIN,
+    MAX_BASELINE,
+    MIN_BASELINE,
     WINDOWS,
     EventCount,
     Series,
@@ -30,7 +30,7 @@ from assay.harness.nightly.regression import (
 from helpers.examples import some_of
 from helpers.nightly import by_night
 
-NIGHTS = BASELINE + max(WINDOWS)
+NIGHTS = MAX_BASELINE + max(WINDOWS)
 VALUES = st.floats(0.001, 1e6, allow_subnormal=False)
 
 
@@ -98,7 +98,7 @@ def quiet(chance: np.random.Generator, cells: int) -> list[Series]:
 def test_nights_without_change_raise_an_alarm_at_most_at_the_stated_rate(nights: int, allowed: int) -> None:
     """``allowed``: three deviations above one night in a hundred."""
     chance = np.random.default_rng(20261124)
-    assert LEVEL == 0.01
+    assert FALSE_DISCOVERY_RATE == 0.01
     assert sum(bool(find_regressions(quiet(chance, 5))[0]) for _ in range(nights)) <= allowed
 
 
@@ -124,10 +124,10 @@ def test_one_cell_of_hundreds_that_got_slower_is_the_one_that_is_listed(cells: i
     slower = chance.lognormal(sigma=0.1, size=NIGHTS) * np.where(np.arange(NIGHTS) < NIGHTS - 7, 1.0, 1.6)
     (change,), asked = find_regressions([*others, series(*slower, name="slower")])
     assert (change.series.name, asked) == ("slower", cells + 1)
-    assert (change.since, change.nights, change.nights_before) == (NIGHTS - 7, 7, BASELINE)
+    assert (change.since, change.nights, change.nights_before) == (NIGHTS - 7, 7, MAX_BASELINE)
     assert change.before == pytest.approx(1.0, abs=0.1)
     assert change.now == pytest.approx(1.6, abs=0.2)
-    assert change.probability <= LEVEL
+    assert change.probability <= FALSE_DISCOVERY_RATE
 
 
 @pytest.mark.parametrize(("sign", "factor"), [(1, 2.0), (-1, 0.5)])
@@ -152,7 +152,7 @@ def test_a_failure_that_comes_now_and_then_is_listed_once_it_comes_often() -> No
 
 
 def test_with_few_nights_nothing_is_said() -> None:
-    few = [1.0] * (LEAST - 1) + [9.0] * min(WINDOWS)
+    few = [1.0] * (MIN_BASELINE - 1) + [9.0] * min(WINDOWS)
     assert find_regressions([series(*few)]) == ([], 0)
     assert find_regressions([]) == ([], 0)
     assert find_regressions([series(1.0, *few)])[1] == 1

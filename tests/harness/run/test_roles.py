@@ -19,7 +19,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.run.attempt import Attempt, ReportPolicy
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.faults import check_applicable, plan_schedule
+from assay.harness.run.faults import explain_inapplicable, plan_schedule
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.nemesis.faults.kill import Kill
@@ -140,6 +140,6 @@ def test_nodes_that_are_drawn_by_name_are_there_and_of_every_role(nemesis: str) 
     ],
 )
 def test_a_role_that_there_is_not_is_refused(given: dict[str, Any], said: str) -> None:
-    reason = check_applicable(Watched(), Settings(seed=1, **given), FaultCatalogue.standard())
+    reason = explain_inapplicable(Watched(), Settings(seed=1, **given), FaultCatalogue.standard())
     assert reason is not None
     assert said in reason

@@ -13,7 +13,7 @@ from assay.harness.search.branch_faults import draw_branch_steps
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import make_terrain
 from assay.harness.search.fork_server import Moment
-from assay.harness.search.strategies import MAINSTAYS, MARGIN, Terrain
+from assay.harness.search.strategies import MAINSTAYS, MARGIN, SearchSpace
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, decode_schedule, encode_schedule
 from assay.nemesis.schedule.target import TargetKind, named_target, parse_target
@@ -27,7 +27,7 @@ EXAMPLE = Example.of(BASE, FaultSchedule(0, (FaultStep(1.0, "slow-disk", parse_t
 DRAWN = 400
 
 
-def drawn(moment: Moment, terrain: Terrain = TERRAIN) -> list[FaultStep]:
+def drawn(moment: Moment, terrain: SearchSpace = TERRAIN) -> list[FaultStep]:
     return [step for seed in range(DRAWN) for step in draw_branch_steps(Random(seed), moment, terrain)]
 
 

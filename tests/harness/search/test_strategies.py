@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.harness.run.client_nodes import SystemWithClientNodes
-from assay.harness.run.faults import check_applicable
+from assay.harness.run.faults import explain_inapplicable
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import make_terrain
 from assay.harness.search.shrink import iterate_simplifications
-from assay.harness.search.strategies import MOST_STEPS, Terrain, draw_example, make_playable
+from assay.harness.search.strategies import MOST_STEPS, SearchSpace, draw_example, make_playable
 from assay.nemesis.faults.file_damage import FileDamage
 from assay.nemesis.faults.power_loss import PowerLoss
 from assay.nemesis.schedule.catalogue import FaultCatalogue
@@ -50,7 +50,7 @@ def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, e
         assert step.duration > 0
         assert all(int(name.strip("nzk")) <= example.nodes for name in step.target.names)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
-    assert check_applicable(Broker(), example.settings(BASE, file), FAULTS) is None
+    assert explain_inapplicable(Broker(), example.settings(BASE, file), FAULTS) is None
 
 
 STAFFED = SystemWithClientNodes(Broker(groups=("members",)), OffsetsClient)
@@ -68,7 +68,7 @@ def test_faults_of_consumers_are_drawn_for_consumers_alone(
     for step in example.schedule.steps:
         assert ("-consumer" in step.fault or "consumer-" in step.fault) == (step.target.kind in OF_CLIENTS)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
-    assert check_applicable(STAFFED, example.settings(BASE, file), FAULTS) is None
+    assert explain_inapplicable(STAFFED, example.settings(BASE, file), FAULTS) is None
     by_name = [msgspec.structs.replace(step, target=named_target("client1")) for step in example.schedule.steps]
     of_clients = msgspec.structs.replace(example, schedule=FaultSchedule(0, tuple(by_name)))
     assert make_playable(of_clients, CONSUMERS).schedule.steps
@@ -119,4 +119,4 @@ def test_every_fault_that_the_system_can_bear_is_among_the_choices() -> None:
 def test_faults_asked_for_are_the_only_ones(tmp_path: Path) -> None:
     asked = make_terrain(Broker(), replace(BASE, nemesis=("kill", "stop")), FAULTS)
     assert asked.faults == ("kill", "stop")
-    assert isinstance(asked, Terrain)
+    assert isinstance(asked, SearchSpace)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.engine import Engines
-from assay.checkers.judging.judge import Watch
+from assay.checkers.judging.judge import ProgressCallback
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Limits
 from assay.harness.cli import time_estimate
@@ -281,7 +281,7 @@ def many(keys: int, each: int = 6) -> pa.Table:
     return table(*[(0, "get", f"k{number % keys}", "null", '""', "ok") for number in range(keys * each)])
 
 
-def rejudged(ops: pa.Table, watch: Watch = lambda what, done, total: None) -> Judgement:
+def rejudged(ops: pa.Table, watch: ProgressCallback = lambda what, done, total: None) -> Judgement:
     with Engines("duckdb") as engines:
         return judge_by_model(ops, MODELS["kv"], engines, watch, Limits())
 

@@ -12,7 +12,7 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.foreign import WORKLOADS as SHAPES
 from assay.harness.stored import request
-from assay.harness.stored.check_path import MAKERS
+from assay.harness.stored.check_path import EFFECT_MAKERS
 
 from helpers.workload_files import Event, balances, done, edn, transfer
 
@@ -35,7 +35,7 @@ def rejected(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_the_options_offer_what_there_is() -> None:
-    assert tuple(SHAPES) == tuple(MAKERS) == request.WORKLOADS
+    assert tuple(SHAPES) == tuple(EFFECT_MAKERS) == request.WORKLOADS
 
 
 def bank(*last: Event, first: list[Event] | None = None) -> list[Event]:

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from kazoo.exceptions import BadArgumentsError, NoNodeError
 from kazoo.protocol.states import EventType
 
-from assay.cluster.sim.zookeeper.tree import Change, Check, Create, Delete, SetData, TransactionError, Tree, check_path
+from assay.cluster.sim.zookeeper.tree import (
+    Change,
+    CheckVersion,
+    Create,
+    Delete,
+    SetData,
+    TransactionError,
+    Tree,
+    check_path,
+)
 
 PATHS = st.sampled_from(["/a", "/b", "/a/a", "/a/b", "/a/b/c", "/b/a"])
 VERSIONS = st.sampled_from([-1, -1, -1, 0, 1])
@@ -18,7 +27,7 @@ CHANGES = st.one_of(
     st.builds(Create, PATHS, st.binary(max_size=3), st.sampled_from([0, 0, 7]), st.booleans()),
     st.builds(Delete, PATHS, VERSIONS),
     st.builds(SetData, PATHS, st.binary(max_size=3), VERSIONS),
-    st.builds(Check, PATHS, VERSIONS),
+    st.builds(CheckVersion, PATHS, VERSIONS),
 )
 TRANSACTIONS = st.lists(st.lists(CHANGES, min_size=1, max_size=4), max_size=25)
 
