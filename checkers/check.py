@@ -81,7 +81,7 @@ class Evidence:
         """Returns when the operation began and ended."""
         return (None, None) if (known := self._known(op)) is None else (known.call, known.ret)
 
-    def unmade(self, failed: int | None, noun: str, verb: str) -> str:
+    def describe_missing_operation(self, failed: int | None, noun: str, verb: str) -> str:
         """Returns why an observed value should not be there: its write ``failed``, or there was none."""
         if failed is None:
             return f"no one {verb} it"
@@ -275,7 +275,7 @@ def run_check(engine: Engine, check: Check, known: Answer | None = None, *, trie
     have rows is not even planned.
     """
     examined, instances = (None, None) if known is None else (known.examined, known.instances)
-    if instances is None and tried and engine.lacks(check.found):
+    if instances is None and tried and engine.is_surely_empty(check.found):
         instances = 0
     asked = {}
     if examined is None:

@@ -52,7 +52,7 @@ class PartitionAnswers:
     checks: dict[str, Answer] = field(default_factory=dict)
     tables: dict[str, pa.Table | None] = field(default_factory=dict)
 
-    def lacks(self, name: str) -> bool:
+    def is_surely_empty(self, name: str) -> bool:
         """Returns whether it is a table that has no rows."""
         table = self.tables.get(name)
         return table is not None and table.num_rows == 0
@@ -97,11 +97,11 @@ class PartitionQuestion:
                 answer.examined = int(next(iter(row.values())))
             if reads_beyond_key(check.found):
                 continue
-            answer.instances = 0 if engine.lacks(check.found) else _count_rows(engine, check.found)
+            answer.instances = 0 if engine.is_surely_empty(check.found) else _count_rows(engine, check.found)
             if not answer.instances:
                 answer.first = []
             elif (views := _find_across(check.evidence)) is not None and all(
-                _is_empty(view, engine.lacks) for view in views
+                _is_empty(view, engine.is_surely_empty) for view in views
             ):
                 answer.first = evidence(engine, check)
         return own
@@ -117,7 +117,7 @@ def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
         instances = _sum_known([one.instances for one in given])
         first = _merge_first([one.first for one in given])
         if instances and not all(
-            _is_empty(view, whole.lacks) for view in _find_across(_index_checks()[anomaly].evidence) or ()
+            _is_empty(view, whole.is_surely_empty) for view in _find_across(_index_checks()[anomaly].evidence) or ()
         ):
             first = None  # a relation that is empty in one part has rows in another
         whole.checks[anomaly] = Answer(_sum_known([one.examined for one in given]), instances, first)
@@ -209,7 +209,7 @@ def _find_global_texts(family: Family) -> Iterator[str]:
 
 def _read_small_table(engine: Engine, name: str) -> pa.Table | None:
     """Returns a table, unless it has many rows."""
-    if not engine.lacks(name) and _count_rows(engine, name) > FEW_ROWS:
+    if not engine.is_surely_empty(name) and _count_rows(engine, name) > FEW_ROWS:
         return None
     return engine.arrow(f"select * from {name}")
 

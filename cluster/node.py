@@ -186,7 +186,7 @@ class SupportsPowerLoss(Protocol):
     def own_disk_unavailable(self) -> str | None:
         """Returns why the power of this node cannot be cut, and the remedy; None if it can."""
 
-    async def power_loss(self) -> Mapping[str, int]:
+    async def cut_power(self) -> Mapping[str, int]:
         """Cuts the power at once. Only fsynced data survive. Returns how many bytes each file lost."""
 
 
@@ -265,7 +265,7 @@ class SupportsSlowDisk(Protocol):
         continues.
         """
 
-    async def slowed(self) -> Slowed:
+    async def read_disk_delays(self) -> Slowed:
         """Returns the effects so far."""
 
 
@@ -311,7 +311,7 @@ class SupportsDiskErrors(Protocol):
         (SIGKILL), just before the change, or just after it if ``made``. No kinds: the disk works again.
         """
 
-    async def broken(self) -> DiskErrorEffects:
+    async def read_disk_errors(self) -> DiskErrorEffects:
         """Returns the effects so far."""
 
 

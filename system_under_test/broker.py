@@ -105,7 +105,7 @@ class BrokerProcess:
             background,
             manager,
             cache,
-            self._controller.registered,
+            self._controller.allow_candidacy,
             traits.recognises,
             traits.stays_registered,
         )

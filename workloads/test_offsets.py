@@ -29,11 +29,11 @@ WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
     f = context.choose(WEIGHTS, salt=1)
-    if f == LEAVE and context.below(4, salt=4):
+    if f == LEAVE and context.random_below(4, salt=4):
         f = COMMIT
-    keys = KEYS if f == FETCH or not context.below(50, salt=5) else BUSY
+    keys = KEYS if f == FETCH or not context.random_below(50, salt=5) else BUSY
     key = context.choose(keys[:-1] if f == ZOMBIE else keys, salt=2)
-    argument = {"number": number, "offset": context.below(1000, salt=3)} if f in (COMMIT, ZOMBIE) else None
+    argument = {"number": number, "offset": context.random_below(1000, salt=3)} if f in (COMMIT, ZOMBIE) else None
     return Operation(f, key, argument), number + 1
 
 

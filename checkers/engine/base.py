@@ -77,10 +77,10 @@ class Engine(Protocol):
         has nearly as many groups as rows, so partial aggregation of parts would only cost.
         """
 
-    def lacks(self, name: str) -> bool:
+    def is_surely_empty(self, name: str) -> bool:
         """Returns True if a view or table certainly has no rows, and False if it may have some."""
 
-    def holds(self, name: str) -> bool:
+    def has_loaded(self, name: str) -> bool:
         """Returns whether a table of this name was already loaded into the engine before the checks started."""
 
     def rows(self, sql: str) -> list[Row]:
@@ -92,7 +92,7 @@ class Engine(Protocol):
     def load(self, name: str, rows: pa.Table) -> None:
         """Creates a table from rows of this process."""
 
-    def validator(self) -> AbstractContextManager[Engine]:
+    def validation_engine(self) -> AbstractContextManager[Engine]:
         """Returns the engine that validates the history and counts its kinds of effects: this one, or one that is
         faster with files.
         """
@@ -143,7 +143,7 @@ def shorten(sql: str) -> str:
 class SupportsPartitioning(Protocol):
     """An engine that can partition a history by key and ask each part by itself."""
 
-    def divided(
+    def ask_each_part(
         self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
     ) -> list[T] | None:
         """Returns the answer to ``question`` for each part, or None if this history is not partitioned.
@@ -152,5 +152,5 @@ class SupportsPartitioning(Protocol):
         done and the number of all parts.
         """
 
-    def expect(self, tables: Mapping[str, pa.Table]) -> None:
+    def preset_tables(self, tables: Mapping[str, pa.Table]) -> None:
         """Sets the rows of tables in advance: when a table of this name is defined, its SQL is not run."""

@@ -47,7 +47,7 @@ class Node:
     run: int | None = None
     """The only run that has it; None: all have."""
     made: bool = False
-    lacks: bool | None = None
+    is_surely_empty: bool | None = None
     """Whether it has no rows of any run; None: unknown so far."""
     filled: frozenset[int] = frozenset()
     """The runs that have rows in it, once it is made and kept."""
@@ -106,19 +106,19 @@ class HistoryBatch:
             self._nodes[identity] = Node(self._next(), sql, kept, reads, next(iter(alone), None))
         return self._nodes[identity]
 
-    def lacks(self, node: Node) -> bool:
+    def is_surely_empty(self, node: Node) -> bool:
         """Returns whether the relation certainly has no rows of any run; makes a table if necessary."""
-        if node.lacks is None:
-            if self._none(node.sql, node.reads, self._known) or self._none(node.sql, node.reads, self.lacks):
-                node.lacks = True
+        if node.is_surely_empty is None:
+            if self._none(node.sql, node.reads, self._known) or self._none(node.sql, node.reads, self.is_surely_empty):
+                node.is_surely_empty = True
             elif node.kept:
                 self._make(node)
-        return node.lacks is True
+        return node.is_surely_empty is True
 
     def _known(self, node: Node) -> bool:
-        if node.lacks is None and node.sql and self._none(node.sql, node.reads, self._known):
-            node.lacks = True
-        return node.lacks is True
+        if node.is_surely_empty is None and node.sql and self._none(node.sql, node.reads, self._known):
+            node.is_surely_empty = True
+        return node.is_surely_empty is True
 
     @staticmethod
     def _none(sql: str, reads: Mapping[str, Node], lacks: Callable[[Node], bool]) -> bool:
@@ -128,7 +128,7 @@ class HistoryBatch:
         """Returns whether a query certainly has no rows for this run."""
 
         def absent(node: Node) -> bool:
-            return self.lacks(node) or (node.kept and node.made and run not in node.filled)
+            return self.is_surely_empty(node) or (node.kept and node.made and run not in node.filled)
 
         return self._none(sql, reads, self._known) or self._none(sql, reads, absent)
 
@@ -189,11 +189,11 @@ class HistoryBatch:
     def _make(self, node: Node) -> None:
         if node.made:
             return
-        if node.kept and node.lacks is None:
-            node.lacks = self._none(node.sql, node.reads, self._known) or None
+        if node.kept and node.is_surely_empty is None:
+            node.is_surely_empty = self._none(node.sql, node.reads, self._known) or None
         lifted = self._lifted(node.sql, node.reads, node.run).replace('"run of together"', "run", 1)
         kind = "table" if node.kept else "view"
-        none = " limit 0" if node.kept and node.lacks else ""
+        none = " limit 0" if node.kept and node.is_surely_empty else ""
         self._duck.run(f"create or replace temporary {kind} {node.table} as {lifted}{none}")
         node.made = True
         if node.kept:
@@ -201,7 +201,7 @@ class HistoryBatch:
 
     def _count(self, node: Node) -> None:
         node.filled = frozenset(row["run"] for row in self._duck.fetched(f"select distinct run from {node.table}"))
-        node.lacks = not node.filled
+        node.is_surely_empty = not node.filled
 
     def _next(self) -> int:
         self._made += 1
@@ -227,12 +227,12 @@ class RunEngine:
     def table(self, name: str, sql: str, *, fine: bool = False) -> None:
         self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=True)
 
-    def holds(self, name: str) -> bool:
+    def has_loaded(self, name: str) -> bool:
         return name in self._names
 
-    def lacks(self, name: str) -> bool:
+    def is_surely_empty(self, name: str) -> bool:
         node = self._names[name.lower()]
-        return self._together.lacks(node) or (node.kept and node.made and self._run not in node.filled)
+        return self._together.is_surely_empty(node) or (node.kept and node.made and self._run not in node.filled)
 
     def rows(self, sql: str) -> list[Row]:
         reads = self._reads(sql)
@@ -246,7 +246,7 @@ class RunEngine:
     def load(self, name: str, rows: pa.Table) -> None:
         self._names[name.lower()] = self._together.load_alone(self._run, rows)
 
-    def validator(self) -> AbstractContextManager[Engine]:
+    def validation_engine(self) -> AbstractContextManager[Engine]:
         return nullcontext(self)
 
     def close(self) -> None:

@@ -183,15 +183,15 @@ class DuckDB:
         else:
             self._deferred.declare(name, sql, kept=True)
 
-    def expect(self, tables: Mapping[str, pa.Table]) -> None:
+    def preset_tables(self, tables: Mapping[str, pa.Table]) -> None:
         """Sets the rows that the tables of these names have when they are made."""
         self._expected.update(tables)
 
-    def holds(self, name: str) -> bool:
+    def has_loaded(self, name: str) -> bool:
         return False
 
-    def lacks(self, name: str) -> bool:
-        return self._deferred.lacks(name)
+    def is_surely_empty(self, name: str) -> bool:
+        return self._deferred.is_surely_empty(name)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         if self._deferred.no_rows(sql):
@@ -220,7 +220,7 @@ class DuckDB:
         finally:
             self._connection.unregister("loaded")
 
-    def validator(self) -> AbstractContextManager[Engine]:
+    def validation_engine(self) -> AbstractContextManager[Engine]:
         return nullcontext(self)
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
@@ -246,7 +246,7 @@ class DuckDB:
         if not relation.kept:
             self.run(f"create or replace temporary view {relation.name} as {relation.sql}")
             return None
-        text = f"select * from ({relation.sql}) as none limit 0" if relation.lacks else str(relation.sql)
+        text = f"select * from ({relation.sql}) as none limit 0" if relation.is_surely_empty else str(relation.sql)
         return self._filled(relation.name, text)
 
     def _filled(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> int:

@@ -150,7 +150,7 @@ def _is_grouped(tokens: list[Any]) -> bool:
 
 
 def _has_aggregate(tokens: list[Any]) -> bool:
-    """Returns whether there may be an aggregate. A window function is none. One in a subquery may aggregate the outer
+    """Returns whether there may be an aggregate. A window function is none. In a subquery it may aggregate the outer
     rows."""
     for at, token in enumerate(tokens):
         if not isinstance(token, list):

@@ -21,7 +21,7 @@ class LazyRelation:
     reads: tuple[str, ...] = ()
     """The names in ``sql``, and perhaps more, because a column may have the name of a relation."""
     made: bool = False
-    lacks: bool | None = None
+    is_surely_empty: bool | None = None
     """Whether it has no rows; None: unknown so far."""
     current: bool = True
     """Whether the relations that it reads are still those of its declaration."""
@@ -53,7 +53,7 @@ class LazyRelations:
 
     def given(self, name: str, rows: int) -> None:
         """Registers a table that was made by other means."""
-        self._define(LazyRelation(name.lower(), None, kept=True, made=True, lacks=rows == 0))
+        self._define(LazyRelation(name.lower(), None, kept=True, made=True, is_surely_empty=rows == 0))
 
     def ensure(self, sql: str) -> None:
         """Makes the relations that ``sql`` reads."""
@@ -63,43 +63,43 @@ class LazyRelations:
 
     def no_rows(self, sql: str) -> bool:
         """Returns whether ``sql`` certainly has no rows; may make some of the relations that it reads."""
-        return find_rowless_condition(sql)(self.known) or find_rowless_condition(sql)(self.lacks)
+        return find_rowless_condition(sql)(self.known) or find_rowless_condition(sql)(self.is_surely_empty)
 
     def known(self, name: str) -> bool:
         """Returns whether a relation is known to have no rows, without making any."""
         relation = self._relations.get(name)
         if relation is None:
             return False
-        if relation.lacks is None and _is_made_of_empty(relation, self.known):
-            relation.lacks = True
-        return relation.lacks is True
+        if relation.is_surely_empty is None and _is_made_of_empty(relation, self.known):
+            relation.is_surely_empty = True
+        return relation.is_surely_empty is True
 
-    def lacks(self, name: str) -> bool:
+    def is_surely_empty(self, name: str) -> bool:
         """Returns whether a relation certainly has no rows; makes a table if necessary."""
         relation = self._relations.get(name)
         if relation is None:
             return False
-        if relation.lacks is None:
+        if relation.is_surely_empty is None:
             if self._none(relation):
-                relation.lacks = True
+                relation.is_surely_empty = True
             elif relation.kept:
                 self._ensure(relation)
-        return relation.lacks is True
+        return relation.is_surely_empty is True
 
     def _none(self, relation: LazyRelation) -> bool:
-        return _is_made_of_empty(relation, self.known) or _is_made_of_empty(relation, self.lacks)
+        return _is_made_of_empty(relation, self.known) or _is_made_of_empty(relation, self.is_surely_empty)
 
     def _ensure(self, relation: LazyRelation) -> None:
         if relation.made or relation.sql is None:
             return
-        if relation.kept and relation.lacks is None:
-            relation.lacks = self._none(relation) or None
+        if relation.kept and relation.is_surely_empty is None:
+            relation.is_surely_empty = self._none(relation) or None
         for name in relation.reads:
             self._ensure(self._relations[name])
         rows = self._make(relation)
         relation.made = True
         if rows is not None:
-            relation.lacks = rows == 0
+            relation.is_surely_empty = rows == 0
 
     def _release(self, name: str) -> None:
         """Must be called before ``name`` stands for another relation."""
@@ -110,7 +110,7 @@ class LazyRelations:
         for reader in readers:
             reader.current = False
             if not reader.kept:
-                reader.made, reader.lacks = False, None
+                reader.made, reader.is_surely_empty = False, None
 
     def _define(self, new: LazyRelation) -> None:
         former = self._relations.get(new.name)

@@ -97,11 +97,11 @@ class Spark:
         if not self._large:
             self._deferred.ensure(f"select * from {name}")
 
-    def holds(self, name: str) -> bool:
+    def has_loaded(self, name: str) -> bool:
         return False
 
-    def lacks(self, name: str) -> bool:
-        return self._large and self._deferred.lacks(name)
+    def is_surely_empty(self, name: str) -> bool:
+        return self._large and self._deferred.is_surely_empty(name)
 
     def rows(self, sql: str) -> list[Row]:
         if self._large and self._deferred.no_rows(sql):
@@ -204,7 +204,7 @@ class Spark:
         wanted = self._session.sparkContext.parallelize(arguments, len(arguments)).map(function)
         return self._ran(what, wanted, progress)
 
-    def divided(
+    def ask_each_part(
         self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
     ) -> list[T] | None:
         return self.parted(self, history, question, progress) if self._large and self.shares() else None
@@ -214,7 +214,7 @@ class Spark:
         packages."""
         return self._local or not any(self.everywhere(find_missing_package, b""))
 
-    def expect(self, tables: Mapping[str, pa.Table]) -> None:
+    def preset_tables(self, tables: Mapping[str, pa.Table]) -> None:
         self._expected.update(tables)
 
     def parted(
@@ -273,7 +273,7 @@ class Spark:
         with raising_engine_errors("cancel jobs"):
             self._session.sparkContext.cancelAllJobs()
 
-    def validator(self) -> AbstractContextManager[Engine]:
+    def validation_engine(self) -> AbstractContextManager[Engine]:
         """DuckDB reads files of this machine in seconds, and these queries need next to no state."""
         return DuckDB(memory=VALIDATION_MEMORY, kept_cells=0) if self._local else nullcontext(self)
 

@@ -56,7 +56,7 @@ class DuckDBInSpark(DuckDB):
         super().__init__(memory=memory, kept_cells=0)
         self._spark = spark
 
-    def divided(
+    def ask_each_part(
         self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
     ) -> list[T] | None:
         return self._spark.parted(self, history, question, progress)

@@ -96,11 +96,11 @@ class SQLite:
     def table(self, name: str, sql: str, *, fine: bool = False) -> None:
         self._deferred.declare(name, sql, kept=True)
 
-    def holds(self, name: str) -> bool:
+    def has_loaded(self, name: str) -> bool:
         return False
 
-    def lacks(self, name: str) -> bool:
-        return self._deferred.lacks(name)
+    def is_surely_empty(self, name: str) -> bool:
+        return self._deferred.is_surely_empty(name)
 
     def rows(self, sql: str) -> list[Row]:
         if self._deferred.no_rows(sql):
@@ -113,7 +113,7 @@ class SQLite:
         columns = zip(*found, strict=True) if found else [()] * len(names)
         return pa.table(dict(zip(names, columns, strict=True)))
 
-    def validator(self) -> AbstractContextManager[Engine]:
+    def validation_engine(self) -> AbstractContextManager[Engine]:
         return nullcontext(self)
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class SQLite:
     def _make(self, relation: LazyRelation) -> int | None:
         self._drop(relation.name)
         kind = "table" if relation.kept else "view"
-        none = relation.kept and relation.lacks
+        none = relation.kept and relation.is_surely_empty
         text = f"select * from ({relation.sql}) as none limit 0" if none else str(relation.sql)
         self._run(f"create {kind} {relation.name} as {text}")
         self._made[relation.name] = kind

@@ -5,7 +5,7 @@ A workload records its offset calls in ``effects`` as follows (``key`` names gro
 - ``advance``: a commit of ``position`` by a client that only reads forward and never seeks; outcome ok, fail or info.
 - ``resume``: a new owner was given ``position`` to begin at. If nothing had been committed, it is the log's start.
 
-An offset whose commit was acknowledged, or at which an owner was told to begin, is a floor: no later call may begin
+An offset whose commit was acknowledged, or that an owner was given to begin at, is a floor. No later call may begin
 below it or commit there (rule U, with each operation at its offset). Some ``resume`` rows are left out:
 
 - The offset's commit had an unknown outcome: it may have come late, and overtaken others.

@@ -52,7 +52,7 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
     for name in DATA_SETS:
         loaded = reader.in_memory(name)
         if loaded is not None:
-            if not engine.holds(name):
+            if not engine.has_loaded(name):
                 engine.load(name, loaded)
             continue
         texts = reader.translation(name)

@@ -212,7 +212,7 @@ class _Judging:
 
     def _load(self) -> None:
         register_data_sets(self.engine, self.history)
-        with self.engine.validator() as validator:
+        with self.engine.validation_engine() as validator:
             if validator is not self.engine:
                 register_data_sets(validator, self.history)
             self._step(VALIDATING, 0, 1)
@@ -252,12 +252,12 @@ class _Judging:
             return
         skipped = frozenset(check.anomaly for family in families for check in family.checks if self._why_not(check))
         question = PartitionQuestion(self.contract, tuple(one.name for one in families), frozenset(self.kinds), skipped)
-        parts = self.engine.divided(
+        parts = self.engine.ask_each_part(
             self.history, question, lambda done, total: self._step("checking key by key", done, total)
         )
         if parts:
             self.known = combine_answers(parts)
-            self.engine.expect({name: rows for name, rows in self.known.tables.items() if rows is not None})
+            self.engine.preset_tables({name: rows for name, rows in self.known.tables.items() if rows is not None})
 
     def _has(self, family: Family) -> bool:
         """Whether the history has something that the family is about."""

@@ -67,7 +67,7 @@ class KeyHistory:
         """The key in words."""
         return describe_key(self.key)
 
-    def named(self, row: int) -> str:
+    def describe_operation(self, row: int) -> str:
         """Returns the operation in that row of the arrays, in words."""
         call, ret = (f"{int(time) / 1e9:.9g} s" for time in (self.call[row], self.ret[row]))
         ended = "never known to return" if self.ret[row] == FOREVER else f"returned at {ret}"

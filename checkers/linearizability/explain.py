@@ -82,7 +82,8 @@ def to_finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))
     others = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""
     claim = (
-        f"{history.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{others}, "
+        f"{history.describe_operation(row)} has no place in any order: {len(why.order)} operations "
+        f"can be placed before it{others}, "
         f"and then the state can only be {states}."
     )
     # The last one placed comes second: these two determine the time, and the faults in force then.

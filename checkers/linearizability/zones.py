@@ -149,4 +149,4 @@ def _find_operations_at(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
 
 def _describe_operation(encoded: EncodedHistory, row: int) -> str:
     number = int(encoded.key[row])
-    return encoded.history(number).named(row - encoded.bounds[number])
+    return encoded.history(number).describe_operation(row - encoded.bounds[number])

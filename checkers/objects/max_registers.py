@@ -69,7 +69,7 @@ def _describe_value(value: int) -> str:
 
 def _explain_max_phantom(row: Row, evidence: Evidence) -> Explanation:
     reader, failed = row["read_op"], row["failed_op"]
-    why = evidence.unmade(failed, "write", "wrote")
+    why = evidence.describe_missing_operation(failed, "write", "wrote")
     claim = f"{row['key']}: {evidence.who(reader)} read {row['value']} at {evidence.called(reader)}, but {why}."
     return Explanation(claim, (reader, failed), row["looked"] - 1)
 

@@ -216,7 +216,7 @@ def _explain_queue_phantom(row: Row, evidence: Evidence) -> Explanation:
         which = "" if row["turn"] == 1 else f" (copy {row['turn']})"
         claim = f"{seen}before {evidence.who(add)} began to enqueue it{which} at {evidence.called(add)}."
     else:
-        claim = f"{seen}but {evidence.unmade(failed, 'enqueue', 'enqueued')}."
+        claim = f"{seen}but {evidence.describe_missing_operation(failed, 'enqueue', 'enqueued')}."
     return Explanation(f"{row['key']}: {claim}", (take, add, failed))
 
 

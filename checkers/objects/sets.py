@@ -227,7 +227,7 @@ def _explain_set_phantom(row: Row, evidence: Evidence) -> Explanation:
     if adder is not None:
         claim = f"{seen}before {evidence.who(adder)} began to add it at {seconds(row['added'])}."
     else:
-        claim = f"{seen}but {evidence.unmade(failed, 'add', 'added')}."
+        claim = f"{seen}but {evidence.describe_missing_operation(failed, 'add', 'added')}."
     return Explanation(f"{row['key']}: {claim}", (reader, adder, failed))
 
 

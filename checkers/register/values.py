@@ -34,7 +34,7 @@ def _explain_missing_writer(row: Row, evidence: Evidence) -> Explanation:
     elif row["why"] == "version":
         claim += f"at versions {row['low_version']} and {row['high_version']}, though it was written once."
     else:
-        claim += f"{evidence.unmade(row['failed_op'], 'write', 'wrote')}."
+        claim += f"{evidence.describe_missing_operation(row['failed_op'], 'write', 'wrote')}."
     about = (value_of(row["key"], row["value"]),)
     return Explanation(
         capitalize_first(claim), (row["seen_op"], row["failed_op"], row["shown_op"]), row["observed"] - 1, about=about

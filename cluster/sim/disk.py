@@ -186,7 +186,7 @@ class SimDisk:
             elif isinstance(self._names.find(path), Folder):
                 self.wipe(path, kept)
 
-    def power_loss(self) -> None:
+    def cut_power(self) -> None:
         """Stops the machine at once. Processes must be dead. The remaining state is durable."""
         self._names = self._names.after_power_loss(self._random)
 

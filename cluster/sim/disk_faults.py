@@ -59,7 +59,7 @@ class DiskFaultMethods:
         if not after:
             await self.resume()
 
-    async def slowed(self) -> Slowed:
+    async def read_disk_delays(self) -> Slowed:
         self._reach()
         standing = (await self.process()).state is ProcessState.STOPPED
         return replace(self.disk.slowness.so_far, standing=standing)
@@ -71,6 +71,6 @@ class DiskFaultMethods:
         breaking = self.disk.breaking
         breaking.changes, breaking.after, breaking.errors, breaking.made = frozenset(changes), after, errors, made
 
-    async def broken(self) -> DiskErrorEffects:
+    async def read_disk_errors(self) -> DiskErrorEffects:
         self._reach()
         return self.disk.breaking.so_far

@@ -38,7 +38,7 @@ class FlowRule:
     def matches(self, source: SimHost, from_port: int, to_port: int) -> bool:
         return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
 
-    def takes(self) -> bool:
+    def count_and_filter(self) -> bool:
         """Counts the next packet of the flow. Returns True if it does not pass."""
         self.seen += 1
         if self.seen % self.flow.every:
@@ -119,6 +119,6 @@ class Medium(Protocol):
 
     def fate_of(self, sender: Any) -> PacketFate: ...
 
-    def silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool: ...
+    def is_silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool: ...
 
     def count(self, source: SimHost, target: SimHost) -> None: ...

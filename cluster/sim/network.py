@@ -114,7 +114,7 @@ class Network:
         host.filtering = bool(host.rules or host.flows)
 
     def cut(self, source: SimHost, target: SimHost) -> bool:
-        """Returns whether no packet passes (except resets, see ``silenced``)."""
+        """Returns whether no packet passes (except resets, see ``is_silenced``)."""
         return source in target.rules or source.frozen or target.frozen
 
     def fate(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> PacketFate:
@@ -124,7 +124,7 @@ class Network:
             rejects = source in target.rejected and not (source.frozen or target.frozen)
             return PacketFate.REJECTED if rejects else PacketFate.LOST
         for rule in target.flows:
-            if rule.matches(source, *ports) and rule.takes():
+            if rule.matches(source, *ports) and rule.count_and_filter():
                 return PacketFate.REJECTED if rule.rejects else PacketFate.LOST
         return PacketFate.PASSES
 
@@ -132,7 +132,7 @@ class Network:
         """Returns the fate of a packet that this end of a connection sends now."""
         return self.fate(sender.host, sender.peer.host, sender.ports)
 
-    def silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool:
+    def is_silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool:
         """Returns whether not even a reset passes. A rule that rejects lets resets pass."""
         if self.cut(source, target):
             return source.frozen or target.frozen or source not in target.rejected
@@ -223,7 +223,9 @@ class _ConnectionAttempt:
             return
         network, host, target = self._network, self._host, self._target
         fate = network.fate(host, target, (0, self._port))
-        if fate is PacketFate.LOST or (fate is PacketFate.REJECTED and network.silenced(target, host, (self._port, 0))):
+        if fate is PacketFate.LOST or (
+            fate is PacketFate.REJECTED and network.is_silenced(target, host, (self._port, 0))
+        ):
             self._again()
         elif fate is PacketFate.REJECTED:
             self._after_latency(self._refused)

@@ -267,13 +267,13 @@ class SimNode(DiskFaultMethods, Twice):
         await self.kill()
         return Exhaustion(0, 0, 1)
 
-    async def power_loss(self) -> Mapping[str, int]:
+    async def cut_power(self) -> Mapping[str, int]:
         """Cuts the power: the process is gone, and only fsynced data of its files survive."""
         await self.kill()
         await self.end_second()
         self.losses += 1
         before = {path: len(self.disk.read(path)) for path in self.disk.files()}
-        self.disk.power_loss()
+        self.disk.cut_power()
         after = {path: len(self.disk.read(path)) for path in self.disk.files()}
         return {path: size - after.get(path, 0) for path, size in before.items() if size > after.get(path, 0)}
 

@@ -179,7 +179,7 @@ class SimSender(asyncio.Transport):
             return self._reset_passes()
         forth = network.fate_of(self)
         if forth is not PacketFate.PASSES:
-            if forth is PacketFate.LOST or self.peer.silenced:
+            if forth is PacketFate.LOST or self.peer.is_silenced:
                 self._stall()
             else:
                 self._halt()  # packets behind it are out of order, and their reader never sees them
@@ -200,13 +200,13 @@ class SimSender(asyncio.Transport):
         return self._extra["sockname"][1], self._extra["peername"][1]
 
     @property
-    def silenced(self) -> bool:
+    def is_silenced(self) -> bool:
         """Whether not even a reset from this end arrives."""
-        return self._network.silenced(self.host, self.peer.host, self.ports)
+        return self._network.is_silenced(self.host, self.peer.host, self.ports)
 
     def _reset_passes(self) -> bool:
         """Returns whether a reset arrives. A lost reset is never sent again: the peer learns nothing."""
-        if not self.silenced:
+        if not self.is_silenced:
             return True
         self._network.fate_of(self)
         self._flight.popleft()
@@ -262,7 +262,7 @@ class SimSender(asyncio.Transport):
                 for _ in range(len(self._flight)):
                     self._loop.schedule(self._last_due, self)
             return
-        if forth is PacketFate.REJECTED and not self.peer.silenced:
+        if forth is PacketFate.REJECTED and not self.peer.is_silenced:
             self._send_back_reset()
             return
         if self._loop.time() - self._unreachable_since >= RETRANSMISSION_LIMIT:
@@ -283,7 +283,7 @@ class SimSender(asyncio.Transport):
         self._loop.schedule(self._loop.time() + self._network.latency(), KernelTimer(self._reset_arrives))
 
     def _reset_arrives(self) -> None:
-        if self.peer.silenced:
+        if self.peer.is_silenced:
             self._network.fate_of(self.peer)
             if self._stalled:
                 self._retry_later()

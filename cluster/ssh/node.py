@@ -236,7 +236,7 @@ class SshNode(RunningTwice, PreloadMethods):
     def own_disk_unavailable(self) -> str | None:
         return self._disk if isinstance(self._disk, str) else None
 
-    async def power_loss(self) -> Mapping[str, int]:
+    async def cut_power(self) -> Mapping[str, int]:
         if isinstance(self._disk, str):
             raise NodeError(f"the power of {self.name} cannot be cut: {self._disk}")
         for named in await self._alive():

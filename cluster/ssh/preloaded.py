@@ -64,7 +64,7 @@ class PreloadMethods(CommandMethods):
             await self.shell(shlex.join(process.UNDO_STOP))
             await self._tick_off("halt")
 
-    async def slowed(self) -> Slowed:
+    async def read_disk_delays(self) -> Slowed:
         self._needs_slowness()
         return disk_slowness.parse_slowed(await self.shell(disk_slowness.READ))
 
@@ -78,7 +78,7 @@ class PreloadMethods(CommandMethods):
         if not changes:
             await self._tick_off("break")
 
-    async def broken(self) -> DiskErrorEffects:
+    async def read_disk_errors(self) -> DiskErrorEffects:
         self._needs_slowness()
         return disk_slowness.parse_failures(await self.shell(disk_slowness.READ))
 

@@ -307,7 +307,7 @@ class Interpreter:
         while opened:
             worker = opened.popleft()
             if not worker.abandoned:
-                self._roster.opened(worker.number)
+                self._roster.mark_free(worker.number)
 
     def _completed(self, worker: Worker, completion: Completion) -> Completed:
         return Completed(

@@ -51,16 +51,16 @@ class Example(msgspec.Struct, frozen=True):
         The copy has no branches, because another run would not come to them by chance again.
         """
         kept = [step for number, step in enumerate(self.schedule.all_steps, start=1) if number in numbers]
-        return self.playing(sorted(kept, key=lambda step: step.at)) if kept else self
+        return self.with_schedule(sorted(kept, key=lambda step: step.at)) if kept else self
 
-    def playing(self, steps: Iterable[FaultStep], branches: Iterable[Branch] = ()) -> Example:
+    def with_schedule(self, steps: Iterable[FaultStep], branches: Iterable[Branch] = ()) -> Example:
         """Returns a copy with these faults."""
         schedule = FaultSchedule(self.schedule.seed, tuple(steps), branches=tuple(branches))
         return msgspec.structs.replace(self, schedule=schedule)
 
     def branching(self, branch: Branch) -> Example:
         """Returns a copy with one more branch."""
-        return self.playing(self.schedule.steps, (*self.schedule.branches, branch))
+        return self.with_schedule(self.schedule.steps, (*self.schedule.branches, branch))
 
     def demanding(self) -> Example:
         """Returns a copy whose runs are rejected if an event-triggered step never fired.
@@ -77,7 +77,7 @@ class Example(msgspec.Struct, frozen=True):
             msgspec.structs.replace(branch, steps=tuple(map(demanded, branch.steps)))
             for branch in self.schedule.branches
         ]
-        return self.playing(map(demanded, self.schedule.steps), branches)
+        return self.with_schedule(map(demanded, self.schedule.steps), branches)
 
     @staticmethod
     def of(settings: Settings, schedule: FaultSchedule) -> Example:

@@ -109,23 +109,23 @@ def _step_identity(step: FaultStep) -> tuple[object, ...]:
 
 def with_steps(example: Example, steps: Sequence[FaultStep]) -> Example:
     """Returns a copy with these steps; branches stay."""
-    return example.playing(steps, example.schedule.branches)
+    return example.with_schedule(steps, example.schedule.branches)
 
 
 def without_branches(example: Example) -> Iterator[Example]:
     """Yields the example with the faults of its branches moved into the schedule, if it has branches."""
     if example.schedule.branches:
-        yield example.playing(sorted(example.schedule.all_steps, key=lambda step: step.at))
+        yield example.with_schedule(sorted(example.schedule.all_steps, key=lambda step: step.at))
 
 
 def simplify_branches(example: Example) -> Iterator[Example]:
     """Yields copies with one branch fewer, or one step of a branch fewer."""
     steps, branches = example.schedule.steps, example.schedule.branches
     for index, branch in enumerate(branches):
-        yield example.playing(steps, (*branches[:index], *branches[index + 1 :]))
+        yield example.with_schedule(steps, (*branches[:index], *branches[index + 1 :]))
         for place in range(len(branch.steps)):
             fewer = msgspec.structs.replace(branch, steps=branch.steps[:place] + branch.steps[place + 1 :])
-            yield example.playing(steps, (*branches[:index], fewer, *branches[index + 1 :]))
+            yield example.with_schedule(steps, (*branches[:index], fewer, *branches[index + 1 :]))
 
 
 def iterate_simplifications(example: Example) -> Iterator[Example]:

@@ -150,7 +150,7 @@ def _count_rows(one: _OpenedHistory | BatchResult) -> int:
 def _open(path: Path) -> _OpenedHistory | BatchResult:
     try:
         stored = open_stored(path)
-        history = stored.opened()
+        history = stored.open_complete_part()
     except (HistoryError, OSError) as error:
         return BatchResult(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
@@ -166,7 +166,7 @@ def _open(path: Path) -> _OpenedHistory | BatchResult:
 def _judge_alone(path: Path, engines: Engines, registry: Registry) -> BatchResult:
     try:
         stored = open_stored(path)
-        history = stored.opened()
+        history = stored.open_complete_part()
         judgement = judge_again(stored, history, engines, registry)
     except Exception as error:
         if (reason := _find_reason(error)) is None:

@@ -60,7 +60,7 @@ class StoredHistory:
     seal: LiveManifest | None = None
     """For a running or killed run: the extent of its complete history, and its files in progress."""
 
-    def opened(self) -> HistoryReader:
+    def open_complete_part(self) -> HistoryReader:
         """Opens the complete part of the history. Raises ``HistoryError``."""
         return open_history(self.history, None if self.seal is None else self.seal.paths(self.history))
 
@@ -69,7 +69,7 @@ class StoredHistory:
         path = None if self.run is None else self.run / "report.html"
         return path if path is not None and path.exists() else None
 
-    def by(self, contract: Contract | None) -> StoredHistory:
+    def with_contract(self, contract: Contract | None) -> StoredHistory:
         """Returns a copy with the user's contract, or this history if ``contract`` is None.
 
         Raises ``HistoryError`` for a run that has its own contract.

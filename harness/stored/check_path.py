@@ -128,8 +128,8 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Pr
         raise SettingsError("--time-limit and --memory-limit apply only to the search with --model")
     begun = time.perf_counter()
     contract = None if request.contract is None else read_given_contract(request.contract)
-    stored = open_stored(request.path).by(contract)
-    opened = stored.opened()
+    stored = open_stored(request.path).with_contract(contract)
+    opened = stored.open_complete_part()
     taken = time.perf_counter() - begun
     judgement = judge_again(stored, opened, engines, registry, watch)
     return explain(stored, opened, add_stage(judgement, "opening the files", taken, first=True))

@@ -142,7 +142,7 @@ def _find_last_call(history: HistoryReader) -> float:
 def _judge_complete_run(run: Path, engines: Engines, registry: Registry) -> WatchJudgement:
     begun = time.monotonic()
     stored = open_stored(run)
-    history = stored.opened()
+    history = stored.open_complete_part()
     judgement = judge_again(stored, history, engines, registry)
     ending = FailureFooter(
         seed=None if stored.info is None else stored.info.seed,

@@ -91,7 +91,7 @@ class BankTraffic(Traffic):
             ),
         ])  # fmt: skip
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         held = HELD[at.count % PERIOD].tolist()
 
         def transfer(source: int, target: int, amount: int, begin: int, end: int | None) -> SceneStep:
@@ -121,7 +121,7 @@ class BankTraffic(Traffic):
         }[anomaly]  # fmt: skip
         return Scene(key=at.key, steps=steps, value=value, takes=takes)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb, key = block.slots, block.verb, rows.DictionaryColumn(block.key, self.names)
         count = self._done.follow(block.key, (block.landed & (verb == TRANSFER)).astype(np.int64) + block.takes)
         turn, keep = count % PERIOD, block.keep

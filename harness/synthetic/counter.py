@@ -23,7 +23,7 @@ class CounterTraffic(Traffic):
         super().__init__(plan)
         self._counts = RunningTotal(plan.keys)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         def step(f: str, value: int, begin: int, end: int) -> SceneStep:
             return SceneStep(f, begin, end, (Effect(f"counter-{f}", at.key, value=value),), result=value)
 
@@ -38,7 +38,7 @@ class CounterTraffic(Traffic):
         }[anomaly]  # fmt: skip
         return Scene(key=at.key, steps=steps, value=value, takes=takes)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, key = block.slots, rows.DictionaryColumn(block.key, self.names)
         # An add of unknown outcome could explain the count that a scene leaves out, so a scene's key has no such add.
         verb = np.where(block.special & (slots.outcome == INFO), READ, block.verb)

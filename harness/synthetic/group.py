@@ -98,11 +98,11 @@ class GroupTraffic(Traffic):
         self._commits = LatestValues(plan.keys, EMPTY)
         self._offsets = LatestValues(plan.keys)
 
-    def stage(self, anomaly: str, at: Opening) -> GroupScene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> GroupScene:
         group = f"group-{at.number // self._size}"
         return build_group_scene(anomaly, GroupSceneBuilder(group, f"orders-{at.number}", at.count + 1))
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         turns = self._turns(block)
         slots = block.slots
         slots = OperationArrays(

@@ -21,14 +21,14 @@ class IdTraffic(Traffic):
         super().__init__(plan)
         self._given = RunningTotal(plan.keys)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene whose two operations get the same, next id."""
         value = compute_values_at(at.count)
         effects = (Effect("id-generate", at.key, value=value),)
         steps = tuple(SceneStep("generate", begin, begin + 1, effects, result=value) for begin in (0, 2))
         return Scene(key=at.key, steps=steps, value=value, takes=1)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, key = block.slots, rows.DictionaryColumn(block.key, self.names)
         count = self._given.follow(block.key, block.landed.astype(np.int64) + block.takes)
         value, keep = compute_values_at(count), block.keep

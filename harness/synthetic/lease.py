@@ -47,7 +47,7 @@ class LeaseTraffic(Traffic):
         # By client and lease: the last token with which an operation was rejected.
         self._rejected = LatestValues(plan.clients * self._each, NO_TOKEN)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene whose first token is the next one of the lease."""
         old, new, lease = at.count + 1, at.count + 2, f"{at.key}-lock"
         if anomaly == "fencing-violation":
@@ -61,7 +61,7 @@ class LeaseTraffic(Traffic):
         steps = _build_consecutive_steps(at.key, ("acquire", old, "a"), ("acquire", old, "b"))
         return Scene(key=at.key, steps=steps, value=old, takes=1)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, drawn = block.slots, block.verb
         wish = self.rng.integers(0, self._each, len(drawn))
         key = self.drawn_key(block, (slots.client + wish) % self.plan.keys)

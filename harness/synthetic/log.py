@@ -45,10 +45,10 @@ class LogTraffic(Traffic):
         self._closed = np.full(plan.keys, plan.operations, dtype=np.int64)
         self._closed[self.scene_keys] = self.schedule.scenes
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         return build_log_scene(anomaly, at)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, clients = block.slots, self.plan.clients
         length = len(block.verb)
         reader = slots.client + clients * self.rng.integers(0, (self._readers - 1 - slots.client) // clients + 1)

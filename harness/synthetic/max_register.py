@@ -35,7 +35,7 @@ class MaxRegisterTraffic(Traffic):
         super().__init__(plan)
         self._largest = RunningMaximum(plan.keys, EMPTY)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene that leaves its second value, which is above all earlier ones."""
         first, second = self._own(at.slot) + 1, self._own(at.slot) + 2
 
@@ -50,7 +50,7 @@ class MaxRegisterTraffic(Traffic):
         }[anomaly]
         return Scene(key=at.key, steps=steps, value=first)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb, key = block.slots, block.verb, rows.DictionaryColumn(block.key, self.names)
         drawn = STEP * (slots.index // self.plan.keys + self.rng.integers(0, SPREAD, len(verb)))
         value = np.where(block.opening, self._own(slots.index) + 2, drawn)

@@ -37,7 +37,7 @@ class MonotonicTraffic(Traffic):
         self._done = RunningTotal(plan.keys)
         self._both = pa.array([f"{name}-{which}" for name in self.names.to_pylist() for which in "xy"], pa.string())
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene that adds 1 to both counters."""
         x, y = _compute_x(at.count), _compute_y(at.count)
 
@@ -61,7 +61,7 @@ class MonotonicTraffic(Traffic):
         }[anomaly]  # fmt: skip
         return Scene(key=f"{at.key}-{which}", about=at.key, steps=steps, value=value, takes=2)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb, keep = block.slots, block.verb, block.keep
         key = rows.DictionaryColumn(block.key, self.names)
         count = self._done.follow(block.key, (block.landed & (verb == ADD)).astype(np.int64) + block.takes)

@@ -47,7 +47,7 @@ class OffsetsTraffic(Traffic):
         self._commits = LatestValues(plan.keys, EMPTY)
         self._positions = RunningTotal(plan.keys)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         number = at.number
         if anomaly != REGRESSION:
             return build_register_scene(anomaly, CommittedOffset(f"group-{number}/orders-{number}", f"group-{number}"))
@@ -59,7 +59,7 @@ class OffsetsTraffic(Traffic):
         )
         return Scene(key=key, steps=steps, position=offset, takes=CLEAR)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb, key = block.slots, block.verb, block.key
         step = self.rng.integers(1, MOST_READ + 1, len(verb))
         value = np.where(block.opening, LAST, slots.index + 1)

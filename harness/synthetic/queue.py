@@ -34,7 +34,7 @@ class QueueTraffic(Traffic):
         self._tails = RunningTotal(plan.keys)
         self._heads = Cursors(plan.keys)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene whose element never enters the queue, so that the queue's content does not change."""
         value = SCENE_VALUES
 
@@ -53,7 +53,7 @@ class QueueTraffic(Traffic):
         }[anomaly]
         return Scene(key=at.key, steps=steps, value=value)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, key = block.slots, rows.DictionaryColumn(block.key, self.names)
         # A dequeue of unknown outcome could have taken the lost element, so a scene's key has no such dequeue.
         verb = np.where(block.special & (slots.outcome == INFO), ENQUEUE, block.verb)

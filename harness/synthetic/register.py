@@ -38,10 +38,10 @@ class RegisterTraffic(Traffic):
         super().__init__(plan)
         self._registers = LatestValues(plan.keys, EMPTY)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         return build_register_scene(anomaly, Register(at.key))
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb, key = block.slots, block.verb, rows.DictionaryColumn(block.key, self.names)
         length = len(verb)
         fits = (verb != CAS) | (self.rng.random(length) >= CAS_FAILS)

@@ -29,7 +29,7 @@ class SetTraffic(Traffic):
         super().__init__(plan)
         self._lives = ReplacedKeys(self.names, OPERATIONS_PER_SET)
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         elements = [compute_values_at(place) for place in range(at.count + 1)]
         before, own = elements[:-1], elements[-1]
 
@@ -49,7 +49,7 @@ class SetTraffic(Traffic):
         }[anomaly]
         return Scene(key=at.key, steps=steps, value=value, takes=takes)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb = block.slots, block.verb
         place = self._lives.enter(slots.index) + block.key
         key = rows.DictionaryColumn(place, self._lives.names)

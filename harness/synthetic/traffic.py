@@ -1,8 +1,8 @@
 """Base class of all synthetic objects: random operations of clients, chunk by chunk, with scenes among them.
 
-A subclass names its operations, computes the effects of each (``act``) and stages its anomalies (``stage``). This
-module does the rest. Memory does not grow with the history: each chunk is made, written and dropped, and an object
-keeps a few numbers only (``state``).
+A subclass names its operations, computes the effects of each (``generate_effects``) and stages its anomalies
+(``build_anomaly``). This module does the rest. Memory does not grow with the history: each chunk is made, written and
+dropped, and an object keeps a few numbers only (``state``).
 """
 
 import abc
@@ -84,7 +84,7 @@ class Traffic(abc.ABC):
         self.plan = plan
         self.rng = np.random.default_rng([plan.seed, 2])
         self.names = pa.array([f"{self.model}-{number}" for number in range(plan.keys)], pa.string())
-        rehearsed = [self.stage(anomaly, Opening(0, "")) for anomaly in plan.plant]
+        rehearsed = [self.build_anomaly(anomaly, Opening(0, "")) for anomaly in plan.plant]
         for anomaly, scene in zip(plan.plant, rehearsed, strict=True):
             if scene.clients > plan.clients:
                 raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")
@@ -102,11 +102,11 @@ class Traffic(abc.ABC):
         self.played: list[tuple[Opening, Scene]] = []
 
     @abc.abstractmethod
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         """Returns the operations of a chunk with their effects."""
 
     @abc.abstractmethod
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         """Returns the scene of an anomaly. Its number of steps and ``takes`` must not depend on ``at``."""
 
     def begin(self, writer: HistoryWriter) -> None:
@@ -132,7 +132,7 @@ class Traffic(abc.ABC):
 
     def _chunk(self, slots: OperationArrays, writer: HistoryWriter) -> list[Planted]:
         block = self._draw(slots)
-        acts = self.act(block)
+        acts = self.generate_effects(block)
         outcome = slots.outcome if acts.outcome is None else acts.outcome
         ops = OperationArrays(slots.index, slots.client, slots.process, outcome, slots.epoch, slots.call, slots.ret)
         keep = block.keep
@@ -178,6 +178,6 @@ class Traffic(abc.ABC):
             epoch=int(slots.epoch[at]),
         )
         anomaly = self.plan.plant[number]
-        scene = self.stage(anomaly, opening)
+        scene = self.build_anomaly(anomaly, opening)
         self.played.append((opening, scene))
         return scene.write(anomaly, writer, self.schedule, opening.slot, number)

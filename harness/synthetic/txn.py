@@ -54,10 +54,10 @@ class TxnTraffic(Traffic):
     weights = (1.0,)
     lists: ClassVar[bool]
 
-    def stage(self, anomaly: str, at: Opening) -> Scene:
+    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
         return build_txn_scene(anomaly, at, lists=self.lists)
 
-    def act(self, block: DrawnChunk) -> ChunkEffects:
+    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
         slots, rng = block.slots, self.rng
         many = np.where(block.keep, rng.integers(1, MOST_MICROS + 1, len(slots.index)), 0)
         op, rank = segments.expand_ranks(np.arange(len(many)), many)

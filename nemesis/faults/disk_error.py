@@ -58,14 +58,14 @@ class DiskErrorFault(ServerFault):
         errors = read_count(injection, "errors", 1)
 
         async def note(node: Node) -> None:
-            evidence_of(injection, node)["before"] = (await cast(SupportsDiskErrors, node).broken()).errors
+            evidence_of(injection, node)["before"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).errors
 
         await on_each(injection.targets, note)
         await break_at_chosen(injection, lambda: _is_struck(injection), errors)
 
     async def look(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)
-        seen["errors"] = (await cast(SupportsDiskErrors, node).broken()).errors - seen["before"]
+        seen["errors"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).errors - seen["before"]
         seen["process"] = await read_status(node)
 
     async def undo(self, injection: Injection, node: Node) -> None:
@@ -145,7 +145,7 @@ async def _is_struck(injection: Injection) -> bool:
 async def _is_struck_at(injection: Injection, node: Node) -> bool:
     """Returns whether a change of the node was rejected."""
     before = evidence_of(injection, node).get("before")
-    return before is not None and (await cast(SupportsDiskErrors, node).broken()).errors > before
+    return before is not None and (await cast(SupportsDiskErrors, node).read_disk_errors()).errors > before
 
 
 async def _is_dead(node: Node) -> bool:

@@ -56,7 +56,7 @@ class KillInFsync(Kill):
 
         async def slow(node: Node) -> None:
             disk = cast(SupportsSlowDisk, node)
-            evidence_of(injection, node)["halts"] = (await disk.slowed()).halts
+            evidence_of(injection, node)["halts"] = (await disk.read_disk_delays()).halts
             await disk.slow_disk(seconds)
 
         await on_each(injection.targets, slow)
@@ -95,7 +95,7 @@ async def _find_halted(injection: Injection) -> list[str]:
     """Returns the targets with a process, main or started by the main one, that is stopped in an fsync."""
     halted = []
     for node in injection.targets:
-        slowed = await cast(SupportsSlowDisk, node).slowed()
+        slowed = await cast(SupportsSlowDisk, node).read_disk_delays()
         if slowed.halts > evidence_of(injection, node)["halts"] and slowed.standing:
             halted.append(node.name)
     return halted

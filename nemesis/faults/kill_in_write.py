@@ -46,7 +46,7 @@ class KillInWrite(Kill):
         async def note(node: Node) -> None:
             seen = evidence_of(injection, node)
             seen["before"] = await read_status(node)
-            seen["ends"] = (await cast(SupportsDiskErrors, node).broken()).ends
+            seen["ends"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).ends
 
         await on_each(injection.targets, note)
         await break_at_chosen(injection, lambda: _has_ended(injection), made=_read_side(injection) == "after")
@@ -97,7 +97,7 @@ async def _find_ended(injection: Injection) -> list[str]:
     return [
         node.name
         for node in injection.targets
-        if (await cast(SupportsDiskErrors, node).broken()).ends > evidence_of(injection, node)["ends"]
+        if (await cast(SupportsDiskErrors, node).read_disk_errors()).ends > evidence_of(injection, node)["ends"]
     ]
 
 

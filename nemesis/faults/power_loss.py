@@ -34,5 +34,5 @@ class PowerLoss(Kill):
         )
 
     async def end(self, injection: Injection, node: Node) -> None:
-        lost = dict(await cast(SupportsPowerLoss, node).power_loss())
+        lost = dict(await cast(SupportsPowerLoss, node).cut_power())
         injection.evidence[node.name] |= {"lost": lost, "lost_bytes": sum(lost.values()), "lost_files": len(lost)}

@@ -186,5 +186,5 @@ class OutagePowerLoss(Outage):
         return sorted(super()._order(injection), key=lambda node: node.name == last)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        lost = dict(await cast(SupportsPowerLoss, node).power_loss())
+        lost = dict(await cast(SupportsPowerLoss, node).cut_power())
         injection.evidence[node.name]["lost_bytes"] = sum(lost.values())

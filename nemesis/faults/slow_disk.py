@@ -52,7 +52,7 @@ class SlowFsync(ServerFault):
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seconds, disk = read_seconds(injection), cast(SupportsSlowDisk, node)
-        evidence_of(injection, node)["before"] = self.counted(await disk.slowed())
+        evidence_of(injection, node)["before"] = self.counted(await disk.read_disk_delays())
         await self.slow(disk, seconds)
 
     async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
@@ -65,7 +65,7 @@ class SlowFsync(ServerFault):
 
     async def look(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)
-        seen["slow"] = self.counted(await cast(SupportsSlowDisk, node).slowed()) - seen["before"]
+        seen["slow"] = self.counted(await cast(SupportsSlowDisk, node).read_disk_delays()) - seen["before"]
 
     async def undo(self, injection: Injection, node: Node) -> None:
         await restore_speed(node)

@@ -59,7 +59,7 @@ async def _announce_again(active: ActiveTerm, partition: PartitionId, replicas: 
 
     It may have been read and sent before the assignment was, and brokers ignore a known epoch.
     """
-    alive, epoch = active.cluster.staying(), active.term.epoch
+    alive, epoch = active.cluster.brokers_not_leaving(), active.term.epoch
     await active.partitions.rewrite(partition, lambda state: leaders.renew_epoch(state, replicas, alive, epoch))
 
 

@@ -36,15 +36,15 @@ class ChangeHandlers:
         self._queue = queue
         self._new_settings: dict[str, VersionedSettings] = {}
         self.reassignments = Reassignments(
-            zookeeper, background, events, queue.perform, lambda: queue.notify(Trigger.MOVES), self.assignments
+            zookeeper, background, events, queue.perform, lambda: queue.notify(Trigger.MOVES), self.handle_assignments
         )
         self.deletions = TopicDeletions(
             zookeeper, background, queue.perform, lambda: queue.notify(Trigger.DELETIONS), self.reassignments.endings
         )
         self._handlers: Mapping[Trigger, Callable[[ActiveTerm], Awaitable[object]]] = {
             Trigger.BROKERS: self._brokers,
-            Trigger.TOPICS: self.topics,
-            Trigger.ASSIGNMENTS: self.assignments,
+            Trigger.TOPICS: self.handle_topics,
+            Trigger.ASSIGNMENTS: self.handle_assignments,
             Trigger.SETTINGS: self._settings,
             Trigger.ISR: self._isr,
             Trigger.DELETIONS: self._deletions,
@@ -61,7 +61,7 @@ class ChangeHandlers:
         """Handles any trigger except the claim, which the controller handles itself."""
         await self._handlers[trigger](active)
 
-    async def balance_now_and_then(self) -> None:
+    async def balance_periodically(self) -> None:
         while True:
             await self._queue.notify_later(Trigger.BALANCE, self._config.leader_imbalance_check_interval_seconds)
 
@@ -97,7 +97,7 @@ class ChangeHandlers:
         if active.cluster.moves:
             self._queue.notify(Trigger.MOVES)
 
-    async def topics(self, active: ActiveTerm) -> None:
+    async def handle_topics(self, active: ActiveTerm) -> None:
         """Gives the partitions of new topics a first state; forgets deleted topics."""
         names = await self._zookeeper.get_children(paths.TOPICS, self._queue.watch(Trigger.TOPICS))
         cluster = active.cluster
@@ -119,11 +119,11 @@ class ChangeHandlers:
         active.brokers.send()
         self._go_on_moving(active)
 
-    async def assignments(self, active: ActiveTerm) -> None:
+    async def handle_assignments(self, active: ActiveTerm) -> None:
         """Gives added partitions a first state; a topic with an invalid assignment may have become valid."""
         for name in list(active.cluster.topics):
             await assignments.check_assignment(self._zookeeper, active, name, self._queue.watch(Trigger.ASSIGNMENTS))
-        await self.topics(active)
+        await self.handle_topics(active)
 
     async def _settings(self, active: ActiveTerm) -> None:
         changed = [name for name, settings in self._new_settings.items() if active.cluster.configure(name, settings)]

@@ -52,9 +52,9 @@ class ClusterState:
     """Reassignments, as last read."""
     moves_known: bool = False
     """Whether the reassignments have been read."""
-    cleaning: dict[PartitionId, None] = field(default_factory=dict)
+    deleting_old_replicas: dict[PartitionId, None] = field(default_factory=dict)
     """Partitions whose old replicas are being deleted right now."""
-    emptying: dict[str, None] = field(default_factory=dict)
+    deleting_replicas: dict[str, None] = field(default_factory=dict)
     """Topics whose replicas are being deleted right now."""
     _forgotten: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
 
@@ -67,16 +67,16 @@ class ClusterState:
         having += [move.removing for move in self.moves.values() if move.topic == name]
         return sorted({replica for replicas in having for replica in replicas})
 
-    def staying(self) -> dict[int, BrokerIncarnation]:
+    def brokers_not_leaving(self) -> dict[int, BrokerIncarnation]:
         """Returns live brokers that have not announced a shutdown."""
         return {b: life for b, life in self.brokers.items() if self.leaving.get(b) != life.czxid}
 
     def electable(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
         """Returns staying brokers whose replica is not known to be damaged."""
-        whole = self.whole(partition)
-        return {b: life for b, life in self.staying().items() if b in whole}
+        whole = self.brokers_with_intact_replica(partition)
+        return {b: life for b, life in self.brokers_not_leaving().items() if b in whole}
 
-    def whole(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
+    def brokers_with_intact_replica(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
         """Returns live brokers whose replica is not known to be damaged."""
         known, state = self.damaged.get(partition), self.states.get(partition)
         if known is None or state is None or state.value.leader_epoch != known.leader_epoch:
@@ -89,7 +89,7 @@ class ClusterState:
             self.undecided.pop((name, index), None)
             self.damaged.pop((name, index), None)
         self.deleting.pop(name, None)
-        self.emptying.pop(name, None)
+        self.deleting_replicas.pop(name, None)
         for waiting in self._forgotten.pop(name, []):
             if not waiting.done():
                 waiting.set_result(None)

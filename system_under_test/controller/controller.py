@@ -78,9 +78,9 @@ class Controller:
         self._zookeeper.add_listener(self._session_changed)
         self._background.spawn(self._run(), "controller")
         if self._config.auto_leader_rebalance_enable:
-            self._background.spawn(self._changes.balance_now_and_then(), "balance of leaders")
+            self._background.spawn(self._changes.balance_periodically(), "balance of leaders")
 
-    def registered(self) -> None:
+    def allow_candidacy(self) -> None:
         """Allows this broker, now registered (again), to stand for election."""
         self._registered = True
         self._queue.notify(Trigger.CLAIM)
@@ -212,7 +212,7 @@ class Controller:
         try:
             cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
             brokers.open()
-            await self._changes.topics(active)
+            await self._changes.handle_topics(active)
         except KazooException as error:
             self._resign(f"reading the cluster's state: {error!r}")
             raise

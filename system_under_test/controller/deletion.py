@@ -72,11 +72,11 @@ class TopicDeletions:
                     _log.error("znode %s: topic %s is internal and cannot be deleted", paths.delete_topic(name), name)
                 await active.fence.write(topics.make_mark_removal(name))
                 continue
-            if name not in cluster.emptying and active.brokers.reaches(cluster.replicas_of(name)):
+            if name not in cluster.deleting_replicas and active.brokers.reaches(cluster.replicas_of(name)):
                 if name not in cluster.deleting:
                     await active.fence.write(topics.make_deletion_begin(name, cluster.topics[name].czxid))
                     cluster.deleting[name] = None
-                cluster.emptying[name] = None
+                cluster.deleting_replicas[name] = None
                 active.machines.topic_deletion_begins(name)
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
 
@@ -103,7 +103,7 @@ class TopicDeletions:
                     active.brokers.send()
             finally:
                 if is_the_one():
-                    active.cluster.emptying.pop(name, None)
+                    active.cluster.deleting_replicas.pop(name, None)
                     for partition in parts:
                         active.machines.deletion_failed(partition)
 

@@ -200,7 +200,11 @@ class PartitionStates:
     async def _next(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
     ) -> PartitionState | None:
-        brokers, policy, epoch = self.cluster.whole(partition), self._policy(partition[0]), self.term.epoch
+        brokers, policy, epoch = (
+            self.cluster.brokers_with_intact_replica(partition),
+            self._policy(partition[0]),
+            self.term.epoch,
+        )
         wanted = self.decide(state, assignment, brokers, policy, epoch)
         if not isinstance(wanted, AskLogEnds):
             return wanted

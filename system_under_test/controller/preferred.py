@@ -81,7 +81,7 @@ def find_imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]
         should[first] += 1
         if known.value.leader != first:
             elsewhere.setdefault(first, []).append(partition)
-    staying = cluster.staying()
+    staying = cluster.brokers_not_leaving()
     return [
         partition
         for first, led_by_others in elsewhere.items()

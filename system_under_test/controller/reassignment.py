@@ -150,7 +150,7 @@ class Reassignments:
         self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None, move: ReassignmentEntry
     ) -> bool:
         """Performs an entry's next step if possible; returns whether it changed the znode."""
-        cluster, epoch, alive = active.cluster, active.term.epoch, active.cluster.staying()
+        cluster, epoch, alive = active.cluster, active.term.epoch, active.cluster.brokers_not_leaving()
         partition, target = (move.topic, move.partition), move.replicas
         assignment = cluster.topics[move.topic].assignment[move.partition]
         if move.topic in cluster.deleting:
@@ -216,7 +216,7 @@ class Reassignments:
         """Deletes the old replicas on live brokers; removes the entry once none is left and the others are in sync."""
         partition = (move.topic, move.partition)
         if not move.removing:
-            known, alive = active.cluster.states.get(partition), active.cluster.staying()
+            known, alive = active.cluster.states.get(partition), active.cluster.brokers_not_leaving()
             if (
                 known is None
                 or leaders.restrict_to_target(known.value, move.replicas, alive, active.term.epoch) is None
@@ -226,8 +226,8 @@ class Reassignments:
             self._emit("reassignment-ended", active, partition, known, replicas=move.replicas)
             return True
         brokers = [broker for broker in move.removing if active.brokers.reaches([broker])]
-        if brokers and partition not in active.cluster.cleaning and partition in active.cluster.states:
-            active.cluster.cleaning[partition] = None
+        if brokers and partition not in active.cluster.deleting_old_replicas and partition in active.cluster.states:
+            active.cluster.deleting_old_replicas[partition] = None
             active.machines.deletion_begins(partition, brokers)
             self.background.spawn(self._delete(active, partition, brokers), f"old replicas of {partition}")
         return False
@@ -238,7 +238,7 @@ class Reassignments:
         deleted = await active.brokers.delete_replica(partition, brokers)
 
         async def finish(current: ActiveTerm) -> None:
-            active.cluster.cleaning.pop(partition, None)
+            active.cluster.deleting_old_replicas.pop(partition, None)
             known = active.cluster.states.get(partition)
             if known is None or known.value.leader_epoch != epoch:
                 deleted.clear()  # the replica may have been assigned again since

@@ -99,7 +99,7 @@ class StateMachines:
     def follow(self, partition: PartitionId) -> None:
         """Sets the replicas online or offline as their brokers are; replicas being deleted keep their states."""
         assigned = self._cluster.topics[partition[0]].assignment[partition[1]]
-        staying, known = self._cluster.staying(), self._replicas.setdefault(partition, {})
+        staying, known = self._cluster.brokers_not_leaving(), self._replicas.setdefault(partition, {})
         for replica in (*assigned, *(other for other in known if other not in assigned)):
             state = known.get(replica)
             if state in (_R.DELETION_STARTED, _R.NON_EXISTENT):

@@ -40,7 +40,7 @@ class TopicActions:
             plan = topics.plan_topic(topic, sorted(active.cluster.brokers), self._config, self._random)
             if not validate_only:
                 await active.fence.write(await topics.plan_creation(self._zookeeper, topic.topic, plan))
-                await self._changes.topics(active)
+                await self._changes.handle_topics(active)
 
         await self._queue.perform(act)
 
@@ -58,7 +58,7 @@ class TopicActions:
             await assignments.add_partitions(
                 self._zookeeper, active, name, count, assigned, validate_only=validate_only
             )
-            await self._changes.assignments(active)
+            await self._changes.handle_assignments(active)
 
         await self._queue.perform(act)
 

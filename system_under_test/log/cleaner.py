@@ -94,7 +94,7 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ends = log.segment_offsets[1 : len(segments) + 1]
     total = sum(segment.size for segment in segments)
     dirty = sum(segment.size for segment, end in zip(segments, ends, strict=True) if end > dirty_from)
-    horizon = log.tombstones.horizon(now, topic.delete_retention_ms, ends[-1])
+    horizon = log.tombstones.find_expired_offset(now, topic.delete_retention_ms, ends[-1])
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None
@@ -136,7 +136,7 @@ async def note_cleaning(log: Log, cleaning: CleaningResult) -> bool:
     """
     if log.closed or log.row.cuts != cleaning.cuts:
         return False
-    await log.tombstones.cleaned(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
+    await log.tombstones.record_cleaning(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
     return True
 
 

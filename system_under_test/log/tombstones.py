@@ -72,7 +72,7 @@ class Tombstones(LogStateFile):
         """Returns the rows, ascending in offset and time."""
         return self._state.rows
 
-    def horizon(self, now_ms: int, retention_ms: int, limit: int) -> int:
+    def find_expired_offset(self, now_ms: int, retention_ms: int, limit: int) -> int:
         """Returns the offset, at most ``limit``, below which all tombstones have expired; 0 if none have."""
         expired = (row.offset for row in self.rows() if now_ms - row.time >= retention_ms and row.offset <= limit)
         return max(expired, default=0)
@@ -90,7 +90,7 @@ class Tombstones(LogStateFile):
         if offset() > self.gaps or self._written is None:
             await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
 
-    async def cleaned(self, horizon: int, offset: int, now_ms: int) -> None:
+    async def record_cleaning(self, horizon: int, offset: int, now_ms: int) -> None:
         """Drops the rows up to ``horizon``, whose tombstones are gone, and notes the tombstones up to ``offset``."""
 
         def noted(state: CompactionNotes) -> CompactionNotes:

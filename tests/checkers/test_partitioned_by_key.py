@@ -109,7 +109,7 @@ def test_random_histories_have_the_same_answers(tmp_path: Path, rows: Sequence[R
     with Parted(1) as whole, Parted(3) as parted:
         for engine in (whole, parted):
             register_data_sets(engine, history)
-            engine.divided(history, question, lambda done, total: None)
+            engine.ask_each_part(history, question, lambda done, total: None)
     (expected,) = whole.answered
     assert len(parted.answered) == 3
     answers = combine_answers(parted.answered)

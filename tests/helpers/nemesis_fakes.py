@@ -183,7 +183,7 @@ class FakeNode:
     def own_disk_unavailable(self) -> str | None:
         return self.unpowered
 
-    async def power_loss(self) -> Mapping[str, int]:
+    async def cut_power(self) -> Mapping[str, int]:
         await asyncio.sleep(self.slow_power_loss)
         if self._called("power_loss"):
             self.state = ProcessState.DEAD
@@ -236,7 +236,7 @@ class FakeNode:
         elif not after and self.state is ProcessState.STOPPED:
             self.state = ProcessState.RUNNING
 
-    async def slowed(self) -> Slowed:
+    async def read_disk_delays(self) -> Slowed:
         self._called("slowed")
         count = 0 if self.slow_since is None else int((now() - self.slow_since) * 10)
         standing = ProcessState.STOPPED in (self.state, self.child)
@@ -254,7 +254,7 @@ class FakeNode:
                     self.came_of = DiskErrorEffects(self.came_of.errors, self.came_of.ends + 1)
                     self.state = ProcessState.DEAD
 
-    async def broken(self) -> DiskErrorEffects:
+    async def read_disk_errors(self) -> DiskErrorEffects:
         self._called("broken")
         return self.came_of
 

@@ -21,7 +21,7 @@ class Parted(DuckDB):
         self._parts = parts
         self.answered: list[PartitionAnswers] = []
 
-    def divided(
+    def ask_each_part(
         self, history: HistoryReader, question: PartitionQuestion, progress: Callable[[int, int], None]
     ) -> list[PartitionAnswers] | None:
         effects, faults = self.arrow("select * from effects"), self.arrow("select * from faults")

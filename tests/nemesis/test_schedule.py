@@ -120,7 +120,10 @@ def test_branches_survive_json_and_number_their_steps_after_all_others() -> None
     ("branches", "message"),
     [
         ([{"at": 3.0, "seed": 1}, {"at": 2.0, "seed": 1}], "in the order of their times"),
-        ([{"at": 3.0, "seed": 1, "steps": [FaultStep(2.9, "kill", parse_target("n1"), 1.0)]}], "before it"),
+        (
+            [{"at": 3.0, "seed": 1, "steps": [FaultStep(2.9, "kill", parse_target("n1"), 1.0)]}],
+            "before the time of the branch",
+        ),
         ([{"at": 3.0}], "seed"),
     ],
 )

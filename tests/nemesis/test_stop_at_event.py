@@ -261,7 +261,7 @@ def test_what_cannot_be_held_at_is_refused() -> None:
     for wrong in ({"nth": 2}, {"fields": {"epoch": 1}}, {"delay": 0.5}, {"key": "two words"}):
         with pytest.raises(TriggerError):
             OnEvent("isr-change", hold=True, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ScheduleError, match="no fields, nth or delay"):
+    with pytest.raises(ScheduleError, match="cannot have fields, nth or delay"):
         decode_schedule(
             b'{"type": "schedule", "seed": 1, "steps": [{"at": 1, "fault": "kill", "target": {"kind": "origin"}, '
             b'"duration": 1, "trigger": {"type": "event", "event": "x", "nth": 2, "hold": true}}]}'

@@ -346,7 +346,7 @@ def test_a_start_that_fails_says_why_also_when_its_logs_cannot_be_closed(
             await node.start()
             await until(lambda: node.exit_code is not None, "it gives up", 10)
             assert node.exit_code == 1
-            assert (await node.broken()).errors > 0
+            assert (await node.read_disk_errors()).errors > 0
 
     simulate(check)
     (said,) = capsys.readouterr().err.strip().splitlines()

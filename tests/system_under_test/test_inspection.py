@@ -47,7 +47,7 @@ def test_on_the_correct_broker_all_is_there_and_durable_through_restarts() -> No
                 with contextlib.suppress(SendUnknown):
                     assert look.acknowledged("orders-0", await sent(cluster, 40)) == []
                 node = cluster.nodes[turn % 3]
-                await (node.power_loss() if turn % 2 else node.kill())
+                await (node.cut_power() if turn % 2 else node.kill())
                 await node.start()
                 await until(partial(FLUSHED.ready, node), "it is back")
             assert look.looks >= 4

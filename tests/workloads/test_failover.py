@@ -48,7 +48,7 @@ Rows = list[dict[str, Any]]
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
     """Operations of ``test_offsets``, and every tenth time a member leaves, to come back for its next commit."""
-    return (Operation(LEAVE), number) if not context.below(10, salt=9) else test_offsets.step(number, context)
+    return (Operation(LEAVE), number) if not context.random_below(10, salt=9) else test_offsets.step(number, context)
 
 
 @experiment(system=test_offsets.SYSTEM, client=OffsetsClient, contract=test_offsets.CONTRACT)

@@ -62,7 +62,7 @@ def bursts(keys: Sequence[str]) -> Generator:
     """Bursts of fresh values to random partitions, for ever."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = SHORTEST + context.below(LONGEST - SHORTEST + 1, salt=1)
+        count = SHORTEST + context.random_below(LONGEST - SHORTEST + 1, salt=1)
         return Operation(
             BURST, context.choose(keys, salt=2), list(range(following, following + count))
         ), following + count

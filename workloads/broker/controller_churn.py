@@ -85,11 +85,11 @@ def churn() -> Generator:
             )
         if f == DELETE:
             older = min(made - RECENT, RECENT)
-            return Operation(DELETE, format_name(made - RECENT - 1 - context.below(older, salt=2))), state
-        topic = made - 1 - context.below(min(made, RECENT), salt=3)
+            return Operation(DELETE, format_name(made - RECENT - 1 - context.random_below(older, salt=2))), state
+        topic = made - 1 - context.random_below(min(made, RECENT), salt=3)
         if f == DESCRIBE:
             return Operation(DESCRIBE, format_name(topic)), state
-        argument = {"partition": context.below(count_partitions(topic), salt=4), "value": value}
+        argument = {"partition": context.random_below(count_partitions(topic), salt=4), "value": value}
         return Operation(TOUCH, format_name(topic), argument), (made, value + 1)
 
     return unfold(step, (0, 0))
@@ -103,12 +103,12 @@ def moves(keys: Sequence[str], brokers: int, replication: int) -> Generator:
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         key = context.choose(keys, salt=1)
-        if context.below(3, salt=2) == 0:
+        if context.random_below(3, salt=2) == 0:
             return Operation(ELECT, key), number
         left = list(range(1, brokers + 1))
         replicas: list[int] = []
         while left and len(replicas) < replication:
-            replicas.append(left.pop(context.below(len(left), salt=3 + len(replicas))))
+            replicas.append(left.pop(context.random_below(len(left), salt=3 + len(replicas))))
         return Operation(MOVE, key, {"replicas": replicas}), number + 1
 
     return unfold(step, 0)

@@ -202,18 +202,18 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
     """Commits, looks, and members that leave, for ever. ``kept``: the brokers' retention in milliseconds."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
-        group, chance = context.choose(BRIEF, salt=61), context.below(100, salt=62)
+        group, chance = context.choose(BRIEF, salt=61), context.random_below(100, salt=62)
         if chance < LOOKS:
             return Operation(LOOK, argument={"group": group, "keys": list(keys)}), number
         if chance < LOOKS + PARTINGS:
             return Operation(PART), number
-        member = group != BRIEF[0] and context.below(4, salt=63) == 0
-        own = not member and context.below(4, salt=64) > 0
-        some = [key for rank, key in enumerate(keys) if context.below(2, salt=70 + rank)] or keys[:1]
+        member = group != BRIEF[0] and context.random_below(4, salt=63) == 0
+        own = not member and context.random_below(4, salt=64) > 0
+        some = [key for rank, key in enumerate(keys) if context.random_below(2, salt=70 + rank)] or keys[:1]
         argument = {
             "group": group,
             "number": number,
-            "offsets": {key: context.below(OFFSETS, salt=65) for key in some},
+            "offsets": {key: context.random_below(OFFSETS, salt=65) for key in some},
             "kept": context.choose((*SHORT, LONG), salt=66) if own else kept,
             "own": own,
             "member": member,
@@ -245,7 +245,7 @@ class RenewalGenerator(Generator, frozen=True):
     def _operation(self, f: str, key: str, context: Context) -> Operation:
         if f == LOOK:
             return Operation(LOOK, argument={"group": RENEWED, "keys": [key]})
-        offsets = {key: context.below(OFFSETS, salt=67)}
+        offsets = {key: context.random_below(OFFSETS, salt=67)}
         argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "kept": SHORT[0]}
         return Operation(RENEW, argument=argument)
 

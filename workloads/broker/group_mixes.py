@@ -136,8 +136,8 @@ def rewinds(group: str, keys: Sequence[str]) -> Generator:
     """Commits of positions before those read, and rewinds that read records again, for ever."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
-        records = 1 + context.below(MOST_AGAIN, salt=54)
-        if context.below(2, salt=55):
+        records = 1 + context.random_below(MOST_AGAIN, salt=54)
+        if context.random_below(2, salt=55):
             return Operation(REWIND, argument={"group": group, "back": records}), number
         argument = {"group": group, "number": number, "keys": list(keys), "behind": records}
         return Operation(COMMIT, argument=argument), number + 1
@@ -177,7 +177,7 @@ def strangers(partitions: Sequence[str]) -> Generator:
     def step(number: int, context: Context) -> tuple[Operation, int]:
         argument = {
             "number": number,
-            "offset": context.below(OFFSETS, salt=51),
+            "offset": context.random_below(OFFSETS, salt=51),
             "guise": context.choose(GUISES, salt=52),
         }
         return Operation(STRANGER, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1

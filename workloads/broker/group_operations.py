@@ -85,7 +85,7 @@ def poll(group: str) -> Generator:
 
 
 ANY_MEMBER_ONE_IN: Final = 8
-"""One in this number of operations may go to a member that owns nothing."""
+"""On average, every n-th operation may go to a member that owns nothing."""
 
 
 class OwnerRestriction(Generator, frozen=True):
@@ -96,7 +96,7 @@ class OwnerRestriction(Generator, frozen=True):
     owners: int = 0
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
-        if not context.below(ANY_MEMBER_ONE_IN, salt=58):
+        if not context.random_below(ANY_MEMBER_ONE_IN, salt=58):
             answer, after = self.source.op(context)
         elif context.free & self.owners:
             answer, after = self.source.op(context.restrict(self.owners))

@@ -75,7 +75,7 @@ def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
     """Message sets of one to ``longest`` fresh values to random partitions, for ever."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = 1 + context.below(longest, salt=1)
+        count = 1 + context.random_below(longest, salt=1)
         values = list(range(following, following + count))
         return Operation(SEND, context.choose(keys, salt=2), values), following + count
 
@@ -86,7 +86,7 @@ def poll(keys: Sequence[str]) -> Generator:
     """Reads on from the client's own position in random partitions, for ever."""
 
     def read(context: Context) -> Operation:
-        start = EARLIEST if context.below(TAIL_READERS + 1, salt=3) == 0 else LATEST
+        start = EARLIEST if context.random_below(TAIL_READERS + 1, salt=3) == 0 else LATEST
         return Operation(POLL, context.choose(keys, salt=4), {"start": start})
 
     return as_generator(read)
@@ -101,7 +101,7 @@ def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
     """Glances at random positions in the ``last`` thousandths of partitions, for ever."""
 
     def look(context: Context) -> Operation:
-        place = THOUSAND - last + context.below(last, salt=7)
+        place = THOUSAND - last + context.random_below(last, salt=7)
         return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": place})
 
     return as_generator(look)
@@ -111,7 +111,7 @@ def walk(keys: Sequence[str], *, steps: int, last: int = THOUSAND) -> Generator:
     """Glances at ``steps`` consecutive offsets, anywhere in the ``last`` thousandths of partitions, for ever."""
 
     def look(context: Context) -> Operation:
-        argument = {"thousandths": THOUSAND - last + context.below(last, salt=7), "steps": steps}
+        argument = {"thousandths": THOUSAND - last + context.random_below(last, salt=7), "steps": steps}
         return Operation(GLANCE, context.choose(keys, salt=6), argument)
 
     return as_generator(look)

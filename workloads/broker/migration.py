@@ -71,7 +71,7 @@ class Migration(Generator, frozen=True):
         step, before = self.step, self.before
         if self._finished(context):
             step, before = step + 1, step
-        elif not context.below(REPENT_ONE_IN, salt=3):
+        elif not context.random_below(REPENT_ONE_IN, salt=3):
             step, before = before, step
         worker = context.pick()
         known = self.members.get(worker)
@@ -81,9 +81,9 @@ class Migration(Generator, frozen=True):
         entered = known if target == known.step else MemberState(known.process)
         following = self._with(step=step, before=before, members={**self.members, worker: entered})
         argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
-        if target == known.step and not context.below(COMMIT_ONE_IN, salt=1):
+        if target == known.step and not context.random_below(COMMIT_ONE_IN, salt=1):
             return Invoke(Operation(COMMIT, argument=argument), worker), following
-        if target == known.step and not context.below(LEAVE_ONE_IN, salt=2):
+        if target == known.step and not context.random_below(LEAVE_ONE_IN, salt=2):
             return Invoke(Operation(LEAVE, argument=argument), worker), following
         return Invoke(Operation(POLL, argument=argument), worker), following
 

@@ -89,13 +89,13 @@ def send_shaped(
     """Sends message sets of new values from ``first`` on, for ever. ``shape`` returns the properties of each set."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = 1 + context.below(longest, salt=1)
+        count = 1 + context.random_below(longest, salt=1)
         argument = {"values": list(range(following, following + count))} | shape(context)
         if "keys" in argument:
-            argument["keys"] = [f"k{context.below(argument['keys'], salt=30 + rank)}" for rank in range(count)]
+            argument["keys"] = [f"k{context.random_below(argument['keys'], salt=30 + rank)}" for rank in range(count)]
         elif "brief" in argument:
             now = following // argument.pop("brief")
-            argument["keys"] = [f"b{now - context.below(3, salt=30 + rank)}" for rank in range(count)]
+            argument["keys"] = [f"b{now - context.random_below(3, salt=30 + rank)}" for rank in range(count)]
         return Operation(SEND, context.choose(keys, salt=2), argument), following + count
 
     return unfold(step, first)
@@ -103,14 +103,16 @@ def send_shaped(
 
 def send_out_of_order_times(keys: Sequence[str]) -> Generator:
     """Sends whose create times are out of order."""
-    return send_shaped(keys, STAMPED, lambda context: {"age": YOUNGEST + context.below(OLDEST - YOUNGEST, salt=11)})
+    return send_shaped(
+        keys, STAMPED, lambda context: {"age": YOUNGEST + context.random_below(OLDEST - YOUNGEST, salt=11)}
+    )
 
 
 def look_up_times(keys: Sequence[str]) -> Generator:
     """Look-ups by time, for ever, sometimes of a time that no message has reached."""
 
     def look_up(context: Context) -> Operation:
-        age = 2 * YOUNGEST + context.below(LOOKED_BACK, salt=12)
+        age = 2 * YOUNGEST + context.random_below(LOOKED_BACK, salt=12)
         return Operation(LOOK_UP, context.choose(keys, salt=13), {"age": age})
 
     return as_generator(look_up)
@@ -221,15 +223,15 @@ def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) 
     """Sends bursts by producers with these profiles. ``settled``: the topic will get no more partitions."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = 3 + context.below(8, salt=61)
+        count = 3 + context.random_below(8, salt=61)
         argument: dict[str, Any] = {
             "values": list(range(following, following + count)),
             "habit": context.choose(habits, salt=62),
             "padding": context.choose((0, 0, 0, 20, 300, LARGE), salt=63),
         }
-        key, way = context.choose(keys, salt=65), context.below(4, salt=66)
+        key, way = context.choose(keys, salt=65), context.random_below(4, salt=66)
         if way == 0:
-            argument["each"] = 1 + context.below(3, salt=67)
+            argument["each"] = 1 + context.random_below(3, salt=67)
         else:
             argument["then"] = context.choose(("wait", "wait", "wait", "flush", "close"), salt=64)
         if way == 1 and settled:
@@ -245,22 +247,22 @@ def produce_to_many(keys: Sequence[str]) -> Generator:
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         parts: list[dict[str, Any]] = []
-        first = context.below(len(keys), salt=71)
+        first = context.random_below(len(keys), salt=71)
         for rank in range(min(WIDEST, len(keys))):
-            count = 1 + context.below(3, salt=80 + rank)
+            count = 1 + context.random_below(3, salt=80 + rank)
             part: dict[str, Any] = {
                 "key": keys[(first + rank) % len(keys)],
                 "values": list(range(following, following + count)),
             }
             following += count
-            parts.append(part | {"damaged": not context.below(8, salt=90 + rank)})
+            parts.append(part | {"damaged": not context.random_below(8, salt=90 + rank)})
         argument = {
             "parts": parts,
             "acks": context.choose((-1, -1, -1, -1, 1, 2), salt=73),
             "codec": context.choose(CODECS, salt=74),
-            "version": context.below(3, salt=75),
-            "strange": not context.below(4, salt=76),
-            "astray": not context.below(3, salt=77),
+            "version": context.random_below(3, salt=75),
+            "strange": not context.random_below(4, salt=76),
+            "astray": not context.random_below(3, salt=77),
         }
         return Operation(WIDE, parts[0]["key"], argument), following
 
@@ -273,8 +275,8 @@ def break_off_requests(keys: Sequence[str], first: int) -> Generator:
     """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = LARGER_MESSAGES + context.below(LARGE_MESSAGES, salt=91)
-        how = {"broken_off": context.choose(BROKEN_AT, salt=92), "silent": not context.below(3, salt=93)}
+        count = LARGER_MESSAGES + context.random_below(LARGE_MESSAGES, salt=91)
+        how = {"broken_off": context.choose(BROKEN_AT, salt=92), "silent": not context.random_below(3, salt=93)}
         key = keys[following // RESERVED % len(keys)]
         return _make_large_request(key, list(range(following, following + count)), **how), following + RESERVED
 
@@ -309,9 +311,9 @@ def fetch_from_many(keys: Sequence[str]) -> Generator:
     """Reads of several partitions in one request, for ever."""
 
     def sweep(context: Context) -> Operation:
-        first, count = context.below(len(keys), salt=31), 1 + context.below(len(keys), salt=32)
+        first, count = context.random_below(len(keys), salt=31), 1 + context.random_below(len(keys), salt=32)
         chosen = [keys[(first + rank) % len(keys)] for rank in range(count)]
-        back = {key: context.below(30, salt=40 + rank) for rank, key in enumerate(chosen)}
+        back = {key: context.random_below(30, salt=40 + rank) for rank, key in enumerate(chosen)}
         argument = {
             "keys": chosen,
             "back": {key: far for key, far in back.items() if far % 3 == 1},
@@ -320,8 +322,8 @@ def fetch_from_many(keys: Sequence[str]) -> Generator:
             "min_bytes": context.choose((1, 1, 200), salt=35),
             "wait": context.choose((0.0, 0.05, 0.3), salt=36),
         }
-        if not context.below(6, salt=37):
-            return Operation(LIST, chosen[0], {"count": 1 + context.below(4, salt=38)})
+        if not context.random_below(6, salt=37):
+            return Operation(LIST, chosen[0], {"count": 1 + context.random_below(4, salt=38)})
         return Operation(SWEEP, chosen[0], argument)
 
     return as_generator(sweep)

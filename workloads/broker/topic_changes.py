@@ -83,8 +83,8 @@ def hand_over(keys: Sequence[str], brokers: int) -> Generator:
         if turn % 2:
             return Operation(ELECT, keys[place]), turn + 1
         away = turn % 4 == 0
-        first = place + (1 + context.below(max(1, brokers - 1), salt=1) if away else 0)
-        number = min(3, brokers) - (context.below(2, salt=2) if away and brokers > 1 else 0)
+        first = place + (1 + context.random_below(max(1, brokers - 1), salt=1) if away else 0)
+        number = min(3, brokers) - (context.random_below(2, salt=2) if away and brokers > 1 else 0)
         replicas = [1 + (first + rank) % brokers for rank in range(number)]
         return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
 

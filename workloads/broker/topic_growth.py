@@ -49,9 +49,9 @@ class Growth(Generator, frozen=True):
             return Invoke(operation, context.pick()), self._with(asking=True, tries=self.tries + 1)
         if self.closing or have == self.first:
             return Pending(self.later) if context.time < self.later else PENDING, self
-        key = f"{self.topic}-{self.first + context.below(have - self.first, salt=61)}"
+        key = f"{self.topic}-{self.first + context.random_below(have - self.first, salt=61)}"
         verb = context.choose((SEND, SEND, POLL, POLL, POLL, END), salt=62)
-        argument: Any = {"start": EARLIEST if context.below(2, salt=63) else LATEST} if verb == POLL else None
+        argument: Any = {"start": EARLIEST if context.random_below(2, salt=63) else LATEST} if verb == POLL else None
         if verb == SEND:
             argument = {"values": [self.value, self.value + 1]}
         return Invoke(Operation(verb, key, argument), context.pick()), self._with(value=self.value + 2)

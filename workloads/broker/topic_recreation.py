@@ -104,25 +104,25 @@ class TopicLives(Generator, frozen=True):
         return PENDING, self
 
     def _live(self, context: Context) -> tuple[Answer, Generator]:
-        if self.partitions == PARTITIONS and not context.below(20, salt=41):
+        if self.partitions == PARTITIONS and not context.random_below(20, salt=41):
             operation = Operation(GROW, self.topic, {"partitions": PARTITIONS + 1})
             return Invoke(operation, context.pick()), self._with(open=self.open + 1)
         operation = self._traffic(context, adrift=False)
         return Invoke(operation, context.pick()), self._with(open=self.open + 1, value=self.value + 3)
 
     def _traffic(self, context: Context, *, adrift: bool) -> Operation:
-        key = f"{self.topic}-{context.below(self.partitions, salt=42)}"
+        key = f"{self.topic}-{context.random_below(self.partitions, salt=42)}"
         lives = [
             f"{format_life(strip_life(self.topic), self.life + more)}-{key.rpartition('-')[2]}" for more in range(LIVES)
         ]
         verb = context.choose((SEND, SEND, SEND, POLL, POLL, POLL, END), salt=43)
         mark: dict[str, Any] = {"adrift": True} if adrift else {}
         if verb == SEND:
-            count = 1 if adrift else 1 + context.below(3, salt=44)
+            count = 1 if adrift else 1 + context.random_below(3, salt=44)
             values = list(range(self.value, self.value + count))
             return Operation(SEND, key, {"values": values, "lives": lives} | mark)
         if verb == POLL:
-            start = EARLIEST if context.below(2, salt=45) else LATEST
+            start = EARLIEST if context.random_below(2, salt=45) else LATEST
             return Operation(POLL, key, {"start": start} | mark)
         return Operation(END, key, mark or None)
 
@@ -153,7 +153,7 @@ class TopicLives(Generator, frozen=True):
             return again._with(name=self.name + 1, life=1, stage=LifeStage.CREATED, asked=False)
         if f == CREATE:
             if outcome is Outcome.OK or (error == "topic-already-exists" and self.asked):
-                lasts = SHORTEST_LIFE + context.below(2 * NANOSECONDS, salt=46)
+                lasts = SHORTEST_LIFE + context.random_below(2 * NANOSECONDS, salt=46)
                 return self._with(
                     changing=False,
                     asked=False,

@@ -35,9 +35,11 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     """Two transfers for each read."""
     if number % 3 == 0:
         return Operation(READ, BANK), number + 1
-    source = context.below(len(ACCOUNTS), salt=1)
-    target = (source + 1 + context.below(len(ACCOUNTS) - 1, salt=2)) % len(ACCOUNTS)
-    return Operation(TRANSFER, BANK, [ACCOUNTS[source], ACCOUNTS[target], 1 + context.below(5, salt=3)]), number + 1
+    source = context.random_below(len(ACCOUNTS), salt=1)
+    target = (source + 1 + context.random_below(len(ACCOUNTS) - 1, salt=2)) % len(ACCOUNTS)
+    return Operation(
+        TRANSFER, BANK, [ACCOUNTS[source], ACCOUNTS[target], 1 + context.random_below(5, salt=3)]
+    ), number + 1
 
 
 def traffic() -> Generator:

@@ -22,8 +22,8 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     first = number // LONGEST
     micros: list[list[Any]] = []
     for place in range(AT_ONCE):
-        key = first * AT_ONCE + (place + context.below(AT_ONCE, salt=1)) % AT_ONCE
-        doing = context.below(3, salt=10 + place)
+        key = first * AT_ONCE + (place + context.random_below(AT_ONCE, salt=1)) % AT_ONCE
+        doing = context.random_below(3, salt=10 + place)
         if doing:
             micros.append(["append", key, number * AT_ONCE + place] if doing == 1 else ["r", key, None])
     return Operation(TXN, argument=micros or [["r", first * AT_ONCE, None]]), number + 1

@@ -30,9 +30,9 @@ def read_group(key: int) -> list[list[Any]]:
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
     """As many reads as writes; a read covers the group written last, or the group before."""
-    if context.below(2, salt=1) or not number:
+    if context.random_below(2, salt=1) or not number:
         return Operation(TXN, argument=[["w", number, 1]]), number + 1
-    back = GROUP * context.below(2, salt=2)
+    back = GROUP * context.random_below(2, salt=2)
     return Operation(TXN, argument=read_group(max(0, number - 1 - back))), number
 
 

@@ -31,9 +31,9 @@ ADD, READ = "add", "read"
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
     """As many adds as reads; a read asks for one counter or for all of them."""
-    if context.below(2, salt=1):
+    if context.random_below(2, salt=1):
         return Operation(ADD, context.choose(KEYS, salt=2)), number + 1
-    wanted = KEYS if context.below(2, salt=3) else (context.choose(KEYS, salt=2),)
+    wanted = KEYS if context.random_below(2, salt=3) else (context.choose(KEYS, salt=2),)
     return Operation(READ, argument=list(wanted)), number + 1
 
 

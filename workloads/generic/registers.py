@@ -27,8 +27,12 @@ def few_values(keys: Sequence[str]) -> Generator:
     """Random operations, then three reads of each register after the last heal."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
-        f, key, value = context.choose(OFTEN, salt=1), context.choose(keys, salt=2), context.below(VALUES, salt=3)
-        argument = {READ: None, WRITE: value, CAS: [context.below(VALUES, salt=4), value]}[f]
+        f, key, value = (
+            context.choose(OFTEN, salt=1),
+            context.choose(keys, salt=2),
+            context.random_below(VALUES, salt=3),
+        )
+        argument = {READ: None, WRITE: value, CAS: [context.random_below(VALUES, salt=4), value]}[f]
         return Operation(f, key, argument), number + 1
 
     return unfold(step, 0) | [Operation(READ, key, phase=Phase.DRAIN) for key in keys] * 3

@@ -27,7 +27,7 @@ class Mix(Generator, frozen=True):
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         chosen = self._choose(context.random)
-        below = context.derive()
+        below = context.with_new_random()
         part = self.parts[chosen]
         answer, after = part.op(below)
         if type(answer) is Invoke:

@@ -68,19 +68,19 @@ class Context(msgspec.Struct, frozen=True):
             self.time, self.free & mask, self.busy & mask, self.workers & mask, self.processes, self.cursor, self.random
         )
 
-    def derive(self) -> Context:
+    def with_new_random(self) -> Context:
         """Returns this context with other random bits, for a nested generator whose parent has used these."""
         return Context(
             self.time, self.free, self.busy, self.workers, self.processes, self.cursor, hash_random(self.random)
         )
 
-    def below(self, limit: int, salt: int = 0) -> int:
+    def random_below(self, limit: int, salt: int = 0) -> int:
         """Returns a random integer in ``[0, limit)``. It is equal for equal salts and unrelated for different ones."""
         return ((hash_random(self.random ^ salt) >> 32) * limit) >> 32
 
     def choose(self, options: Sequence[T], salt: int = 0) -> T:
         """Returns a random element of ``options``."""
-        return options[self.below(len(options), salt)]
+        return options[self.random_below(len(options), salt)]
 
     def free_in_turn(self) -> Iterator[int]:
         """Yields the free workers in turn, from the cursor on."""
@@ -187,6 +187,6 @@ class Roster:
         following = self.processes[worker] + self.count
         self.processes = (*self.processes[:worker], following, *self.processes[worker + 1 :])
 
-    def opened(self, worker: int) -> None:
+    def mark_free(self, worker: int) -> None:
         """Marks the worker as free because its client is open."""
         self.free |= 1 << worker

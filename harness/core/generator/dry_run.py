@@ -76,7 +76,7 @@ class _Simulation:
         info = outcome is Outcome.INFO
         if info:
             self.roster.retire(event.worker)
-            self.roster.opened(event.worker)
+            self.roster.mark_free(event.worker)
         else:
             self.roster.release(event.worker)
         completed = Completed(

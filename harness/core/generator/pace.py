@@ -35,7 +35,7 @@ class Stagger(Wrapper, frozen=True):
     def op(self, context: Context) -> tuple[Answer, Generator]:
         if context.time < self.due:
             return Pending(self.due), self
-        answer, after = self.source.op(context.derive())
+        answer, after = self.source.op(context.with_new_random())
         if not isinstance(answer, Invoke):
             return answer, Stagger(after, self.mean, self.due)
         gap = ((context.random >> 32) * 2 * self.mean) >> 32

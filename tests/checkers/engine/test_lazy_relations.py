@@ -64,19 +64,19 @@ def test_what_cannot_have_rows_is_not_made(engine: HERE) -> None:
     engine.table("few", "select x from here where x > 1")
     engine.view("seen_of_it", "select x from few")
     engine.table("found", "select x, nothing as key from seen_of_it")
-    assert engine.lacks("found")
+    assert engine.is_surely_empty("found")
     assert made(engine) == {"here", "few"}
     assert engine.rows("select x from found order by x nulls first") == []
     assert engine.rows("select count(*) as many from few left join here on here.x = few.x") == [{"many": 0}]
     engine.table("outer_joined", "select here.x, few.x as y from here left join few on here.x = few.x")
-    assert not engine.lacks("outer_joined")
+    assert not engine.is_surely_empty("outer_joined")
     assert engine.rows("select * from outer_joined") == [{"x": 1, "y": None}]
 
 
 def test_an_empty_table_has_its_columns(engine: HERE) -> None:
     engine.table("few", "select x from here where x > 1")
     engine.table("fewer", "select x, cast(x as bigint) as y from few")
-    assert engine.lacks("fewer")
+    assert engine.is_surely_empty("fewer")
     assert engine.rows("select h.x, f.y from here h left join fewer f on h.x = f.x") == [{"x": 1, "y": None}]
 
 
@@ -92,11 +92,11 @@ def test_a_table_is_of_what_its_names_stood_for_and_a_view_of_what_they_stand_fo
     assert engine.rows("select x from kept") == [{"x": 7}], "the same text, and other rows"
     engine.table("few", "select x from here where x > 7")
     engine.view("seen_of_it", "select x from few")
-    assert engine.lacks("seen")
-    assert not engine.lacks("kept")
+    assert engine.is_surely_empty("seen")
+    assert not engine.is_surely_empty("kept")
     engine.load("here", pa.table({"x": [8]}))
     engine.table("few", "select x from here where x > 7")
-    assert not engine.lacks("seen")
+    assert not engine.is_surely_empty("seen")
     assert engine.rows("select x from seen") == [{"x": 8}]
 
 
@@ -124,7 +124,7 @@ def test_a_view_lacks_nothing_that_was_declared_after_it(engine: HERE) -> None:
     """It is not among those that are asked again when that becomes another."""
     engine.view("seen", "select x from few")
     engine.table("few", "select x from here where x > 1")
-    assert not engine.lacks("seen")
+    assert not engine.is_surely_empty("seen")
     engine.table("few", "select x from here")
     with pytest.raises(EngineError, match="few"):
         engine.rows("select x from seen")

@@ -158,7 +158,7 @@ def test_what_goes_wrong_in_a_task_is_said_in_its_own_words(tmp_path: Path, appl
         register_data_sets(spark, history)
         count_kinds(spark, spark)
         with pytest.raises(EngineError) as raised:
-            spark.divided(history, PartitionQuestion(without, (), frozenset()), lambda done, total: None)
+            spark.ask_each_part(history, PartitionQuestion(without, (), frozenset()), lambda done, total: None)
     said = str(raised.value)
     assert said.startswith("Spark could not run judge by key: AttributeError: 'NoneType' object has no attribute")
     assert "\n" not in said

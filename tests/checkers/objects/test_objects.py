@@ -257,7 +257,7 @@ def test_a_queue_is_no_log_and_its_loss_is_unknown_without_a_drain(tmp_path: Pat
     ]
     judged = judge(write(tmp_path / "open" / "history", rows), Contract())
     assert (judged.verdict, judged.anomalies) == (Verdict.UNKNOWN, {})
-    assert any("queue-lost cannot be judged of k: no drain" in reason for reason in judged.unknown)
+    assert any("queue-lost cannot be judged for k: no drain" in reason for reason in judged.unknown)
     assert {one.check for one in judged.examined} == {*QUEUE_ANOMALIES, "no-recovery"}
     judged = judge(
         write(tmp_path / "whole" / "history", [*rows, step(20, "queue-drained", None, (60, 61))]), Contract()

@@ -141,7 +141,7 @@ def test_what_was_not_fsynced_is_gone_and_what_was_is_there(storing: Live) -> No
         await running(n1)
         await write(n1)
         await write(n2)
-        lost = await n1.power_loss()
+        lost = await n1.cut_power()
         after = await content(n1)
         assert after.pop(f"{DATA}/both") == FSYNCED
         assert after.pop(f"{DATA}/new", b"") == b"", "its name may have come through with another file's, its bytes not"
@@ -176,10 +176,10 @@ def test_the_machine_comes_back_behind_its_rules_and_with_another_process(storin
         await running(n1)
         before = await n1.process()
         await n1.drop_from([n2])
-        await n1.power_loss()
+        await n1.cut_power()
         assert (await n1.process()).state is ProcessState.DEAD
         assert await n1.dropped() == {"n2": 0}
-        await n1.power_loss()
+        await n1.cut_power()
         await n1.start()
         assert (await n1.process()).incarnation != before.incarnation
         await n1.accept_all()
@@ -214,7 +214,7 @@ def test_what_the_harness_does_to_files_is_as_durable_as_if_it_had_always_been_t
         await node.write_range(f"{DATA}/both", 10, b"damage")
         await node.truncate_file(f"{DATA}/both", 100)
         await node.write_file(f"{DATA}/given", b"by the harness")
-        await node.power_loss()
+        await node.cut_power()
         expected = bytearray(FSYNCED[:100])
         expected[10:16] = b"damage"
         assert await node.read_file(f"{DATA}/both") == bytes(expected)
@@ -271,7 +271,7 @@ def test_a_disk_that_loses_nothing_is_found_out_before_the_run(tmp_path: Path, m
         assert "assay doctor" in said
         node: Any = cluster.nodes[0]
         with pytest.raises(NodeError, match="the power of n1 cannot be cut"):
-            await node.power_loss()
+            await node.cut_power()
         await node.start()
 
     monkeypatch.setattr(power, "argv", gentle)

@@ -71,17 +71,17 @@ def test_it_is_slow_by_so_much_until_it_is_as_before(
         node = slow.node("n1")
         assert node.slowness_unavailable() is None
         await running(node)
-        before = await node.slowed()
+        before = await node.read_disk_delays()
         await node.slow_disk(fsync, call)
         try:
             assert len(pending(slow)) == 1, "how to undo it is in the journal"
             assert await taken(node) >= least
-            assert more(await node.slowed(), before) == counted
+            assert more(await node.read_disk_delays(), before) == counted
         finally:
             await node.slow_disk(0.0)
         assert pending(slow) == []
         await taken(node)
-        assert more(await node.slowed(), before) == counted, "none has been slow since"
+        assert more(await node.read_disk_delays(), before) == counted, "none has been slow since"
 
     slow.run(body())
 
@@ -90,7 +90,7 @@ def test_a_process_dies_in_the_middle_of_an_fsync(slow: Live) -> None:
     async def body() -> None:
         node = slow.node("n1")
         await running(node)
-        before = await node.slowed()
+        before = await node.read_disk_delays()
         await node.slow_disk(0.5)
         await node.halt_in_fsync(0.2)
         asking = asyncio.create_task(echoes(node, timeout=20))
@@ -99,7 +99,7 @@ def test_a_process_dies_in_the_middle_of_an_fsync(slow: Live) -> None:
             return bool((await node.process()).state is ProcessState.STOPPED)
 
         await until(halted, "it stands still")
-        assert more(await node.slowed(), before) == Slowed(1, 0, 1)
+        assert more(await node.read_disk_delays(), before) == Slowed(1, 0, 1)
         assert not asking.done()
         await node.kill()
         assert not await asking
@@ -107,7 +107,7 @@ def test_a_process_dies_in_the_middle_of_an_fsync(slow: Live) -> None:
         await node.slow_disk(0.0)
         assert pending(slow) == []
         await running(node)
-        assert (await node.slowed()).halts == before.halts + 1
+        assert (await node.read_disk_delays()).halts == before.halts + 1
 
     slow.run(body())
 
@@ -146,14 +146,14 @@ def test_a_change_is_rejected_once_after_another_and_is_not_made(slow: Live, cha
     async def body() -> None:
         node = slow.node("n1")
         await running(node)
-        before, stored = await node.broken(), len(await node.read_file(f"{DATA}/echoed"))
+        before, stored = await node.read_disk_errors(), len(await node.read_file(f"{DATA}/echoed"))
         await node.break_disk((change,), 1, 1)
         try:
             assert len(pending(slow)) == 1, "how to undo it is in the journal"
             assert await echoes(node), "the first is as ever"
             assert not await echoes(node)
             assert await echoes(node), "one was to be rejected"
-            assert (await node.broken()).errors == before.errors + 1
+            assert (await node.read_disk_errors()).errors == before.errors + 1
         finally:
             await node.break_disk(())
         assert pending(slow) == []
@@ -190,16 +190,16 @@ def test_a_process_ends_just_before_a_change_or_after_it_and_its_next_one_does_n
     async def body() -> None:
         node = slow.node("n1")
         await running(node)
-        before, stored = await node.broken(), await node.read_file(f"{DATA}/echoed")
+        before, stored = await node.read_disk_errors(), await node.read_file(f"{DATA}/echoed")
         await node.break_disk((DiskChange.WRITE,), 0, 0, made=made)
         assert not await echoes(node)
         assert (await node.process()).state is ProcessState.DEAD
         assert await node.read_file(f"{DATA}/echoed") == stored + b"hello" * made
-        assert await node.broken() == DiskErrorEffects(before.errors, before.ends + 1)
+        assert await node.read_disk_errors() == DiskErrorEffects(before.errors, before.ends + 1)
         await running(node)
         assert await echoes(node), "it ends once"
         await node.break_disk(())
-        assert (await node.broken()).ends == before.ends + 1
+        assert (await node.read_disk_errors()).ends == before.ends + 1
 
     slow.run(body())
 
@@ -208,14 +208,14 @@ def test_other_files_are_as_fast_as_ever(slow: Live) -> None:
     async def body() -> None:
         node = slow.node("n1")
         await running(node)
-        before = await node.slowed()
+        before = await node.read_disk_delays()
         await node.slow_disk(2.0, 2.0)
         try:
             environment = await node.shell("tr '\\0' '\\n' < /proc/$(pgrep -f echo.py | head -1)/environ")
             variables = " ".join(line for line in environment.split() if line.startswith(("LD_PRELOAD", "ASSAY")))
             assert DATA in variables
             await node.shell(f"{variables} timeout 1 dd if=/dev/zero of=/tmp/other bs=1 count=9 conv=fsync 2>&1")
-            assert await node.slowed() == before
+            assert await node.read_disk_delays() == before
         finally:
             await node.slow_disk(0.0)
 

@@ -103,7 +103,7 @@ def test_power_loss_keeps_what_was_acknowledged() -> None:
         n1 = cluster.nodes[1]
         for _ in range(5):
             await ask(n1, "add")
-        await n1.power_loss()
+        await n1.cut_power()
         await n1.start()
         await asyncio.sleep(5)
         assert await ask(n1, "add") == "6"
@@ -136,7 +136,7 @@ def test_each_start_finds_the_data_folder(lost: str) -> None:
         await n1.kill()
         match lost:
             case "power":
-                await n1.power_loss()
+                await n1.cut_power()
             case "files":
                 await n1.remove_contents("/srv/counter/data")
             case "folder":

@@ -48,7 +48,7 @@ def test_an_unsynced_tail_is_torn_at_any_byte_and_the_synced_part_stays() -> Non
             file.append(b"345")
 
         asyncio.run(scenario())
-        disk.power_loss()
+        disk.cut_power()
         left.add(disk.read("a"))
     assert left == {b"12", b"123", b"1234", b"12345"}
 
@@ -69,7 +69,7 @@ def test_whole_blocks_of_an_unsynced_tail_may_be_missing_and_are_zeros() -> None
             file.append(tail)
 
         asyncio.run(scenario())
-        disk.power_loss()
+        disk.cut_power()
         left = disk.read("a")
         assert left[: 2 * BLOCK] == (synced + tail)[: 2 * BLOCK][: len(left)]
         blocks = [left[begin : begin + BLOCK] for begin in range(2 * BLOCK, len(left), BLOCK)]
@@ -112,7 +112,7 @@ def test_an_unsynced_cut_is_there_or_undone_as_a_whole() -> None:
         file.truncate(4)
         file.truncate(2)
         file.append(b"x")
-        disk.power_loss()
+        disk.cut_power()
         left.add(disk.read("a"))
     assert left == {b"123456", b"12", b"12x"}
 
@@ -133,7 +133,7 @@ def test_fsync_covers_what_was_there_at_the_call_and_nothing_later() -> None:
             await pending
 
         asyncio.run(scenario())
-        disk.power_loss()
+        disk.cut_power()
         left.add(disk.read("a"))
     assert left == {b"1234", b"12", b"12x"}
 
@@ -153,7 +153,7 @@ def test_an_earlier_fsync_that_ends_later_takes_nothing_back() -> None:
         disk = SimDisk(Random(seed))
         disk.write("a", b"")
         asyncio.run(scenario(disk))
-        disk.power_loss()
+        disk.cut_power()
         assert disk.read("a") == b"12"
 
 
@@ -170,7 +170,7 @@ def test_a_cancelled_fsync_promises_nothing() -> None:
                 await asyncio.wait_for(file.fsync(), 0.001)
 
         asyncio.run(scenario())
-        disk.power_loss()
+        disk.cut_power()
         left.add(disk.read("a"))
     assert left == {b"", b"1"}
 
@@ -192,7 +192,7 @@ def test_names_not_fsynced_may_be_undone_in_order_and_fsynced_ones_stay() -> Non
             storage.remove("kept")
 
         asyncio.run(scenario())
-        disk.power_loss()
+        disk.cut_power()
         left.add(tuple(sorted(contents(disk).items())))
     assert left == {
         (("kept", b"kept"), ("old", b"old")),
@@ -208,13 +208,13 @@ def test_a_rename_between_folders_is_in_both_or_in_neither_and_fsync_of_one_is_e
         disk.write("a/x", b"x")
         disk.write("b/y", b"y")
         view(disk).rename("a/x", "b/x")
-        disk.power_loss()
+        disk.cut_power()
         assert disk.files() in (["a/x", "b/y"], ["b/x", "b/y"])
         storage = view(disk)
         if storage.exists("a/x"):
             storage.rename("a/x", "b/x")
         asyncio.run(storage.fsync_directory("a"))
-        disk.power_loss()
+        disk.cut_power()
         assert disk.files() == ["b/x", "b/y"]
 
 
@@ -225,7 +225,7 @@ def test_a_removed_folder_may_come_back_with_what_is_left_in_it() -> None:
         disk.write("t/a", b"1")
         disk.write("t/b", b"2")
         view(disk).remove("t")
-        disk.power_loss()
+        disk.cut_power()
         left.add(tuple(disk.files()))
     assert left == {(), ("t/a", "t/b"), ("t/b",)}
 
@@ -235,7 +235,7 @@ def test_old_handles_reach_nothing_after_a_power_loss() -> None:
     disk.write("a", b"1")
     storage = view(disk)
     file = storage.open("a")
-    disk.power_loss()
+    disk.cut_power()
     file.append(b"2")
     storage.write_bytes("b", b"3")
     asyncio.run(storage.fsync_directory(""))
@@ -263,7 +263,7 @@ def test_the_same_seed_gives_the_same_disk(seed: int, steps: list[tuple[str, int
                     await storage.fsync_directory("")
 
         asyncio.run(scenario())
-        disk.power_loss()
+        disk.cut_power()
         return contents(disk)
 
     assert run() == run()
@@ -377,10 +377,10 @@ def test_a_disk_is_rolled_back_or_wiped_durably() -> None:
     view(disk).open("kept/a").append(b" and new")
     disk.write("kept/b", b"came later")
     disk.roll_back(before)
-    disk.power_loss()
+    disk.cut_power()
     assert contents(disk) == {"kept/a": b"old"}
     disk.wipe()
-    disk.power_loss()
+    disk.cut_power()
     assert contents(disk) == {}
 
 
@@ -432,7 +432,7 @@ def test_what_is_reserved_is_zeros_for_who_opens_it_and_survives_a_loss_of_power
                 assert (again.size, again.read(0, 9)) == (6, b"1234\0\0")
 
         asyncio.run(scenario())
-        disk.power_loss()
+        disk.cut_power()
         left.add((seed % 2, disk.read("a")))
     whole = {b"12\0\0\0\0", b"123\0\0\0", b"1234\0\0"}
     assert {found for odd, found in left if odd} == whole | {b"12", b"123", b"1234"}, (
@@ -462,7 +462,7 @@ def test_what_is_said_to_be_durable_is_left_by_any_loss_of_power() -> None:
         state, seen = disk.state("d/a"), disk.read("d/a")
         assert state.size == len(seen)
         durable += bool(state.durable)
-        disk.power_loss()
+        disk.cut_power()
         left = contents(disk).get("d/a", b"")
         assert left[: state.durable] == seen[: state.durable]
     assert durable > 10

@@ -87,7 +87,7 @@ def test_a_process_stands_still_in_each_read_and_write_of_a_slow_disk() -> None:
         before = await node.process()
         await node.slow_disk(0.0, 0.3)
         assert await asked(node, "add") == ("2", pytest.approx(usual + 0.3, abs=0.02))
-        assert (await node.slowed()).calls == 1
+        assert (await node.read_disk_delays()).calls == 1
         assert (await asked(other, "add"))[1] < 0.1
         adding = asyncio.create_task(asked(node, "add"))
         await asyncio.sleep(0.1)
@@ -97,7 +97,7 @@ def test_a_process_stands_still_in_each_read_and_write_of_a_slow_disk() -> None:
         assert (await adding)[0] == "3"
         await node.slow_disk(0.0)
         assert (await asked(node, "add"))[1] == pytest.approx(usual, abs=0.02)
-        assert (await node.slowed()).fsyncs == 0
+        assert (await node.read_disk_delays()).fsyncs == 0
 
     simulate(test)
 
@@ -109,8 +109,8 @@ def test_slow_fsyncs_keep_no_one_from_being_served() -> None:
         await asyncio.sleep(0.1)
         assert (await asked(node, "members"))[1] < 0.1
         assert (await adding)[1] == pytest.approx(1.0, abs=0.1)
-        assert (await node.slowed()).fsyncs == 2
-        assert (await node.slowed()).calls == 0
+        assert (await node.read_disk_delays()).fsyncs == 2
+        assert (await node.read_disk_delays()).calls == 0
 
     simulate(test)
 
@@ -150,14 +150,14 @@ def test_a_process_is_stopped_in_the_middle_of_an_fsync_once_and_what_it_was_abo
         assert (await node.process()).state is ProcessState.RUNNING
         await asyncio.sleep(0.1)
         assert (await node.process()).state is ProcessState.STOPPED
-        assert (await node.slowed()).halts == 1
+        assert (await node.read_disk_delays()).halts == 1
         await node.halt_in_fsync(0.0)
         assert await adding == "2"
-        assert (await node.slowed()).halts == 1, "others are not stopped"
+        assert (await node.read_disk_delays()).halts == 1, "others are not stopped"
         await node.halt_in_fsync(0.3)
         lost = asyncio.create_task(ask(node, "add"))
         await asyncio.sleep(1.0)
-        await node.power_loss()
+        await node.cut_power()
         lost.cancel()
         assert await node.read_file("/var/counter/n") == b"2"
 
@@ -368,7 +368,7 @@ def test_files_of_a_dead_process_are_damaged_durably() -> None:
         await n1.write_range("/data/t-0/00.log", 10, b"tail")
         assert await n1.read_range("/data/t-0/00.log", 9, 100) == b"9tail"
         await n1.truncate_file("/data/t-0/00.log", 5)
-        await n1.power_loss()
+        await n1.cut_power()
         assert await n1.read_file("/data/t-0/00.log") == b"012xy"
         with pytest.raises(NodeError, match="none at 9"):
             await n1.write_range("/data/t-0/00.log", 9, b"x")
@@ -388,7 +388,7 @@ def test_a_process_that_ends_of_what_its_disk_rejects_has_a_reason() -> None:
         assert (await node.process()).state is ProcessState.DEAD
         assert crash.asked, "it may"
         assert "Input/output error" in crash.traceback
-        assert (await node.broken()).errors == 1
+        assert (await node.read_disk_errors()).errors == 1
         await node.start()
         await asyncio.sleep(1.0)
         assert await ask(node, "add") == "1"
@@ -405,7 +405,7 @@ def test_a_process_ends_just_before_a_change_to_its_disk(caplog: pytest.LogCaptu
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await ask(node, "add")
         assert (await node.process()).state is ProcessState.DEAD
-        assert (await node.broken()).ends == 1
+        assert (await node.read_disk_errors()).ends == 1
         assert await node.read_file("/var/counter/n") == b"1"
         await node.start()
         await asyncio.sleep(4.0)

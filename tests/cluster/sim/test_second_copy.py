@@ -114,7 +114,7 @@ def test_a_power_loss_and_a_heal_end_the_copy() -> None:
             with pytest.raises(NodeError, match="no second copy"):
                 await node.second()
             await node.end_second()
-            for end in (node.end_second, node.power_loss):
+            for end in (node.end_second, node.cut_power):
                 await node.start_second()
                 await asyncio.sleep(0.1)
                 await end()

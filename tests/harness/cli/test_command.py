@@ -154,7 +154,7 @@ def test_unreadable_input_is_64_and_says_what_was_looked_for(
     second = run_folder(tmp_path, STRICT)
     (second / "run.json").write_text("{")
     assert main(["check", str(second)]) == ExitCode.USAGE
-    assert "run.json is damaged" in capsys.readouterr().err
+    assert "run.json cannot be read" in capsys.readouterr().err
 
 
 def test_a_path_that_the_system_refuses_is_64_without_a_traceback(

@@ -213,7 +213,7 @@ MALFORMED = {
     "no map": ("7", 1, 1, "an operation is a map, not '7'"),
     "tuples all of a sudden": (
         f"{CALL}}}\n{{:process 1, :type :invoke, :f :read, :value [1 nil]}}", 2, 1,
-        "this operation has the tuple '[1,null]', unlike the first one, at line 1; if values are meant otherwise say",
+        "this operation has the tuple '[1,null]', unlike the first one, at line 1; if values have another meaning, use",
     ),
     "no tuple all of a sudden": (
         f"{{:process 1, :type :invoke, :f :read, :value [1 nil]}}\n{CALL}}}", 2, 1, "has 'null', no tuple of key and",

@@ -189,7 +189,7 @@ def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:
     found = of_night(tmp_path)
     assert (found.missing, found.verdict) == ((2,), Verdict.UNKNOWN)
     assert "No record of part 2 of 3" in to_markdown(found)
-    assert ET.fromstring(to_junit(found)).findall(".//error[@message='it has left no record']")
+    assert ET.fromstring(to_junit(found)).findall(".//error[@message='this part of the night left no record']")
     assert any("part 2 of 3" in one for one in read_store(tmp_path, {}).problems)
     performed(tmp_path, cells, "n", (2, 3))
     assert of_night(tmp_path).verdict is Verdict.PASS

@@ -115,7 +115,7 @@ ROWS = {
     "no value where one must be": Case("ops", put(7, process=None), 8, "process has no value"),
     "no call": Case("ops", put(7, call=None), 8, "call has no value"),
     "no index": Case("ops", put(7, index=None), 8, "index has no value"),
-    "an index twice": Case("ops", again(6), 13, "operation 6 is there 2 times"),
+    "an index twice": Case("ops", again(6), 13, "operation 6 occurs 2 times"),
     "a stamp twice": Case("ops", put(6, call=22 * STEP), 7, "operation 6 has the stamp 22000000 ns, and so has op"),
     "time that goes backwards": Case(
         "ops", put(8, call=2 * STEP + 1, ret=2 * STEP + 2), 9, "time goes backwards: process 0 called operation 8"
@@ -130,7 +130,7 @@ ROWS = {
     "an effect's unknown outcome": Case("effects", put(3, outcome="OK"), 4, "outcome is 'OK', which is none of"),
     "an effect's unknown phase": Case("effects", put(3, phase=""), 4, "phase is '', which is none of"),
     "an effect without a kind": Case("effects", put(3, kind=None), 4, "kind has no value"),
-    "an effect twice": Case("effects", again(5), 13, "effect 0 of operation 5 is there 2 times"),
+    "an effect twice": Case("effects", again(5), 13, "effect 0 of operation 5 occurs 2 times"),
     "an effect at another time": Case("effects", put(3, call=1), 4, "call is 1, but that of operation 3 is 13000000"),
     "an effect with another end": Case("effects", put(3, ret=None), 4, "ret is None, but that of operation 3 is"),
     "an effect of another process": Case("effects", put(3, process=0), 4, "process is 0, but that of operation 3 is 1"),

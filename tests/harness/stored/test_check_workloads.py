@@ -314,7 +314,7 @@ def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: py
     for options, words in (
         (["--workload=bank", "--model=register"], "and so does --model: choose one"),
         (["--workload=bank", "--cas-refusals"], "a --workload has none"),
-        (["--workload=bank", "--real-time"], "--real-time goes with --workload=list-append or "),
+        (["--workload=bank", "--real-time"], "--real-time is only for --workload=list-append or "),
         (["--model=register", "--total=3"], "it goes with --workload=bank"),
     ):
         assert words in rejected(capsys, str(path), *options)

@@ -45,7 +45,7 @@ def test_each_stage_says_how_far_it_is(steps: list[Step]) -> None:
         assert len(mine) > 3
         assert [done for _, done, _ in mine] == sorted(done for _, done, _ in mine)
         assert len({total for _, _, total in mine[1:]}) == 1
-    history = open_stored(FAILS).opened()
+    history = open_stored(FAILS).open_complete_part()
     rows = sum(map(history.rows, DATA_SETS)) + sum(map(history.rows, DIGESTED))
     assert steps[-1] == ("looking through the files", rows, rows), "each value is read, those of the digest twice"
 

@@ -117,7 +117,7 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
             if how == "the state makes no sense":
                 await zookeeper.set(paths.state("second", 0), b"nonsense", stat.version)
                 go_on.set()
-            await leader.power_loss()
+            await leader.cut_power()
             await leader.start()
             await until(lambda: len(cluster.events(leader, "registered")) == 2, "another life")
             if how == "asked by a stranger":

@@ -29,7 +29,7 @@ def test_a_write_keeps_the_partitions_it_does_not_name(
     disk = SimDisk(Random(seed))
     asyncio.run(checkpoint(disk).write(first))
     asyncio.run(checkpoint(disk).write(second))
-    disk.power_loss()
+    disk.cut_power()
     assert checkpoint(disk).load() == {**first, **second}
 
 

@@ -296,7 +296,7 @@ def test_a_cut_ends_the_pass_and_nothing_of_what_was_cut_comes_back(start_over: 
                 assert bench.stored() == expected
                 assert log.end_offset == (100 if start_over else 4)
                 assert not [name for name in bench.files() if "cleaned" in name or "swap" in name]
-                bench.disk.power_loss()
+                bench.disk.cut_power()
                 log = await bench.open()
 
     run(scenario)
@@ -335,7 +335,7 @@ def test_a_crash_at_any_instant_of_a_pass_leaves_each_key_its_last_value() -> No
             except (ProcessLookupError, SwapUnfinished):
                 outcomes.add("interrupted")
             if seed % 3:
-                bench.disk.power_loss()
+                bench.disk.cut_power()
             log = await bench.open(recovery_point=8)
             outcomes.add(str(bench.offsets()))
             assert {key: (offset, value) for offset, key, value in bench.stored()} == last
@@ -449,7 +449,7 @@ def test_a_disk_that_fails_in_a_swap_takes_nothing(
             if not unfinished:
                 assert {f"{format_segment_name(base)}.log" for base in log.segment_offsets} <= set(bench.files())
             if power_loss:
-                bench.disk.power_loss()
+                bench.disk.cut_power()
             await bench.open(recovery_point=17)
             assert {key: (offset, value) for offset, key, value in bench.stored()} == last, f"at {instant}"
             assert not [name for name in bench.files() if "swap" in name]
@@ -512,7 +512,7 @@ def test_what_is_appended_while_segments_are_swapped_stays_in_its_place(monkeypa
         assert bench.offsets() == [5, 6, *appended, appended[-1] + 1]
         assert log.flushed_offset == log.end_offset
         kept = bench.stored()
-        bench.disk.power_loss()
+        bench.disk.cut_power()
         await bench.open(recovery_point=log.flushed_offset)
         assert bench.stored() == kept
 
@@ -527,7 +527,7 @@ def test_a_log_that_is_copied_from_one_with_gaps_may_have_them() -> None:
         await log.allow_gaps()
         assert log.append_replicated(message_set.build([(b"a", b"1", 5)], base_offset=7)) == 8
         await log.flush()
-        bench.disk.power_loss()
+        bench.disk.cut_power()
         await bench.open(compacted=False, recovery_point=8)
         assert bench.offsets() == [7], "that is known at the next start, too"
 

@@ -36,9 +36,9 @@ def test_the_clean_marker_counts_once_and_is_durably_gone_when_taken() -> None:
             disk.write("data/x", b"")
             assert await directory.take_clean_marker(view(disk), "data") == ()
             await directory.write_clean_marker(view(disk), [4711, 4715], "data")
-            disk.power_loss()
+            disk.cut_power()
             assert await directory.take_clean_marker(view(disk), "data") == (4711, 4715)
-            disk.power_loss()
+            disk.cut_power()
             assert await directory.take_clean_marker(view(disk), "data") == ()
 
     asyncio.run(scenario())
@@ -89,7 +89,7 @@ def test_a_log_set_aside_keeps_its_bytes_under_a_name_that_no_one_serves() -> No
         for content in (b"first", b"second"):
             disk.write("data/t-0/log", content)
             path = await directory.set_aside(view(disk), "data/t-0")
-            disk.power_loss()
+            disk.cut_power()
             assert disk.read(f"{path}/log") == content
         assert directory.list_partition_directories(view(disk), "data") == []
         assert len(disk.files()) == 2
@@ -112,7 +112,7 @@ def test_the_log_directory_survives_a_power_loss_with_all_its_parents() -> None:
             disk = SimDisk(Random(seed))
             await directory.make_root(view(disk), "var/lib/data")
             await directory.write_meta_properties(view(disk), MetaProperties(7, "cluster"), "var/lib/data")
-            disk.power_loss()
+            disk.cut_power()
             assert directory.read_meta_properties(view(disk), "var/lib/data") == MetaProperties(7, "cluster")
 
     asyncio.run(scenario())

@@ -83,7 +83,7 @@ def test_what_was_flushed_is_loaded_after_a_power_loss(entries: list[tuple[int, 
         epochs = history(entries, disk)
         await epochs.flush()
         epochs.assign(1000, 1000)
-        disk.power_loss()
+        disk.cut_power()
         loaded = await EpochHistory.load(disk.storage(), "t-0")
         assert list(loaded.entries()) == entries
 
@@ -101,7 +101,7 @@ def test_a_flush_covers_a_change_made_while_another_was_under_way() -> None:
             await asyncio.sleep(0)
             epochs.assign(2, 5)
             await asyncio.gather(first, epochs.flush())
-            disk.power_loss()
+            disk.cut_power()
             assert (await EpochHistory.load(disk.storage(), "t-0")).entries() == ((1, 0), (2, 5))
 
     asyncio.run(scenario())

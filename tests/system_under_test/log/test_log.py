@@ -358,7 +358,7 @@ def test_a_power_loss_between_a_reset_and_its_flush_is_no_damage(start: int) -> 
             await log.flush()
             log.reset(start)
             recovery_point = log.flushed_offset
-            bench.disk.power_loss()
+            bench.disk.cut_power()
             log = await bench.open(segment_bytes=3 * ENTRY, recovery_point=recovery_point)
             assert log.damage is None
             left.add(log.end_offset - log.start_offset)
@@ -503,7 +503,7 @@ def test_a_roll_that_fails_half_way_costs_no_record_that_is_flushed(preallocate:
             names = [path.rpartition("/")[2] for path in bench.disk.files() if path.endswith(".log")]
             assert names == [f"{base:020d}.log" for base in log.segment_offsets]
             if seed is not None:
-                bench.disk.power_loss()
+                bench.disk.cut_power()
             again = await bench.open(segment_bytes=5 * ENTRY)
             assert stored(again, 0, again.end_offset) == kept, f"failed at operation {instant}"
             instant += 1
@@ -624,7 +624,7 @@ def test_a_deleted_log_never_leaves_a_part_of_itself_under_its_name() -> None:
             budget = seed % 20
             with contextlib.suppress(ProcessLookupError):
                 await log.delete()
-            bench.disk.power_loss()
+            bench.disk.cut_power()
             left = [path for path in bench.disk.files() if path.startswith("a-0/") and path.endswith(".log")]
             assert left in ([], [path for path in before if path.endswith(".log")])
 

@@ -340,7 +340,7 @@ class Model:
         self.alive[0] = False
         await self.stop_run()
         if kind == "power":
-            self.disk.power_loss()
+            self.disk.cut_power()
         self.add_garbage(garbage)
         recovery_point = self.start + round(fraction * (self.flushed - self.start))
         recovery = await self.open(clean=False, recovery_point=recovery_point)

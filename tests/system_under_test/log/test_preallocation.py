@@ -213,7 +213,7 @@ def test_a_start_finds_all_that_was_fsynced_whatever_zeros_are_left(
                 await log.flush()
         durable = log.flushed_offset
         if crash == "power":
-            disk.power_loss()
+            disk.cut_power()
         log, recovery = await reopen(disk, config, recovery_point=durable if noted else 0)
         assert not recovery.damaged
         assert durable <= log.end_offset <= len(values)
@@ -234,7 +234,7 @@ def test_the_note_is_durable_before_the_first_file_is_preallocated_and_not_writt
         log, _ = await reopen(disk, PLAIN)
         assert f"t-0/{PREALLOCATED}" not in disk.files()
         await log.configure(RESERVED)
-        disk.power_loss()
+        disk.cut_power()
         assert f"t-0/{PREALLOCATED}" in disk.files()
         other = SimDisk(Random(1))
         log, _ = await reopen(other, PLAIN)

@@ -164,7 +164,7 @@ def test_what_a_killed_process_left_in_the_page_cache_is_durable_once_the_log_is
                 log.append(validated(ONE))
             log, _ = await reopen(disk)  # the first process was killed
             assert log.flushed_offset == 12
-            disk.power_loss()
+            disk.cut_power()
             _, recovery = await reopen(disk, recovery_point=12)
             assert (recovery.end, recovery.damaged) == (12, False)
 

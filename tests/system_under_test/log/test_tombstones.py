@@ -25,17 +25,17 @@ def test_the_horizon_is_where_the_time_is_over_and_survives_a_power_loss() -> No
         tombstones = opened(disk)
         assert not tombstones.known
         await disk.storage().fsync_directory("")
-        await tombstones.cleaned(0, 10, 1000)
-        await tombstones.cleaned(0, 20, 2000)
-        await tombstones.cleaned(0, 15, 3000)
-        disk.power_loss()
+        await tombstones.record_cleaning(0, 10, 1000)
+        await tombstones.record_cleaning(0, 20, 2000)
+        await tombstones.record_cleaning(0, 15, 3000)
+        disk.cut_power()
         tombstones = opened(disk)
         assert tombstones.known
         assert tombstones.rows() == ((10, 1000), (20, 2000)), "those below 20 were noted before"
-        horizons = [tombstones.horizon(now, 500, 100) for now in (0, 1499, 1500, 2499, 2500)]
+        horizons = [tombstones.find_expired_offset(now, 500, 100) for now in (0, 1499, 1500, 2499, 2500)]
         assert horizons == [0, 0, 10, 10, 20]
-        assert tombstones.horizon(2500, 500, 19) == 10
-        await tombstones.cleaned(10, 30, 1)
+        assert tombstones.find_expired_offset(2500, 500, 19) == 10
+        await tombstones.record_cleaning(10, 30, 1)
         assert tombstones.rows() == ((20, 2000), (30, 2000)), "a clock that went back makes nothing older"
 
     asyncio.run(check())
@@ -45,7 +45,7 @@ def test_a_cut_keeps_what_is_noted_of_what_stays() -> None:
     async def check() -> None:
         tombstones = opened(SimDisk(Random(1)))
         for offset, time in ((5, 1), (20, 2), (30, 3)):
-            await tombstones.cleaned(0, offset, time)
+            await tombstones.record_cleaning(0, offset, time)
         await tombstones.truncate(40)
         assert tombstones.rows() == ((5, 1), (20, 2), (30, 3))
         await tombstones.truncate(10)

@@ -117,7 +117,7 @@ def test_a_power_loss_in_a_cut_is_no_damage(how: str, target: int, seed: int) ->
         cutting: Any = term.discard(target, "") if how == "discard" else term.truncate(target, "")
         task = asyncio.ensure_future(cutting)
         await asyncio.sleep(0.001)
-        disk.power_loss()
+        disk.cut_power()
         task.cancel()
         again = await opened(max(noted[0], log.flushed_offset))  # as it was noted, or again at that moment
         assert again.damage is None

@@ -161,7 +161,7 @@ def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_nam
             except Killed:
                 instant += 1
             if power_loss:
-                bench.disk.power_loss()
+                bench.disk.cut_power()
             await bench.start()
             await bench.lead(czxid=2)
             assert bench.noted() == {}, f"killed at operation {instant}"
@@ -328,7 +328,7 @@ def test_a_high_watermark_beyond_what_was_lost_is_not_that_of_what_comes_next() 
             partition.append(validated(message_set.build([(b"k", b"%d" % number, 5)])), wait_for_all=True)
         partition.high_watermark = 9
         await bench.replicas.checkpoint()
-        bench.disk.power_loss()
+        bench.disk.cut_power()
         await bench.start()
         partition = await bench.lead(epoch=1, settings={"flush.messages": "100"})
         left = partition.log.end_offset
@@ -390,7 +390,7 @@ def test_a_cut_that_retention_has_passed_meanwhile_notes_that_nothing_of_the_log
         assert bench.noted()[RECOVERY_POINTS] == 0
         cutting.cancel()
         retaining.cancel()
-        bench.disk.power_loss()
+        bench.disk.cut_power()
         await bench.start()
         assert bench.partition.log.damage is None
 
@@ -491,7 +491,7 @@ def test_damage_that_is_noted_stays_known(seed: int) -> None:
             await bench.start()
             if bench.partition.log.damage is not None:
                 known += 1
-                bench.disk.power_loss()
+                bench.disk.cut_power()
                 await bench.start()
                 assert bench.partition.log.damage is not None, f"killed at operation {instant}"
             instant += 1
@@ -575,7 +575,7 @@ def test_one_operation_of_the_disk_that_fails_costs_no_flushed_record(
         if end == "clean" and not life.over:
             await bench.replicas.close(flush=True)
         elif end == "power loss":
-            bench.disk.power_loss()
+            bench.disk.cut_power()
         start = life.partition.log.start_offset
         await bench.start()
         log = bench.partition.log

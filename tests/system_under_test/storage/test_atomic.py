@@ -33,7 +33,7 @@ def test_a_power_loss_at_any_step_leaves_the_old_content_or_the_new(seed: int, s
         return True
 
     done = asyncio.run(scenario())
-    disk.power_loss()
+    disk.cut_power()
     assert disk.read("d/file") in ([new] if done else [old, new])
 
 
@@ -41,5 +41,5 @@ def test_what_it_wrote_is_durable_and_nothing_else_is_left() -> None:
     for seed in range(30):
         disk = SimDisk(Random(seed))
         asyncio.run(write_atomic(disk.storage(fsync_delay=lambda: 0), "file", b"x"))
-        disk.power_loss()
+        disk.cut_power()
         assert [(path, disk.read(path)) for path in disk.files()] == [("file", b"x")]

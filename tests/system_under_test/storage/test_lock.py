@@ -173,7 +173,7 @@ def test_in_the_simulation_a_power_loss_releases_the_lock() -> None:
     first = SimProcess(disk, "n1.1")
     first.storage.lock("data/.lock")
     first.dead = True
-    disk.power_loss()
+    disk.cut_power()
     SimProcess(disk, "n1.2").storage.lock("data/.lock")
 
 
@@ -194,7 +194,7 @@ def test_a_locked_file_leaves_the_chance_of_a_power_loss_as_it_was() -> None:
             file = process.storage.open(f"data/{number}")
             file.append(b"x" * 50)
         process.dead = True
-        disk.power_loss()
+        disk.cut_power()
         return [f"{path} {disk.read(path)!r}" for path in disk.files() if not path.endswith(".lock")]
 
     assert survivors(locked=True) == survivors(locked=False)
