@@ -44,16 +44,26 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 
-def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
-    """Returns a reason for each kind of effect that the format does not have, such as a typo in a client's
-    ``effects``."""
+def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> dict[str, str | None]:
+    """Returns each kind of effect that no check knows, such as a typo in a client's ``effects``, and the nearest known
+    one, if one is near."""
     checks = [check for family in families for check in family.checks]
     known = {kind for some in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in some}
-    found = []
-    for kind in sorted(set(kinds) - known):
-        near = get_close_matches(kind, sorted(known), 1)
-        found.append(f"no check knows effects of kind {kind}" + (f"; was {near[0]} meant?" if near else ""))
-    return found
+    return {kind: next(iter(get_close_matches(kind, sorted(known), 1)), None) for kind in sorted(set(kinds) - known)}
+
+
+def describe_unknown_kinds(unknown: Mapping[str, str | None]) -> list[str]:
+    """Returns a reason for each kind of effect that no check knows."""
+    return [
+        f"no check knows effects of kind {kind}" + (f"; was {near} meant?" if near else "")
+        for kind, near in unknown.items()
+    ]
+
+
+def describe_misspelt(misspelt: Mapping[str, str], against: Sequence[str]) -> str:
+    """Returns the reason if ``against`` (anomalies) may be found only because effects have a misspelt kind."""
+    kinds = ", ".join(f"{kind} (was {near} meant?)" for kind, near in misspelt.items())
+    return f"{', '.join(sorted(against))}: found while no check reads the effects of kind {kinds}, so it proves nothing"
 
 
 def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
@@ -371,7 +381,7 @@ class _Judging:
             if anomaly not in (*self.applied, *excused, *self.missing) and self.contract.needs(anomaly)
         ]
         if idle:
-            self.unknown += find_unknown_kinds(self.kinds, self.families)
+            self.unknown += describe_unknown_kinds(find_unknown_kinds(self.kinds, self.families))
         missed = [anomaly for anomaly in idle if not self._may_be_idle(anomaly)]
         self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in missed]
         self.examined += [
@@ -418,9 +428,13 @@ class _Judging:
         now, contract = time.perf_counter(), self.contract
         overdue = self._overdue()
         against = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
-        failed = bool(against) and UNRECORDED not in self.kinds
-        if against and not failed:
+        unknown_kinds = find_unknown_kinds(self.kinds, self.families)
+        misspelt = {kind: near for kind, near in unknown_kinds.items() if near is not None}
+        failed = bool(against) and UNRECORDED not in self.kinds and not misspelt
+        if against and UNRECORDED in self.kinds:
             self.unknown.insert(0, describe_unrecorded(self.engine, against))
+        if against and misspelt:
+            self.unknown.insert(0, describe_misspelt(misspelt, against))
         if overdue:
             self.unknown.insert(0, describe_standstill(sorted(overdue), self.stood_still))
         unknown = tuple(dict.fromkeys(self.unknown))

@@ -177,7 +177,9 @@ def _explain_queue_duplicate(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(first)} at {evidence.returned(first)} and again by {evidence.who(again)} at "
         f"{evidence.returned(again)}."
     )
-    return Explanation(claim, (again, first, row["add_op"]), row["takes"] - 2)
+    added = evidence.operations.get(row["add_op"])  # a fault while it was enqueued may be the cause
+    moments = () if added is None else (added.call, added.ret)
+    return Explanation(claim, (again, first, row["add_op"]), row["takes"] - 2, moments=moments)
 
 
 QUEUE_DUPLICATE: Final = Check(

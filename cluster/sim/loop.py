@@ -20,9 +20,9 @@ import math
 import socket
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextvars import Context, copy_context
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from assay.cluster.rng import RandomSources
 from assay.cluster.sim.network import Network
@@ -71,6 +71,23 @@ COMPACTION_MINIMUM = 1000
 
 class DeadlockError(RuntimeError):
     """Nothing is ready, no timer is set and the main future is not done: nothing can ever happen again."""
+
+
+class UncaughtError(NamedTuple):
+    """An error that the code of a simulated process did not take. ``time``: seconds of the loop."""
+
+    time: float
+    process: str
+    error: BaseException
+
+
+def _find_process(context: Mapping[str, Any]) -> Process | None:
+    """Returns the process of an error that is handed to the loop's exception handler."""
+    task = context.get("task") or context.get("future")
+    if isinstance(task, SimTask):
+        return task.process
+    inside = getattr(context.get("handle") or context.get("transport"), "_context", None)
+    return PROCESS.get() if inside is None else inside.get(PROCESS)
 
 
 class SimHandle(asyncio.Handle):
@@ -154,6 +171,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._sequence = 0
         self._orders = 0
         self._task_count = 0
+        self.uncaught: list[UncaughtError] = []
+        """Errors that the code of simulated processes did not take, in order."""
         self._ready: deque[Runnable] = deque()
         self._timers: list[tuple[float, int, Runnable]] = []
         self._cancelled_timers = 0
@@ -301,6 +320,20 @@ class SimLoop(asyncio.BaseEventLoop):
             close_coroutine(coro)
             asyncio.Future.cancel(task)
         return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Reports an error that no code takes, in the process whose code raised it, so that its log shows it.
+
+        An error in a process that is dead is dropped: a kill unwinds code that has no more effect.
+        """
+        process = _find_process(context)
+        if process is None:
+            super().call_exception_handler(context)
+        elif not process.dead:
+            error = context.get("exception")
+            if error is not None:
+                self.uncaught.append(UncaughtError(self.time(), process.name, error))
+            process.context.copy().run(super().call_exception_handler, context)
 
     def tasks_of(self, process: Process | None) -> list[asyncio.Task[Any]]:
         """Returns the unfinished tasks of a process, or of the harness, in creation order."""

@@ -1,7 +1,7 @@
 """Text logs of a run's nodes: those of simulated processes, with virtual times, and the last lines of any.
 
-All simulated processes share this process's ``logging`` and standard error. Their output belongs in the run's folder,
-not in the harness's own output. The error of a failed start shows the last lines.
+All simulated processes share this process's ``logging``, standard output and standard error. Their output belongs in
+the run's folder, not in the harness's own output. The error of a failed start shows the last lines.
 """
 
 import io
@@ -25,14 +25,14 @@ FILE: Final = "process.log"
 
 
 class SimLogs(logging.Handler):
-    """Collects log records below ``assay`` from :meth:`begin` to :meth:`end`."""
+    """Collects log records from :meth:`begin` to :meth:`end`: all below ``assay``, others of simulated processes."""
 
     def __init__(self, loop: SimLoop) -> None:
         super().__init__(logging.INFO)
         self._loop = loop
         self._lines: dict[str, deque[str]] = {}
         self._before: tuple[int, bool] | None = None
-        self._stderr: TextIO | None = None
+        self._streams: tuple[TextIO, TextIO] | None = None
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
 
     def begin(self) -> None:
@@ -41,22 +41,28 @@ class SimLogs(logging.Handler):
         logger.addHandler(self)
         logger.setLevel(logging.INFO)
         logger.propagate = False
-        self._stderr = sys.stderr
-        sys.stderr = _SeparatedStderr(sys.stderr, self)
+        logging.getLogger().addHandler(self)
+        self._streams = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = _SeparatedStream(sys.stdout, self), _SeparatedStream(sys.stderr, self)
 
     def end(self) -> None:
-        """Restores the logger and standard error. Idempotent."""
+        """Restores the loggers, standard output and standard error. Idempotent."""
         if self._before is not None:
             logger = logging.getLogger(NAME)
             logger.removeHandler(self)
+            logging.getLogger().removeHandler(self)
             logger.level, logger.propagate = self._before
             self._before = None
-            if self._stderr is not None:
-                sys.stderr, self._stderr = self._stderr, None
+            if self._streams is not None:
+                (sys.stdout, sys.stderr), self._streams = self._streams, None
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
-        self.add(HARNESS if process is None else process.name, self.format(record))
+        if process is not None:
+            for line in self.format(record).splitlines():
+                self.add(process.name, line)
+        elif record.name.partition(".")[0] == NAME:
+            self.add(HARNESS, self.format(record))
 
     def add(self, node: str, line: str) -> None:
         """Adds a line to a node's log."""
@@ -73,8 +79,8 @@ class SimLogs(logging.Handler):
             path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
 
 
-class _SeparatedStderr(io.TextIOBase):
-    """Standard error that separates the output of simulated processes from that of the harness."""
+class _SeparatedStream(io.TextIOBase):
+    """Standard output or error that separates the output of simulated processes from that of the harness."""
 
     def __init__(self, real: TextIO, logs: SimLogs) -> None:
         self._real = real

@@ -16,8 +16,10 @@ Findings outside snapshots are rows of ``looks`` with look 0.
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from assay.checkers.liveness.snapshots import STALL
@@ -26,6 +28,7 @@ from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, Sup
 from assay.cluster.system import DeploymentError, System
 from assay.harness.core.history import History
 from assay.harness.core.operation import Completed, Effect, Outcome
+from assay.harness.core.printable import to_printable
 from assay.harness.core.report import describe_with_location
 from assay.harness.core.timestamps import Stamps
 from assay.nemesis.faults.fault import FinderStatistics
@@ -329,3 +332,24 @@ class StallMeter:
             if lost >= WORTH:
                 self.total += lost
         self._last = now, computed
+
+
+def describe_uncaught(errors: Sequence[Any]) -> list[str]:
+    """Returns a sentence for each simulated process that let exceptions pass: their number, and the first.
+
+    ``errors``: those of ``assay.cluster.sim.loop.SimLoop.uncaught``.
+    """
+    by_process: dict[str, list[Any]] = {}
+    for error in errors:
+        by_process.setdefault(error.process, []).append(error)
+    described = []
+    for name, own in by_process.items():
+        first: BaseException = own[0].error
+        frames = traceback.extract_tb(first.__traceback__)
+        place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+        count = "an exception" if len(own) == 1 else f"{len(own)} exceptions"
+        described.append(
+            f"{name}: {count} that its code did not catch, at first {to_printable(repr(first))}{place} after "
+            f"{own[0].time:.3f} s; logs/{name.partition('/')[0]} has the traceback"
+        )
+    return described

@@ -44,6 +44,7 @@ from assay.harness.run.observers import (
     QuiescenceWatch,
     StallMeter,
     describe_failed_finds,
+    describe_uncaught,
     list_crashes,
     record_processes,
 )
@@ -172,7 +173,9 @@ class Trial:
             history.abandon()
             raise
         ends = () if self.interrupt.reason is None else (self.interrupt.reason,)
-        unknown, remarks = (*ends, *report.unknown), (*report.remarks, *describe_failed_finds(self.conductor.finds))
+        uncaught = describe_uncaught(getattr(loop, "uncaught", ()))
+        finds = describe_failed_finds(self.conductor.finds)
+        unknown, remarks = (*ends, *report.unknown), (*report.remarks, *uncaught, *finds)
         stood_still = self._standstill.total
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
 

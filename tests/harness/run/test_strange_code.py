@@ -5,7 +5,11 @@ mistake, and never in the way of the run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
+import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -292,6 +296,43 @@ def test_a_log_with_half_a_character_is_kept_and_so_are_all_others(tmp_path: Pat
     assert all("bytes \\udcff of a file" in text for text in said)
 
 
+def test_what_a_simulated_server_prints_and_does_not_catch_is_in_its_log(tmp_path: Path) -> None:
+    """And in no output of the harness. The verdict's footer names the first exception of each process."""
+
+    async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
+        async def handle() -> None:
+            raise AttributeError("no such field")
+
+        print("standard output")
+        logging.getLogger("jobs").error("a logger of its own")
+        handling = asyncio.create_task(handle())
+        await asyncio.sleep(0.1)
+        assert handling.done()
+        del handling
+        asyncio.get_running_loop().call_soon(handle().throw, ValueError("in a callback"))
+        await asyncio.Event().wait()
+        return 0
+
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written), contextlib.redirect_stderr(written):
+        run, _ = played(tmp_path, {"entry": entry}, {})
+    (said,) = [path.read_text() for path in run.folder.logs.glob("*/process.log")]
+    for text in (
+        "standard output",
+        "a logger of its own",
+        "AttributeError: no such field",
+        "ValueError: in a callback",
+    ):
+        assert text in said
+        assert text not in written.getvalue()
+    (remark,) = [remark for remark in run.remarks if "did not catch" in remark]
+    assert re.fullmatch(
+        r"n1: 2 exceptions that its code did not catch, at first AttributeError\('no such field'\) "
+        r"\(test_strange_code.py:\d+\) after \d+\.\d{3} s; logs/n1 has the traceback",
+        remark,
+    )
+
+
 def test_logs_that_cannot_be_named_cost_no_verdict(tmp_path: Path) -> None:
     run, _ = played(tmp_path, {"logs": slip}, {})
     assert run.judgement is not None
@@ -314,6 +355,23 @@ def test_a_kind_that_no_check_knows_is_named_with_the_nearest(tmp_path: Path) ->
     effects = staticmethod(lambda completed: [Effect("counter-ad", "c", value=completed.index)])
     _, text = played(tmp_path, {}, {"effects": effects})
     assert text.startswith("UNKNOWN: no check knows effects of kind counter-ad; was counter-add meant?")
+
+
+def test_a_misspelt_kind_of_effect_accuses_no_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads of a counter whose additions are misspelt see values that no one added."""
+
+    def effects(completed: Completed) -> Sequence[Effect]:
+        number = completed.completion.result
+        return [Effect("counter-ad", "c", value=1), Effect("counter-read", "c", value=number)]
+
+    monkeypatch.setitem(globals(), "COUNTS", Contract(forbidden=("counter-phantom",)))
+    run, text = played(tmp_path, {}, {"effects": staticmethod(effects)})
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.UNKNOWN
+    (found,) = [name for name, count in run.judgement.anomalies.items() if count]
+    assert text.startswith(
+        f"UNKNOWN: {found}: found while no check reads the effects of kind counter-ad (was counter-add meant?)"
+    )
 
 
 def test_a_finder_that_raises_is_a_remark(tmp_path: Path) -> None:
