@@ -61,7 +61,7 @@ DOCS_NEEDS := mkdocs-material==9.8.1 mkdocstrings[python]==1.0.3 pymdown-extensi
 
 docs: venv docs-tools  ## the documentation as a site in build/site; dead links fail
 	@$(BIN)/python docs/generate.py
-	@$(DOCS)/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
 	@echo "assay: the site is build/site/index.html"
 
 docs-serve: venv docs-tools  ## the same at http://127.0.0.1:8000/, built again when a page changes

@@ -323,6 +323,20 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+def workloads_page() -> str:
+    folder = ROOT / "workloads" / "generic"
+    names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+    return (
+        "# Workloads\n\nEach module has operations, traffic and a contract for any system. Import it from "
+        "`assay.workloads.generic`. [Which workload for which promise](../../concepts/workloads.md) helps to "
+        "choose.\n\n"
+        + "".join(
+            f"## {name}\n\n::: assay.workloads.generic.{name}\n    options: {{show_root_heading: false}}\n\n"
+            for name in names
+        )
+    )
+
+
 UNITS = {"_ms": "ms", "_bytes": "bytes", "_seconds": "s", "_percentage": "%"}
 
 
@@ -375,6 +389,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "options": options_page,
     "cli": cli_page,
     "api": api_page,
+    "workloads": workloads_page,
     "contract": contract_page,
     "faults": faults_page,
     "anomalies": anomalies_page,

@@ -23,7 +23,7 @@ def methods(block: str) -> str:
     return textwrap.indent(re.sub(r"\n{3}", "\n\n", block), "    ")
 
 
-SERVER, TEST, WITH_FILE, DURABLE = blocks("key_value_server.md")
+SERVER, TEST, WITH_FILE, DURABLE, _PEERS = blocks("key_value_server.md")
 CAS, COMMAND, CLIENT, EFFECTS, LOCKED, *_ = blocks("effects_and_contracts.md")
 (TIMEOUT,) = blocks("outcomes.md")
 

@@ -208,7 +208,10 @@ def find_silences(
         elif stalled(one):
             continue
         elif whole.end - whole.begin >= contract.failing_over:
-            reasons.append(f"only {during} operations succeeded during {whole}, the contract asks for {wanted}")
+            reasons.append(
+                f"only {during} operations succeeded during {whole}, the contract asks for {wanted}; "
+                "if the design allows that, name the fault in may_stall"
+            )
         elif not at_work(one.begin, one.end):
             reasons.append(f"no client was at work during {one}")
         else:

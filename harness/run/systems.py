@@ -48,7 +48,10 @@ def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
 
     system = find_system(name)
     if not isinstance(system, SupportsDefectDescriptions):
-        raise SettingsError(f"--system={name} describes no defects: it has no described_defects")
+        raise SettingsError(
+            f"--system={name} describes no defects: it has no described_defects (--defect=NAME of pytest "
+            "needs only its with_defect)"
+        )
     return system.described_defects
 
 
