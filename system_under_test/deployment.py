@@ -2,7 +2,7 @@
 
 It queries the brokers over its own connections (``broker_rpc``); the workloads use ``client``.
 
-Of a cluster it needs the nodes, and which of them are brokers.
+It needs a cluster's nodes, and which of them are brokers.
 """
 
 from __future__ import annotations

@@ -125,15 +125,15 @@ LEFT = {
     "benchmarks": 0,
     "checkers": 0,
     "cluster": 0,
-    "docs": 670,
-    "harness": 33,
+    "docs": 639,
+    "harness": 0,
     "nemesis": 0,
     "README.md": 0,
     "reports": 0,
     "src/assay/__init__.py": 0,
-    "system_under_test": 4,
-    "tests": 240,
-    "workloads": 5,
+    "system_under_test": 0,
+    "tests": 234,
+    "workloads": 0,
 }
 """Folder or file -> sentences that break a rule of STYLE, at most."""
 

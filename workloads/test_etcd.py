@@ -7,7 +7,9 @@ pytest workloads/test_etcd.py::test_lock --rate=10 --nemesis=stop-consumer --nem
 
 The register client has no ``effects``, because the search for a legal order needs only arguments and results. With
 ``serializable`` reads, which may be stale (https://etcd.io/docs/v3.4/learning/api_guarantees/), the search finds no
-legal order. etcd's lock is held by a lease, so another client can acquire it while a paused holder still believes in it
+legal order.
+
+etcd's lock is held by a lease. So another client can acquire it while a paused holder still believes that it has it
 (https://jepsen.io/analyses/etcd-3.4.3).
 """
 

@@ -2,8 +2,8 @@
 
 pytest workloads/test_postgresql.py --nemesis=none --nemesis=kill --nemesis-interval=8
 
-Anomalies that a level allows are tolerated by name and reported with the reason: write skew at repeatable read, lost
-updates at read committed (https://www.postgresql.org/docs/15/transaction-iso.html). Serializable allows none.
+Anomalies that a level allows are tolerated by name and reported with the reason. Repeatable read allows write skew, and
+read committed allows lost updates (https://www.postgresql.org/docs/15/transaction-iso.html). Serializable allows none.
 """
 
 from typing import Any

@@ -3,6 +3,7 @@
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader --workload-mix=wait
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=kill
+
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=power-loss --nemesis-target=all --set=appendfsync=always
 
 An isolated master continues to acknowledge writes for one node timeout. It loses them when it becomes a replica of the

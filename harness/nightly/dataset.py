@@ -117,9 +117,9 @@ def list_unpacked_runs(dataset: Path) -> list[str]:
 
 
 def pack(dataset: Path) -> None:
-    """One file for each night; to be called while the data set is held alone.
+    """Joins the files of the runs of each night to one file. The caller must hold the data set alone.
 
-    Interrupted, it has lost nothing: the files of one run are what counts until they go, and they go last.
+    An interruption loses nothing: the files of single runs count until they are removed, and they are removed last.
     """
     newer = set(list_unpacked_runs(dataset))
     nights: dict[Path, list[Path]] = defaultdict(list)
@@ -208,7 +208,7 @@ def store_run(into: Path, night: date, run: RunRow) -> None:
     part = place / f"{run.run}.parquet"
     for other in _find_parts(into, run.run):
         if other != part:
-            # Of another night until now: moved first, so that it is never there twice, nor not at all.
+            # It belonged to another night until now. Moving it first keeps exactly one copy at any moment.
             os.replace(other, part)
             with suppress(OSError):
                 other.parent.rmdir()

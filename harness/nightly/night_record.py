@@ -295,7 +295,7 @@ def group_by_cell(results: Iterable[AttemptResult]) -> dict[str, list[AttemptRes
 
 
 def is_failed(outcomes: Collection[AttemptOutcome]) -> bool:
-    """Of the attempts of one cell. One run that fails is enough, and of a canary one that detects its defect."""
+    """Returns whether a cell with these attempts failed: if any failed, or a canary detected nothing."""
     return AttemptOutcome.FAIL in outcomes or (
         AttemptOutcome.MISSED in outcomes and AttemptOutcome.DETECTED not in outcomes
     )

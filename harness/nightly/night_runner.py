@@ -1,4 +1,4 @@
-"""One night: its cells one after the other. Each attempt is a process, and each end is a line of the record.
+"""Runs the cells of a night one after the other. Each attempt is a process, and each end is a line of the record.
 
 The attempts of a night are known before it begins. Every cell has its seeds from the night's name and its own, and its
 place from earlier nights. First each cell is done once, then the cells that repeat are done again. No attempt is
@@ -91,10 +91,10 @@ def _run_git(place: Path, *arguments: str) -> str | None:
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
 QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
-"""Of every attempt, and not of the command that repeats it. The cell's own options come later, and win."""
+"""Options of every attempt, but not of the command that repeats it. A cell's own options come later, so they win."""
 RESERVE: Final = 256 * 1024
 PIECE: Final = 8 * 1024
-"""Of the reserve, given up for a line that finds no room: given up whole, the next cell would use it."""
+"""Bytes of the reserve that are given up for a line that finds no room. The next cell would use a whole reserve."""
 PROBE: Final = 1024 * 1024
 """A disk without so many bytes is full."""
 TAIL: Final = 4 * 1024 * 1024
@@ -106,10 +106,13 @@ LONGEST: Final = 1e9
 
 @dataclass
 class NightRunner:
-    """``run`` once. ``note`` is called with each result, and how many attempts and seconds are left.
+    """Runs a night once. These functions are called during it:
 
-    ``begins`` is called with each attempt that begins, ``stopping`` with the reason when one is interrupted;
-    ``shrinks`` with the name of the cell of which a failure is made small, ``shrank`` with what came of it.
+    - ``note``: with each result, and how many attempts and seconds are left
+    - ``begins``: with each attempt that begins
+    - ``stopping``: with the reason, when an attempt is interrupted
+    - ``shrinks``: with the name of the cell whose failure is shrunk
+    - ``shrank``: with the result of shrinking
     """
 
     store: Path
@@ -236,7 +239,7 @@ class NightRunner:
         return classify(cell, ended, printed, [read_seen_run(run) for run in new], machine)
 
     def _record(self, result: AttemptResult) -> None:
-        """What a full disk rejects even with the reserve given up is tried again with the next, and at the end."""
+        """Records a result. If a full disk rejects it, the next call and the end of the night try again."""
         self._unwritten.append(result)
         self._write_down()
 
@@ -254,7 +257,7 @@ class NightRunner:
         self.path.now_running(None)
 
     def _recover(self) -> None:
-        """What an earlier process of this night was killed at."""
+        """Records the attempt during which an earlier process of this night was killed."""
         running = self.path.running()
         if running is None:
             return

@@ -1,6 +1,6 @@
-"""What a night comes to: how its cells ended, which of its failures no mark covers, and the verdict that follows.
+"""Verdict of a night: how its cells ended, and which of its failures are not marked as known.
 
-Read from the night's record and its runs, by the night at its end, and by the summary of all its parts.
+It is read from the night's record and its runs, by the night at its end, and by the summary of all its parts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ class CellResult:
 
     @property
     def failed(self) -> bool:
-        """In a way that no mark covers. Of a canary one attempt that detects its defect is enough."""
+        """Whether it failed in a way that is not marked as known. A canary passes if any attempt detects its defect."""
         missed = AttemptOutcome.MISSED in self.outcomes and AttemptOutcome.DETECTED not in self.outcomes
         return AttemptOutcome.FAIL in self.outcomes or missed
 
@@ -105,7 +105,7 @@ class NightAccount:
 
 
 def read_account(store: Path, name: str | None, known: KnownFailures, part: int | None = None) -> NightAccount:
-    """Of the night of this name, or the newest; of one part of it alone. Raises :class:`NightError`."""
+    """Reads the night of this name, or the newest; ``part``: one part of it. Raises :class:`NightError`."""
     every = read_nights(store)
     if not every:
         raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")

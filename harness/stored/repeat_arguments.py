@@ -1,7 +1,7 @@
-"""The pytest arguments that do a stored run again, made of typed fields and never of the text of its command.
+"""The pytest arguments that repeat a stored run, made of typed fields and never of the text of its command.
 
-A stored run may come from elsewhere. pytest imports the test file that it is given, so the file must be one of this
-project; and a recorded command may hold options that load other code. So:
+A stored run may come from elsewhere. pytest imports the test file that it is given, so the file must belong to this
+project. A recorded command may contain options that load other code. So:
 
 1. ``settings.json`` is read into ``Settings``, and each option is made of one field.
 2. The test's file must exist below the current folder, and not in the store that the run lies in, nor in another one.

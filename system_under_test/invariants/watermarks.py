@@ -1,8 +1,9 @@
 """When a leader has raised its high watermark to an offset, each in-sync member has the log up to there.
 
-A leader emits its high watermark about once a second, and at the end of its term. By then members of two sets must have
-a log end at that offset or above: the set that it knew to be in ZooKeeper, and the set that it has proposed since. In a
-topic with ``flush.messages=1`` the records must be on their disks for sure. Only these members count:
+A leader emits its high watermark about once a second, and at the end of its term. By then the members of two sets must
+have a log end at that offset or above. These are the set that it knew to be in ZooKeeper, and the set that it has
+proposed since. In a topic with ``flush.messages=1`` the records must be on their disks for sure. Only these members
+count:
 
 - They are alive, and in sync under the registration by which they were admitted. A restarted broker may have lost what
   it had in memory.

@@ -12,8 +12,9 @@ The argument of a ``burst`` is a list of values, one message each, or ``{"values
 
 The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, source, outcome, offset],
 ...]}``. ``sets`` has the result of each message's future, one for each value; unknown fields are null. ``reports``
-exists if the argument was not a plain list. It has all other notifications about the messages, in order, by source:
-``done``, the function given to each ``send``; ``stages``, the callbacks of the producer; ``account``, the result of
+exists if the argument was not a plain list. It has all other notifications about the messages, in order, by source. The
+sources are ``done``, the function given to each ``send``; ``stages``, the callbacks of the producer; ``account``, the
+result of
 ``flush`` or ``close``.
 
 The messages of a burst go to one partition, a little time apart, and none waits for the outcome of an earlier one.

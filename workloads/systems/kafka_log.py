@@ -1,8 +1,8 @@
 """The log workload through librdkafka, for any broker that speaks Kafka's protocol.
 
 Each send has one record. librdkafka does not say whether a failed send may have been appended, so its outcome is
-unknown. It also resends by itself when the leader changes, however few retries it is given
-(https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md), so a record may occur twice in the log.
+unknown. A record may occur twice in the log: librdkafka resends when the leader changes, however few
+retries it has (https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md).
 """
 
 import itertools
