@@ -147,9 +147,9 @@ def test_a_system_adds_its_events_to_the_list(extended: pytest.Pytester) -> None
     listed = extended.runpytest_inprocess(*SMALL, "--nemesis-list")
     listed.stdout.re_match_lines(
         [
-            r"events of the broker, .*",
+            r"events of broker at which .*",
             r"group-preparing +",
-            r"events of the toy, .*",
+            r"events of toy at which .*",
             r"log-swapped +the old file is gone",
         ]
     )

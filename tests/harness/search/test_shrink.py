@@ -201,8 +201,8 @@ def test_a_branch_that_is_needed_stays_and_all_else_goes() -> None:
 def test_lines_say_where_a_run_leaves_and_with_what() -> None:
     lines = branched().lines()
     assert lines[2:] == [
-        " 2.000 s  from 2 s on chance is drawn from seed 5",
-        " 3.000 s  from 3 s on chance is drawn from seed 6",
+        " 2.000 s  from 2 s on, randomness comes from seed 5",
+        " 3.000 s  from 3 s on, randomness comes from seed 6",
         " 3.500 s  stop n1, for 0.5 s",
     ]
     assert branched().only({2}).schedule == FaultSchedule(0, (branched().schedule.all_steps[1],))
