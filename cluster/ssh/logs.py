@@ -43,11 +43,14 @@ def local_log_names(system: System, node: SshNode) -> dict[str, str]:
 
 async def _collect_node(system: System, node: SshNode, folder: Path) -> list[str]:
     missing = []
+    events = None if node.role == ZOOKEEPER_ROLE else system.event_log(node)
+    optional = None if events is None else second_log(events)  # a second copy that is refused at its start opens none
     for path, name in local_log_names(system, node).items():
         try:
             data = await node.read_file(path)
         except FileNotFoundError:
-            missing.append(f"{node.name}: {path} does not exist")
+            if path != optional:
+                missing.append(f"{node.name}: {path} does not exist")
         except (NodeError, OSError) as error:
             missing.append(f"{node.name}: {path}: {error}")
         else:

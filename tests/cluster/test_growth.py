@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.cluster.node import Node, NodeError
+from assay.cluster.second_copy import second_log
 from assay.cluster.ssh import log_sizes
 from assay.cluster.ssh.log_sizes import FILE, LogGrowthRecorder, LogSizes, log_patterns
 from assay.cluster.ssh.logs import collect
@@ -119,6 +120,9 @@ def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) 
         assert moment > 0
 
 
+EVENTS = "/var/log/assay/events.jsonl"
+
+
 class TwoOfOneName(System):
     name, roles = "two", ("server",)
 
@@ -163,3 +167,25 @@ def test_an_event_log_is_followed_after_what_was_delivered() -> None:
         follow_command("/var/my log/events")(3)
         == "mkdir -p '/var/my log'; exec tail -n +4 -F '/var/my log/events' 2>/dev/null"
     )
+
+
+class SecondRefused(WithFiles):
+    """A second copy of its process was refused at its start, so it made no event log."""
+
+    had_second = True
+
+    async def read_file(self, path: str) -> bytes:
+        if path == second_log(EVENTS):
+            raise FileNotFoundError(path)
+        return await super().read_file(path)
+
+
+class WithEvents(TwoOfOneName):
+    def event_log(self, node: Node) -> str:
+        return EVENTS
+
+
+def test_a_refused_second_copy_has_no_event_log_to_miss(tmp_path: Path) -> None:
+    nodes = cast(Any, [SecondRefused("n1", breaks=False)])
+    assert asyncio.run(collect(WithEvents(), nodes, tmp_path)) == []
+    assert {path.name for path in (tmp_path / "n1").iterdir()} >= {"events.jsonl", "second.log", "process.log"}
