@@ -34,7 +34,7 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	$(BIN)/pytest $$(grep -rlE 'mark\.(docker|alone)' tests --include='test_*.py') -m "(docker or alone) and not long" -rs --durations=25 \
 	  -p no:cacheprovider >"$$printed" 2>&1 & containers=$$!; \
 	trap 'kill -INT $$containers 2>/dev/null; wait $$containers; cat "$$printed"; rm -f "$$printed"; exit 130' INT TERM; \
-	$(BIN)/pytest tests -m "not docker and not long and not alone" -n $(WORKERS) --dist=worksteal -rs || status=$$?; \
+	$(BIN)/pytest tests -m "not docker and not long and not alone" -n $(WORKERS) --dist=worksteal -rs --durations=25 || status=$$?; \
 	echo "assay: tests in containers: waiting for their end ..."; wait $$containers || status=$$?; \
 	cat "$$printed"; rm -f "$$printed"; exit $$status
 

@@ -112,7 +112,7 @@ def test_the_benchmark_of_checks_runs_spark_and_compares_the_engines() -> None:
 
 
 @pytest.mark.docker
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_of_the_broker_runs_in_containers() -> None:
     pytest.importorskip("confluent_kafka")
     found = figures("broker", "--messages=2000", "--rounds=1")
