@@ -47,6 +47,12 @@ def reported(judged: BatchResult) -> Any:
     return judged.path, None if judged.judgement is None else without_times(judged.judgement), judged.text
 
 
+def in_any_engine(judged: BatchResult) -> Any:
+    """A task of Spark chooses SQLite for small histories; here DuckDB was asked for."""
+    path, judgement, text = reported(judged)
+    return path, None if judgement is None else msgspec.structs.replace(judgement, engine=""), text
+
+
 def judged(paths: list[Path], **options: Any) -> list[BatchResult]:
     with Engines("duckdb") as engines:
         return list(judge_many(paths, engines, (), **options))
@@ -327,5 +333,5 @@ def test_spark_says_the_same_as_one_job(monkeypatch: pytest.MonkeyPatch, applica
     with Engines("spark") as engines:
         monkeypatch.setattr(engines, "spark", lambda rows: engine)
         there = list(judge_many(paths, engines, ()))
-    assert [reported(one) for one in there] == [reported(one) for one in here]
+    assert [in_any_engine(one) for one in there] == [in_any_engine(one) for one in here]
     assert set(tracker.getJobIdsForGroup(None)) == before, "no job but the one with a group"
