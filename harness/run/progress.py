@@ -30,6 +30,8 @@ class RunTally:
     info: int = 0
     fail: int = 0
     in_force: dict[int, str] = field(default_factory=dict)
+    injected: int = 0
+    """Faults so far, in force or healed."""
     watched: float | None = None
     """Seconds of the run that have been judged while it goes on; None if it is not watched."""
 
@@ -49,6 +51,8 @@ class RunTally:
     def line(self) -> str:
         rate = self.operations / self.elapsed if self.elapsed > 0 else 0.0
         faults = ", ".join(self.in_force[number] for number in sorted(self.in_force)) or "none"
+        if (healed := self.injected - len(self.in_force)) > 0:
+            faults += f" ({healed} healed)"
         judged = "" if self.watched is None else f"  judged to {self.watched:.1f} s"
         return (
             f"{self.stage} {self.elapsed:6.1f} s  ok {self.ok} info {self.info} fail {self.fail}"

@@ -381,6 +381,7 @@ class Trial:
             history.fault(**columns)
             if row.phase is FaultPhase.INJECTED:
                 self.tally.in_force[row.id] = str(row)
+                self.tally.injected += 1
             elif row.phase is FaultPhase.HEALED:
                 self.tally.in_force.pop(row.id, None)
 
