@@ -122,7 +122,8 @@ class DuckDB:
             self.view(name, select_nothing(schema))
             return
         files = ", ".join(f"'{_escape_path(part)}'" for part in parts)
-        source = f"read_parquet([{files}], union_by_name = true)"
+        # DuckDB would take a folder such as ``event=push`` above the history for a column of the files.
+        source = f"read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
         rows = self.rows(f"select count(*) as total from {source}")[0]["total"]
         if rows == 0:
             self._table(name, select_nothing(schema))

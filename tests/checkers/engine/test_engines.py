@@ -824,6 +824,18 @@ def test_a_key_may_be_called_as_a_column_is(tmp_path: Path, engine: str) -> None
         assert found == expected
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+def test_a_folder_above_a_history_is_no_column(tmp_path: Path, engine: str) -> None:
+    """Data sets are partitioned by folders such as ``kind=observe``, which would hide that a message was lost."""
+    lost = Book(key="orders-0")
+    lost.send([1, 2, 3], 0, (0, 5))
+    lost.poll(0, [(0, 1), (2, 3)], 3, (10, 15))
+    for folder in (tmp_path, tmp_path / "outcome=ok" / "value=1" / "position=0"):
+        history = open_history(write(folder / "history", lost.rows))
+        with Engines(engine).open(history) as opened:
+            assert judge_with(history, Contract(), opened).anomalies == {"lost-write": 1}
+
+
 def test_an_old_sqlite_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = open_history(write(tmp_path / "history", book().rows))
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
