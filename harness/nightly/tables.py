@@ -16,6 +16,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col
 
 from assay.checkers.engine import EngineError
 from assay.checkers.engine.spark_application import SparkApplication
@@ -57,9 +58,8 @@ def compute_tables_on(application: SparkApplication, place: Path, zoo: Zoo) -> N
     with open_session(application, place, zoo) as session:
         newest = [row["night"] for row in session.sql("select distinct night from runs order by night desc").take(2)]
         for name, night in zip(("newest", "before"), (*newest, None), strict=False):
-            session.sql(
-                f"create or replace temporary view {name} as select * from cells where night <=> {_quote_night(night)}"
-            )
+            # A night is the name of a folder, which may be anything: it must not become part of a statement.
+            session.table("cells").where(col("night").eqNullSafe(night)).createOrReplaceTempView(name)
         return NightTables(
             night=newest[0],
             before=newest[1] if len(newest) > 1 else None,
@@ -95,10 +95,6 @@ def _create_views(session: SparkSession, place: Path, files: Sequence[Path], zoo
     session.createDataFrame(known, "defect string, expected array<string>").createOrReplaceTempView("zoo")
     for name, sql in VIEWS.items():
         session.sql(f"create or replace temporary view {name} as {sql}")
-
-
-def _quote_night(night: str | None) -> str:
-    return "null" if night is None else f"'{night}'"
 
 
 VIEWS: Final = {

@@ -339,3 +339,17 @@ def test_a_damaged_part_is_named_instead_of_what_spark_says(application: Any, tm
     part.write_bytes(whole[:4] + bytes(len(whole) - 4 - footer) + whole[-footer:])
     with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged"):
         compute_tables_on(application, place, ZOO)
+
+
+def test_the_name_of_a_night_is_never_executed(application: Any, tmp_path: Path) -> None:
+    """Folders of a data set may come from elsewhere, and Spark's SQL can call any method of Java."""
+    runs = some_runs(7, 4, NIGHTS[:1])
+    place = stored(tmp_path / "nights", runs)
+    called = "reflect('java.lang.System', 'setProperty', 'assay.called', 'yes') is not null"
+    name = f"z' or {called} or night = 'z"
+    stored(tmp_path / "more", [(NIGHTS[1], run) for _, run in some_runs(8, 1)])
+    (tmp_path / "more" / f"night={NIGHTS[1]}").rename(place / f"night={name}")
+    found = compute_tables_on(application, place, ZOO)
+    assert (found.night, found.before) == (name, NIGHTS[0])
+    jvm = application.session(effects=0).sparkContext._jvm
+    assert jvm.java.lang.System.getProperty("assay.called") is None
