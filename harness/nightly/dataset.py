@@ -9,6 +9,7 @@ reads keeps others from packing meanwhile.
 """
 
 import fcntl
+import glob
 import os
 import sys
 import time
@@ -134,7 +135,7 @@ def pack(dataset: Path) -> None:
         else:
             (place / PACKED).unlink(missing_ok=True)
     for run in newer:
-        for part in _find_parts(dataset, run):
+        for part in _find_parts(dataset, glob.escape(run)):
             part.unlink()
     for place in nights:
         with suppress(OSError):
@@ -206,7 +207,7 @@ def store_run(into: Path, night: date, run: RunRow) -> None:
     place = into / f"{PARTITION}{night.isoformat()}"
     place.mkdir(parents=True, exist_ok=True)
     part = place / f"{run.run}.parquet"
-    for other in _find_parts(into, run.run):
+    for other in _find_parts(into, glob.escape(run.run)):
         if other != part:
             # It belonged to another night until now. Moving it first keeps exactly one copy at any moment.
             os.replace(other, part)
@@ -222,4 +223,5 @@ def _write(content: pa.Table, part: Path) -> None:
 
 
 def _find_parts(dataset: Path, name: str) -> Iterator[Path]:
+    """Yields the files whose name without its ending fits the pattern ``name``."""
     return (path for path in dataset.glob(f"{PARTITION}*/{name}.parquet") if not path.name.startswith("."))

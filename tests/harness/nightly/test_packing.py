@@ -124,6 +124,16 @@ def test_parts_of_all_times_are_packed_together(tmp_path: Path) -> None:
     assert {run: [fault.took_effect for fault in one.faults] for run, (_, one) in counted(tmp_path).items()} == before
 
 
+@pytest.mark.parametrize("name", ["*.parquet", "[a-z]*.parquet", "?acked.parquet"])
+def test_a_file_that_is_named_like_a_pattern_deletes_no_other(tmp_path: Path, name: str) -> None:
+    for run in RUNS[:3]:
+        store_run(tmp_path, FIRST, run)
+    part = list_parts(tmp_path)[0]
+    part.rename(part.with_name(name))
+    pack(tmp_path)
+    assert counted(tmp_path) == {run.run: (str(FIRST), run) for run in RUNS[:3]}
+
+
 def test_a_damaged_part_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
     store_run(tmp_path, FIRST, RUNS[0])
     store_run(tmp_path, FIRST, RUNS[1])
