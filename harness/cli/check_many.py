@@ -91,11 +91,11 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
                 if store.is_carried(one):
                     carried.append(str(one))
                 elif store.looks_like_run(one) and not store.is_active(one):
-                    found.setdefault(one.resolve(), one)
+                    found.setdefault(store.follow_links(one), one)
                 else:
                     others.append(str(one))
             except OSError:  # its judgement says why it cannot be read, and the others are judged
-                found.setdefault(one.resolve(), one)
+                found.setdefault(store.follow_links(one), one)
     if not found:
         raise InputError(
             "there is no run or history folder, with ops/ or history/ops/ in it, at "

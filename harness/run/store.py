@@ -316,10 +316,20 @@ def _without_doubles(folders: Iterable[Path], root: Path) -> list[Path]:
     listed = list(folders)
     if not any(one.is_symlink() or one.parent.is_symlink() for one in listed):
         return listed
-    whole = root.resolve()
-    known = {one.resolve(): one for one in reversed(listed)}
-    known |= {one.resolve(): one for one in reversed(listed) if not one.is_symlink() and not one.parent.is_symlink()}
-    return [one for one in listed if known[place := one.resolve()] == one and not whole.is_relative_to(place)]
+    whole = follow_links(root)
+    known = {follow_links(one): one for one in reversed(listed)}
+    known |= {
+        follow_links(one): one for one in reversed(listed) if not one.is_symlink() and not one.parent.is_symlink()
+    }
+    return [one for one in listed if known[place := follow_links(one)] == one and not whole.is_relative_to(place)]
+
+
+def follow_links(path: Path) -> Path:
+    """Returns the place to which a path leads, as ``Path.resolve``, which raises ``RuntimeError`` for a loop of links.
+
+    A loop leads to the link itself.
+    """
+    return Path(os.path.realpath(path))
 
 
 def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
@@ -328,7 +338,7 @@ def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now
     It never includes folders that are no runs of ours, runs with a special file in them, active runs, and runs that a
     ``latest`` link points at.
     """
-    latest = {link.resolve() for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
+    latest = {follow_links(link) for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     by_test: dict[Path, list[Path]] = {}
     for test in _tests(root):
         for run in _list_folders(test, links=False):

@@ -108,6 +108,18 @@ def test_a_link_that_leads_nowhere_is_no_pass(root: Path, place: str, capsys: py
     assert f"{link.parent.name}/{link.name} has no verdict (damaged)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", ["u", "t/20260102T000000.000Z", "latest", "t/latest"])
+def test_a_link_to_itself_stops_no_command(root: Path, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / place).symlink_to(root / place)
+    named = not place.endswith("latest")
+    assert main(["check", str(root)]) == (ExitCode.USAGE if named else ExitCode.PASS)
+    assert (str(root / place) in capsys.readouterr().out) is named
+    into, nights = root.parent / "into", root.parent / "nights"
+    for command in (["gc", "--dry-run"], ["index"], ["carry", f"--into={into}"]):
+        assert main([command[0], str(root), *command[1:]]) == ExitCode.PASS
+    assert main(["nights", "add", str(root), f"--into={nights}"]) == ExitCode.PASS
+
+
 def test_links_within_a_store_count_no_run_twice(root: Path) -> None:
     run = root / "t" / TIMES[0]
     (root / "latest").symlink_to(run)
