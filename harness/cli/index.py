@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from assay.reports.index.page import RenderedPage
 
 TRENDS: Final = "trends.json"
+OURS: Final = "<footer>assay · ".encode()
+"""Part of each page of ours (``reports/index/index.html``). Other pages are not replaced."""
 DESCRIPTION: Final = """\
 Writes STORE/index.html, over all runs and nights of a store: what broke, since when, how often, and the command that
 repeats it.
@@ -42,10 +44,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.core.files import write_atomically
+    from assay.harness.core.files import read_file, write_atomically
 
     made = build_page_renderer(arguments)(False)
     target = arguments.store / "index.html"
+    if target.exists() and OURS not in read_file(target):
+        raise InputError(f"{target} is no page of `assay index`, and is not replaced; move it, or give another store")
     write_atomically(target, made.html.encode())
     print(target)
     for failure in made.counting if arguments.check else ():

@@ -42,6 +42,16 @@ def test_the_page_is_written_into_the_store(tmp_path: Path, capsys: pytest.Captu
     assert "lost-write" in (tmp_path / "index.html").read_text()
 
 
+def test_a_page_of_others_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = red(tmp_path) / "index.html"
+    page.write_text("<h1>my site</h1>")
+    assert main(["index", str(tmp_path)]) == ExitCode.USAGE
+    assert f"{page} is no page of `assay index`" in capsys.readouterr().err
+    assert page.read_text() == "<h1>my site</h1>"
+    page.unlink()
+    assert [main(["index", str(tmp_path)]) for _ in range(2)] == [ExitCode.PASS] * 2
+
+
 @pytest.mark.parametrize(
     ("expires", "code"), [(None, ExitCode.FAIL), ("9999-12-31", ExitCode.PASS), ("2020-01-01", ExitCode.FAIL)]
 )
