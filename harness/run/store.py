@@ -423,7 +423,10 @@ def _parse_started(info: RunInfo) -> datetime | None:
 def is_active(run: Path) -> bool:
     """Returns whether the process that makes this run is still active."""
     info = read_info(run)
-    return info is not None and info.status == RUNNING and owner.parse_owner(info.owner).alive()
+    try:
+        return info is not None and info.status == RUNNING and owner.parse_owner(info.owner).alive()
+    except ValueError:  # not written by this program, which names its process
+        return False
 
 
 def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:

@@ -175,6 +175,16 @@ def test_a_page_that_is_checked_knows_a_linked_run(tmp_path: Path, of_test: bool
     assert main(["index", str(tmp_path / "store"), "--check"]) == ExitCode.FAIL
 
 
+def test_a_run_whose_owner_is_no_process_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write(tmp_path, Made())
+    found = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**found, "status": "running", "owner": "ci-7"}))
+    assert main(["gc", str(tmp_path), "--keep=0", "--dry-run"]) == ExitCode.PASS
+    assert capsys.readouterr().out.splitlines() == [str(run)]
+    assert main(["watch", str(tmp_path)]) == ExitCode.USAGE
+    assert "no run goes on" in capsys.readouterr().err
+
+
 def test_gc_keeps_a_run_that_has_other_runs_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(tmp_path, Made())
     inner = write(run / "again", Made())
