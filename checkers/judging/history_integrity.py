@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
-from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.history.data_sets import DATA_SETS, REPORTED
 from assay.harness.core.lazy_import import LazyModule
 from assay.harness.core.printable import to_plain_line
 
@@ -28,13 +29,21 @@ def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, t
     """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
     closed = reader.closed
     total = sum(map(reader.rows, DATA_SETS))
-    digested = 0 if closed is None else sum(map(reader.rows, DIGESTED))
-    require_readable(reader, lambda rows: progress(rows, total + digested))
-    if closed is not None and reader.digest(lambda rows: progress(total + rows, total + digested)) != closed.digest:
-        raise HistoryError(
-            f"{reader.folder / CLOSED}: the parts hold other rows than those that were written (their digest is not "
-            f"{closed.digest}); judge the files as the run left them"
-        )
+    noted = [] if closed is None else [(DIGESTED, closed.digest), (REPORTED, closed.reported)]
+    compared = [(names, digest, sum(map(reader.rows, names))) for names, digest in noted if digest is not None]
+    done, last = total, total + sum(rows for _, _, rows in compared)
+
+    def step(before: int, rows: int) -> None:
+        progress(before + rows, last)
+
+    require_readable(reader, partial(step, 0))
+    for names, digest, rows in compared:
+        if reader.digest(partial(step, done), names) != digest:
+            raise HistoryError(
+                f"{reader.folder / CLOSED}: the parts hold other rows than those that were written: the digest of "
+                f"{', '.join(names)} is not {digest}; judge the files as the run left them"
+            )
+        done += rows
 
 
 def require_readable(reader: HistoryReader, progress: Callable[[int], None] = lambda rows: None) -> None:

@@ -181,8 +181,14 @@ LATER: Final = ("looks",)
 DIGESTED = ("ops", "effects", "faults")
 """The data sets that two simulated runs of one seed must have in common."""
 
+REPORTED = ("events", "replicas", "looks")
+"""The other data sets. Their digest only shows that the files are those that the run has written."""
+
 CLOSED = "closed.json"
-"""The file that is written last: ``{"digest": ..., "rows": {name: rows}}``. Without it the run was cut short."""
+"""The file that is written last: ``{"digest": ..., "reported": ..., "rows": {name: rows}}``.
+
+``digest`` is that of ``DIGESTED``, ``reported`` that of ``REPORTED``. Without the file the run was cut short.
+"""
 
 
 UNRECORDED: Final = "unrecorded"

@@ -6,7 +6,7 @@ part boundaries, compression or the writer.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,10 +73,10 @@ class ColumnDigest:
 
 
 class HistoryDigest:
-    """Running hash of the data sets that two runs of one seed must have in common."""
+    """Running hash of some data sets, by default those that two runs of one seed must have in common."""
 
-    def __init__(self, schemas: Mapping[str, pa.Schema] = SCHEMAS) -> None:
-        self._parts: Mapping[str, DataSetDigest] = {name: DataSetDigest(schemas[name]) for name in DIGESTED}
+    def __init__(self, schemas: Mapping[str, pa.Schema] = SCHEMAS, names: Sequence[str] = DIGESTED) -> None:
+        self._parts: Mapping[str, DataSetDigest] = {name: DataSetDigest(schemas[name]) for name in names}
 
     def update(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Adds ``rows`` of the data set ``name``; data sets that do not count are ignored."""

@@ -37,6 +37,8 @@ class ClosingNote(msgspec.Struct, frozen=True):
 
     digest: str
     rows: dict[str, int]
+    reported: str | None = None
+    """None: an earlier version has written the history."""
 
 
 class HistoryReader:
@@ -138,11 +140,11 @@ class HistoryReader:
             for row in batch.to_pylist():
                 yield _to_completed(row)
 
-    def digest(self, progress: Callable[[int], None] = lambda rows: None) -> str:
-        """Returns the hash of the rows of ops, effects and faults; equals the writer's if nothing was lost."""
+    def digest(self, progress: Callable[[int], None] = lambda rows: None, names: Sequence[str] = DIGESTED) -> str:
+        """Returns the hash of the rows of some data sets; equals the writer's if nothing was lost."""
         done = 0
-        schemas = {name: translation.schema(name, self.format(name)) for name in DIGESTED}
-        digest = HistoryDigest(schemas)
+        schemas = {name: translation.schema(name, self.format(name)) for name in names}
+        digest = HistoryDigest(schemas, names)
         for name, schema in schemas.items():
             for batch in self._stored(name, schema):
                 digest.update(name, batch)
@@ -325,8 +327,8 @@ class InMemoryHistoryReader(HistoryReader):
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
         yield from self._tables[name].to_batches()
 
-    def digest(self, progress: Callable[[int], None] = lambda rows: None) -> str:
-        digest = HistoryDigest()
-        for name in DIGESTED:
+    def digest(self, progress: Callable[[int], None] = lambda rows: None, names: Sequence[str] = DIGESTED) -> str:
+        digest = HistoryDigest(names=names)
+        for name in names:
             digest.update(name, self._tables[name])
         return digest.hexdigest()

@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.data_sets import CLOSED, OF_OTHER, OF_RUN, ORIGIN_KEY, HistoryError
+from assay.harness.core.history.data_sets import CLOSED, OF_OTHER, OF_RUN, ORIGIN_KEY, REPORTED, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, UnderWay, part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
@@ -56,16 +56,17 @@ class PartWriter:
         self._open()
         self.seal()
 
-    def convert(self, digest: HistoryDigest) -> None:
+    def convert(self, *digests: HistoryDigest) -> None:
         """Moves the pending rows into the unfinished part."""
         if not self.pending:
             return
         rows, self.pending = self.pending, []
-        self.write(to_batch(SCHEMAS[self._name], COLUMNS[self._name](rows)), digest)
+        self.write(to_batch(SCHEMAS[self._name], COLUMNS[self._name](rows)), *digests)
 
-    def write(self, batch: pa.RecordBatch, digest: HistoryDigest) -> None:
+    def write(self, batch: pa.RecordBatch, *digests: HistoryDigest) -> None:
         """Adds a batch with the schema's columns to the unfinished part."""
-        digest.update(self._name, batch)
+        for digest in digests:
+            digest.update(self._name, batch)
         file = self._file or self._open()
         file.write_batch(batch)
         self.unsealed_rows += batch.num_rows
@@ -130,6 +131,7 @@ class HistoryWriter(History):
         self._error: Exception | None = None
         self._closed = False
         self._digest = HistoryDigest()
+        self._reported = HistoryDigest(names=REPORTED)
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         (self._folder / UNFINISHED).mkdir(parents=True)
@@ -164,7 +166,7 @@ class HistoryWriter(History):
         part = self._parts[name]
         self._convert(part)
         try:
-            part.write(rows, self._digest)
+            part.write(rows, self._digest, self._reported)
         except Exception as error:
             self._error = error
             raise
@@ -196,7 +198,11 @@ class HistoryWriter(History):
             return
         self.flush()
         rows = {name: part.total_rows for name, part in self._parts.items()}
-        closed = {"digest": self._digest.hexdigest(), "rows": {name: rows[name] for name in SCHEMAS}}
+        closed = {
+            "digest": self._digest.hexdigest(),
+            "reported": self._reported.hexdigest(),
+            "rows": {name: rows[name] for name in SCHEMAS},
+        }
         unfinished = self._folder / UNFINISHED / CLOSED
         unfinished.write_bytes(msgspec.json.encode(closed))
         os.replace(unfinished, self._folder / CLOSED)
@@ -258,7 +264,7 @@ class HistoryWriter(History):
 
     def _convert(self, part: PartWriter) -> None:
         try:
-            part.convert(self._digest)
+            part.convert(self._digest, self._reported)
         except Exception as error:
             self._error = error  # rows are lost whatever the cause: this history can never be marked as complete
             raise

@@ -261,6 +261,15 @@ def test_a_value_that_was_changed_afterwards(history: Path, capsys: pytest.Captu
     assert "the parts hold other rows than those that were written" in refused(history, capsys)
 
 
+@pytest.mark.parametrize(("data", "change"), [("events", put(1, event="star\0ted")), ("replicas", put(0, epoch=16))])
+def test_a_report_of_a_server_that_was_changed_afterwards(
+    history: Path, capsys: pytest.CaptureFixture[str], data: str, change: Callable[[list[Row]], None]
+) -> None:
+    """A bit of a Parquet file that turns may leave a readable file, in which an anomaly cannot be seen any more."""
+    rewrite(history, data, change)
+    assert "the digest of events, replicas, looks is not" in refused(history, capsys)
+
+
 def test_a_mark_of_the_end_that_is_damaged(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (history / CLOSED).write_text('{"digest": 7')
     assert f"{history / CLOSED} is damaged" in refused(history, capsys)

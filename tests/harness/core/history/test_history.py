@@ -30,7 +30,7 @@ from assay.harness.core.history import (
     HistoryWriter,
     translation,
 )
-from assay.harness.core.history.data_sets import FORMAT_KEY
+from assay.harness.core.history.data_sets import FORMAT_KEY, REPORTED
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 from helpers.examples import some_of
@@ -468,8 +468,10 @@ def test_a_history_from_elsewhere_may_store_its_columns_otherwise(tmp_path: Path
 def test_closed_json_is_what_the_reader_says(tmp_path: Path) -> None:
     digest = write(tmp_path, [(row(1), [])])
     closed = msgspec.json.decode((tmp_path / "closed.json").read_bytes())
+    reader = HistoryReader(tmp_path)
     assert closed == {
         "digest": digest,
+        "reported": reader.digest(names=REPORTED),
         "rows": {"ops": 1, "effects": 0, "faults": 0, "events": 0, "replicas": 0, "looks": 0},
     }
 
