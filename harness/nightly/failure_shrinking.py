@@ -64,15 +64,18 @@ class Shrinker:
     program: Sequence[str] = PROGRAM
 
     def due(self) -> list[tuple[Failure, Entry]]:
-        """Returns the failures of this night that were never shrunk, each with the run to shrink."""
+        """Returns the failures of this night that were never shrunk, each with the run to shrink.
+
+        Shrinking executes a run's test again. So only runs that this night's own record names are chosen: others may
+        come from elsewhere.
+        """
+        own = {run for result in self.path.results() for run in result.runs}
         tried = {
             failure_key(one) for folder, _ in read_nights(self.store) for one in _tried(folder) if not one.interrupted
         }
         cells = {cell.name: cell for cell in self.night.cells}
         found = group_failures(read_store(self.store, {}), KnownFailures())
-        return select_due(
-            found, sanitize_text(self.night.name), {sanitize_text(name): cell for name, cell in cells.items()}, tried
-        )
+        return select_due(found, own, {sanitize_text(name): cell for name, cell in cells.items()}, tried)
 
     def shrink(self, failure: Failure, entry: Entry, left: float) -> ShrunkFailure:
         """Shrinks a failure within ``left`` seconds of the night. Raises ``OSError`` for a full disk."""
@@ -128,15 +131,15 @@ class Shrinker:
 
 
 def select_due(
-    found: Sequence[Failure], night: str, cells: Mapping[str, MatrixCell], tried: Collection[Key]
+    found: Sequence[Failure], own: Collection[str], cells: Mapping[str, MatrixCell], tried: Collection[Key]
 ) -> list[tuple[Failure, Entry]]:
-    """Returns the failures without a shape, each with its latest run, preferably in the simulation."""
+    """Returns the failures without a shape, each with its latest run in ``own``, preferably in the simulation."""
     chosen = []
     for failure in found:
         runs = [
             one
             for one in failure.entries
-            if one.night == night and "schedule.json" in one.files
+            if one.name in own and "schedule.json" in one.files
             and one.planned in cells and cells[one.planned].kind in KINDS
         ]  # fmt: skip
         if runs and not failure.shape and failure_key(failure) not in tried:

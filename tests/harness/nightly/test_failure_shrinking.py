@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -90,6 +91,16 @@ def test_a_shrinking_that_cannot_be_started_does_not_end_the_night(tmp_path: Pat
     (small,) = path.shrunk()
     assert small.detail.startswith("it could not be done: ")
     assert not small.interrupted
+
+
+def test_only_runs_of_this_nights_own_record_are_executed_again(tmp_path: Path) -> None:
+    """Another record in the store, which may come from elsewhere, claims that its failed run is of this night."""
+    performed(tmp_path, cell("fail", "exit=1"), name="other", seconds=0.0)
+    other = night_record.night_folder(tmp_path, "other")
+    night = json.loads((other.path / "night.json").read_text())
+    (other.path / "night.json").write_text(json.dumps(night | {"whole": "n"}))
+    assert only(tmp_path).entries[0].night == "n", "the page takes it for one of this night"
+    assert performed(tmp_path, cell("pass", name="fail-exit=1")) == []
 
 
 def test_it_comes_after_every_cell_was_done_once_and_before_what_repeats(tmp_path: Path) -> None:
