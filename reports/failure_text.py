@@ -119,7 +119,7 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, ending: Failure
         yield f"forbidden: {', '.join(counts)}, in {judgement.operations} operations"
     yield from _iterate_tolerated(judgement)
     if judgement.unknown:
-        yield f"speaks against a pass: {'; '.join(_find_first_lines(judgement)[0])}"
+        yield f"not a pass: {'; '.join(_find_first_lines(judgement)[0])}"
 
 
 def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterato
         yield f"  {evidence.operations.get(index, f'operation {index}')}"
     named = max(len(finding.operations) - LONGEST_LIST, 0)
     if more := finding.omitted + named:
-        where = f", {named} of them in the report" if named else ", only counted"
+        where = f", {named} of them in the report" if named else ", not listed"
         yield f"  and {more} more operation{'s' * (more > 1)}{where}"
     if finding.leader is not None:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")

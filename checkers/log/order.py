@@ -99,8 +99,19 @@ FOUND_AT: Final = View(
 """The operations that were shown the offset of a record whose own send did not report it."""
 
 
-def _describe_place(place: int, key: str) -> str:
-    return f"offset {place // 2} of {key}" if place % 2 == 0 else f"log end offset {(place + 1) // 2} of {key}"
+def _describe_known(place: int, key: str, when: str) -> str:
+    """Says which record was in the log, or where the log ended, by a time."""
+    if place % 2 == 0:
+        return f"offset {place // 2} of {key} was there by {when}"
+    return f"the log of {key} ended at {(place + 1) // 2} by {when}"
+
+
+def _describe_late(place: int, key: str, who: str, when: str, *, hides_record: bool) -> str:
+    """Says which lower record, or log end, an operation got that began later."""
+    if place % 2 == 0:
+        return f"the lower offset {place // 2} of {key} was filled by an operation of {who} that began only at {when}"
+    without = ", which excludes this record" if hides_record else ""
+    return f"{who}, which asked only at {when}, was answered that the log ends at {(place + 1) // 2}{without}"
 
 
 def _filling_subject(position: int, key: str, op: int | None) -> str:
@@ -109,21 +120,21 @@ def _filling_subject(position: int, key: str, op: int | None) -> str:
 
 
 def _explain_real_time_order(row: Row, evidence: Evidence) -> Explanation:
-    here = _describe_place(row["place"], row["key"])
     if row["overtaken"] == 1:
+        low, late, known = row["earlier_place"], row["later_op"], row["known_op"]
+        by = f"{evidence.returned(known)} ({evidence.who(known)})"
+        hides_record = row["place"] % 2 == 0
         claim = (
-            f"{here} was there by {evidence.returned(row['known_op'])} ({evidence.who(row['known_op'])}), but the "
-            f"lower {_describe_place(row['earlier_place'], row['key'])} was filled by an operation of "
-            f"{evidence.who(row['later_op'])} that began only at {evidence.called(row['later_op'])}."
+            f"{_describe_known(row['place'], row['key'], by)}, but "
+            f"{_describe_late(low, row['key'], evidence.who(late), evidence.called(late), hides_record=hides_record)}."
         )
-        low, late = row["earlier_place"], row["later_op"]
         cause = end_subject(row["key"], late) if low % 2 else _filling_subject(low // 2, row["key"], late)
         offsets = (offset_of(row["key"], place // 2) for place in (row["place"], low) if place % 2 == 0)
         about = (cause, *offsets)
         operations = (row["known_op"], row["later_op"], row["later_seen_op"], row["known_seen_op"])
         return Explanation(capitalize_first(claim), operations, moments=(row["onset"],), about=about)
     claim = (
-        f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
+        f"offset {row['place'] // 2} of {row['key']} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
     )
     about = (offset_of(row["key"], row["place"] // 2),)

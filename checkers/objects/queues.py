@@ -12,9 +12,9 @@ Each value is judged by multiplicity and time:
 
 1. Each dequeue needs an enqueue of its own that was called no later than the dequeue returned.
 2. Each element acknowledged before the call of the (last) drain needs a dequeue of its own that returned no earlier
-   than the call of the element's enqueue. The largest surplus of enqueues over dequeues from any moment on is the
-   number of unmatched elements, because one threshold decides who may take whom (Hall 1935). A single running sum finds
-   it.
+   than the call of the element's enqueue. By Hall's theorem (1935) it is enough to look at suffixes of time. The number
+   of unmatched elements is the largest value, over all moments, of a difference: enqueues called from then on minus
+   dequeues returned from then on. A single running sum, backwards in time, finds it.
 3. Each dequeue of unknown outcome may have taken any one element of its queue: n of them excuse n losses.
 4. A drain of unknown outcome may have taken any number: then no loss is proved, and if elements are missing the verdict
    is unknown.
@@ -179,7 +179,7 @@ def _explain_queue_duplicate(row: Row, evidence: Evidence) -> Explanation:
     )
     added = evidence.operations.get(row["add_op"])  # a fault while it was enqueued may be the cause
     moments = () if added is None else (added.call, added.ret)
-    return Explanation(claim, (again, first, row["add_op"]), row["takes"] - 2, moments=moments)
+    return Explanation(claim, (again, first, row["add_op"]), more=row["takes"] - 2, moments=moments)
 
 
 QUEUE_DUPLICATE: Final = Check(

@@ -39,5 +39,11 @@ class FailureRate:
         return min(MOST_REPETITIONS, math.ceil(math.log(CERTAINTY) / math.log(1 - self.probability)))
 
     def __str__(self) -> str:
+        return f"{self.failed} of {self.of} times (95 % confidence interval: {self._interval_text()})"
+
+    def brief(self) -> str:
+        return f"{self.failed} of {self.of} ({self._interval_text()})"
+
+    def _interval_text(self) -> str:
         low, high = self.interval()
-        return f"{self.failed} of {self.of}, 95 % {100 * low:.0f}-{100 * high:.0f} %"
+        return f"{100 * low:.0f}-{100 * high:.0f} %"

@@ -55,7 +55,7 @@ class ShrinkResult:
                 f"{', '.join(sorted(self.wanted))}: from {before} steps to {steps} in {self.runs} runs"
                 + ("" if self.minimal else " (not minimal)"),
                 *(f"  {line}" for line in self.example.lines()),
-                f"it failed {self.first} as it was, and fails {self.last} now",
+                f"failure rate: before {self.first.brief()}, after shrinking {self.last.brief()}",
                 f"schedule: {self.schedule}",
                 f"replay: {self.command}",
                 f"report: {self.report}",
@@ -97,7 +97,7 @@ def shrink(
             f"{path}: --budget={budget:g} ended after {tried.of} of {replays} replays; {tried.failed} of them failed. "
             f"All are done before a thing is left out: more seconds, or --replays={max(tried.of, 1)}"
         ) from None
-    note(f"as it was, it fails {rate}")
+    note(f"the original run fails {rate}")
     if not rate.failed:
         raise HistoryError(
             f"{path}: none of {rate.of} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"

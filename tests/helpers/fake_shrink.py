@@ -16,7 +16,7 @@ assert run_folder.is_dir()
 with (run_folder.parents[1] / "shrinks").open("a") as file:
     file.write(f"{run_folder.name}\n")
 if act == "none":
-    sys.exit("assay: as it was, it fails 0 of 4\nassay: none of 4 replays failed with lost-write")
+    sys.exit("assay: the original run fails 0 of 4 times\nassay: none of 4 replays failed with lost-write")
 if act == "wait":
     (run_folder.parents[1] / "waits").touch()
     time.sleep(600)

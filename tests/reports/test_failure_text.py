@@ -57,7 +57,7 @@ def test_a_failure_shows_claim_evidence_faults_command_and_report() -> None:
         (LONGEST_LIST + 1, 0, "  and 1 more operation, 1 of them in the report"),
         (MOST_OPERATIONS, 5, f"  and {MOST_OPERATIONS - LONGEST_LIST + 5} more operations, "
          f"{MOST_OPERATIONS - LONGEST_LIST} of them in the report"),
-        (2, 5, "  and 5 more operations, only counted"),
+        (2, 5, "  and 5 more operations, not listed"),
     ],
 )  # fmt: skip
 def test_no_list_of_operations_is_longer_than_a_person_reads(named: int, omitted: int, rest: str | None) -> None:
@@ -80,7 +80,7 @@ def test_of_an_exception_in_a_client_its_own_line_is_shown_and_not_the_head_of_i
     text = describe(judgement(Verdict.UNKNOWN, unknown=unknown), EvidenceLines(), ENDING)
     assert text.startswith(f"UNKNOWN: {reason.removesuffix(':')}\n  the history is empty\n")
     text = describe(judgement(Verdict.FAIL, finding(), unknown=unknown), EvidenceLines(), ENDING)
-    assert f"speaks against a pass: {reason.removesuffix(':')}; the history is empty" in text.splitlines()
+    assert f"not a pass: {reason.removesuffix(':')}; the history is empty" in text.splitlines()
 
 
 def test_an_interrupted_run_says_so() -> None:

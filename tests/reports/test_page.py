@@ -287,7 +287,7 @@ def test_how_a_schedule_was_made_small_is_reported(tmp_path: Path) -> None:
     (run / SHRINKING).write_bytes(msgspec.json.encode(story))
     text = parsed(run).text
     assert "Made small in 34 runs: 1 of 3 steps are needed" in text
-    assert "It failed 5 of 5 as it was, and fails 4 of 5 now." in text
+    assert "The original run failed 5 of 5. The shrunk run fails 4 of 5." in text
     assert "What stayed needed 4.5 s kill n1" in text
     assert "What was left out 1 s stop n2 9 s <b>" in text
     (run / SHRINKING).write_text("{")

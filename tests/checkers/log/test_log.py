@@ -392,6 +392,21 @@ def test_end_reads_enter_rule_u_only_where_the_contract_declares_them_linearizab
     assert not found(tmp_path / "plain", book)
     (finding,) = found(tmp_path / "declared", book, contract=Contract(linearizable_ends=True))
     assert (finding.anomaly, finding.operations) == ("real-time-order", (0, stale))
+    assert finding.claim == (
+        f"Offset 0 of {book.key} was there by 0.010 s (process 0), but process 0, which asked only at 0.020 s, was "
+        "answered that the log ends at 0, which excludes this record."
+    )
+
+
+def test_a_claim_about_two_ends_says_where_the_log_ended(tmp_path: Path) -> None:
+    book = Book()
+    book.add("end", (0, 10), 5)
+    book.add("end", (20, 30), 4)
+    (finding,) = found(tmp_path, book, contract=Contract(linearizable_ends=True))
+    assert finding.claim == (
+        f"The log of {book.key} ended at 5 by 0.010 s (process 0), but process 0, which asked only at 0.020 s, was "
+        "answered that the log ends at 4."
+    )
 
 
 def test_a_claim_names_the_numbers(tmp_path: Path) -> None:

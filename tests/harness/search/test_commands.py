@@ -46,7 +46,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     done.assert_outcomes(failed=1)
     recorded = done.stdout.str()
     assert "lost-write" in recorded
-    assert "to 0; with other seeds it fails 2 of 2, 95 % 34-100 %" in recorded
+    assert "to 0; with other seeds it fails 2 of 2 times (95 % confidence interval: 34-100 %)" in recorded
     assert "the same again in other plays and another process" in recorded
     assert "replay: pytest " in recorded
     kept = list((toy_project.path / "runs" / "found").glob("*.json"))
@@ -174,7 +174,7 @@ def test_a_failing_run_is_made_small(
     assert main(["shrink", "runs/latest", "--replays=1", "--yes"]) == ExitCode.PASS
     recorded = capfd.readouterr().out
     assert "from 1 steps to 0" in recorded
-    assert "it failed 1 of 1" in recorded
+    assert "failure rate: before 1 of 1" in recorded
     assert "not minimal" not in recorded
     assert "replay: pytest " in recorded
     found = list(Path("runs/found").glob("*.json"))
