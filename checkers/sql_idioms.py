@@ -59,9 +59,10 @@ def first_rows_subquery(table: str, order: str) -> str:
 
 
 def greatest_before(value: str, *, by: str, order: str) -> str:
-    """Returns the running maximum of ``value`` over all rows strictly before this one: the heart of rule U.
+    """Returns the running maximum of ``value`` over all rows strictly before this one.
 
-    The frame counts rows, so equal places must have been folded into one row first.
+    Over places in order, it is the heart of rule U: no operation may have a lower place than one that had returned
+    before its call. The frame counts rows, so equal places must have been folded into one row first.
     """
     return _window(f"max({value})", by, order, BEFORE)
 

@@ -9,8 +9,8 @@ Rules of the subset. Each rule avoids a difference between the engines:
 - NULLS FIRST or LAST is always written, and ORDER BY ends in ``op, sub``.
 - Rows of equal position are grouped before a window function. Windows use ROWS frames, never RANGE.
 - There is no division and no arithmetic on an infinite ``ret``. Sums are cast to bigint.
-- There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion, and no max_by, any_value or string_agg for
-  witnesses.
+- There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion. To pick an example row, use row_number,
+  because max_by, any_value and string_agg are missing.
 - Names are in double quotes. String literals are in single quotes and contain no quote and no backslash.
 - No name is reserved in SQLite. No column list follows a subquery's alias (``as t (a, b)``). Truth values are 1
   and 0.

@@ -4,7 +4,7 @@ In a good history about half of all tables are empty: no anomaly occurred, and r
 often empty. Running a query costs milliseconds even then. A query *needs* a relation if it has no rows without it:
 
 - Inner joins need both sides, and left joins their left one.
-- A union needs what all of its parts need.
+- A union needs a relation only if each of its parts needs it.
 - An aggregate without groups needs nothing, because it always has a row.
 - SQL that this module does not fully understand needs nothing: such a query is always run.
 """

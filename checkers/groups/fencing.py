@@ -11,10 +11,11 @@ one name.
   nothing.
 - ``release`` and ``lost`` are not needed here: a lease that ends without a new holder fences no one.
 
-The check is rule U, with an acquire at 2e, an accepted action at 2e + 1, and a rejection as stale at 2e + 2. A
-rejection proves only that a newer token existed by its return, so its call never counts. A guard that learns tokens
-only from requests cannot know of an acquire; if the contract says so (``fenced_by_requests``), acquires and renewals do
-not count. Operations of unknown outcome are dropped, because no one observed whether they were accepted.
+The check is rule U: no operation may have a lower place than one that had returned before its call. An acquire has
+place 2e, an accepted action 2e + 1, and a rejection as stale 2e + 2. A rejection proves only that a newer token existed
+by its return, so its call never counts. A guard that learns tokens only from requests cannot know of an acquire; if the
+contract says so (``fenced_by_requests``), acquires and renewals do not count. Operations of unknown outcome are
+dropped, because no one observed whether they were accepted.
 """
 
 from typing import Final

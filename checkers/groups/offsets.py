@@ -5,16 +5,19 @@ A workload records its offset calls in ``effects`` as follows (``key`` names gro
 - ``advance``: a commit of ``position`` by a client that only reads forward and never seeks; outcome ok, fail or info.
 - ``resume``: a new owner was given ``position`` to begin at. If nothing had been committed, it is the log's start.
 
-An offset whose commit was acknowledged, or that an owner was given to begin at, is a floor. No later call may begin
-below it or commit there (rule U, with each operation at its offset). Some ``resume`` rows are left out:
+An offset is a floor from the moment at which its commit was acknowledged, or at which a new owner was given to begin
+there. No later call may begin or commit below a floor. This is rule U with each operation at its offset: no operation
+may have a lower place than one that had returned before its call.
 
-- The offset's commit had an unknown outcome: it may have come late, and overtaken others.
-- An unrecorded commit may have been made there. An ``advance`` of unknown outcome has no position, or a former holder
-  of the partition has an operation of unknown outcome without effects. Such a holder cannot have committed less than
-  where it had begun to read.
+A ``resume`` is not judged if a late or unknown commit can explain it:
 
-If a commit came late, everything after it continues from there, and operations called before its return set no floor
-for it. So the check demands more than a register, which may be written back, and needs no unique values.
+- A commit of this offset had an unknown outcome, so it may have taken effect late, after higher ones.
+- A commit may be missing from the history. An ``advance`` of unknown outcome has no position, or an earlier owner has
+  an operation of unknown outcome without effects. Such an owner cannot have committed an offset below the one at which
+  it began.
+
+After such a late commit the group continues from the lower offset. So a new *era* begins, and floors of the former era
+no longer count. Unlike a register, offsets may not be written back to a lower value, and values need not be unique.
 """
 
 from typing import Final
@@ -60,6 +63,7 @@ LATE: Final = Table(
     where e.kind = 'resume' and e.outcome = 'ok' group by e.key, e.op
     """,
 )
+"""Each ``resume`` that a commit missing from the history can explain."""
 
 STEPS: Final = Table(
     "offset_steps",
@@ -73,6 +77,7 @@ STEPS: Final = Table(
     where e.kind in ('advance', 'resume') and e.outcome = 'ok' and e.ret is not null and e.position is not null
     """,
 )
+"""Acknowledged commits and begins; ``place`` is the offset. ``judged`` 0: a late or unknown commit can explain it."""
 
 
 def _explain_offset_regression(row: Row, evidence: Evidence) -> Explanation:
@@ -94,6 +99,8 @@ OFFSET_REGRESSION: Final = Check(
         DOUBTS,
         LATE,
         STEPS,
+        # Late commits that took effect: each ``resume`` that is not judged and lies below an offset that was known
+        # before its call. ``depth`` orders the offsets from the highest down.
         Table(
             "offset_resets",
             f"""
@@ -106,6 +113,8 @@ OFFSET_REGRESSION: Final = Check(
             where s.judged = 0 and h.higher < s.call
             """,
         ),
+        # ``era``: the number of resets called no later than this call. ``floor_era``: the number of resets that had
+        # returned before it. A call is judged in its era; it is a floor only for calls whose era is its ``floor_era``.
         Table(
             "offset_eras",
             """
@@ -116,6 +125,7 @@ OFFSET_REGRESSION: Final = Check(
             group by s.key, s.place, s.op, s.kind, s.call, s.ret, s.judged
             """,
         ),
+        # For each offset of an era: when it was first known, and the latest judged call below it.
         View(
             "offset_levels",
             f"""

@@ -74,8 +74,8 @@ def validate(
             continue
         build(engine, rule.views)
         for row in engine.rows(rule.sql):
-            path, number = _locate(reader, rule, row)
-            raise HistoryError(f"{path}: row {number}: {rule.reason(row)}")
+            path, row_number = _locate(reader, rule, row)
+            raise HistoryError(f"{path}: row {row_number}: {rule.reason(row)}")
 
 
 def _locate(reader: HistoryReader, rule: ValidationRule, row: Row) -> tuple[Path, int]:

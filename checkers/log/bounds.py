@@ -1,8 +1,9 @@
 """Compares answers that bound a log: where it begins, which offset a time has, where it ends.
 
 A log begins at or below its end, and a look-up by time finds a record below the end. So after such an answer has
-returned, no log end requested later may be lower, and no append that began later may get a lower offset. This is rule U
-(``order``). It counts only if the contract declares ends linearizable and allows no loss of unflushed records.
+returned, no log end requested later may be lower, and no append that began later may get a lower offset. This is rule
+U, which ``order`` states. It counts only if the contract declares ends linearizable and allows no loss of unflushed
+records.
 
 A look-up that found an offset states that each record below is older than the requested time. A look-up for a later
 time states that its record is at least that young. Together they contradict each other if the later time got the lower

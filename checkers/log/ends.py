@@ -1,8 +1,8 @@
 """Checks of the log ends that clients got: an end must not go back, nor lie below a record that was already there.
 
 Only ends with a known leader epoch count. Each is compared with what an earlier call, which had already returned, knew
-under the same or a lower epoch. If the contract declares ends to be linearizable, rule U (``order``) judges ends of any
-epoch.
+under the same or a lower epoch. If the contract declares ends to be linearizable, ``order`` judges ends of any epoch by
+rule U. Rule U: no operation may have a lower place than one that had returned before its call.
 """
 
 from typing import Final
@@ -23,8 +23,8 @@ ENDS: Final = View(
 def _views_of_low_ends(name: str, moments: str) -> tuple[View, View]:
     """Returns the views that find ends below what was known before, as ``found_<name>``.
 
-    ``moments``: one row per event. ``is_return`` 1: a position is known from then on; 0: a request for an end. Few keys
-    such an end when epochs are ignored; only those keys are judged epoch by epoch.
+    ``moments``: one row per event. ``is_return`` 1: a position is known from then on; 0: a request for an end. As a
+    cheap filter, the first table ignores epochs. Only the few keys that it finds are judged epoch by epoch.
     """
     return (
         Table(

@@ -1,8 +1,7 @@
 """Order of a log: rule U over the offsets, the offsets of one process's sends, and message sets that stay together.
 
-Rule U (``docs/reference/anomalies.md``): give each operation its place in the object's order; x precedes y iff
-x.ret < y.call.
-The history is linearizable iff nothing placed before an x was called after x had returned. This holds iff the greatest
+Rule U (``docs/reference/anomalies.md``): give each operation its place in the object's order. No operation may have a
+lower place than an x that had returned before its call. The history is linearizable iff this holds, so iff the greatest
 call over all strictly smaller places never exceeds x.ret.
 
 - There is one row per (value, offset). The value is there at the latest when its send was acknowledged with this
@@ -134,8 +133,9 @@ def _explain_real_time_order(row: Row, evidence: Evidence) -> Explanation:
         operations = (row["known_op"], row["later_op"], row["later_seen_op"], row["known_seen_op"])
         return Explanation(capitalize_first(claim), operations, moments=(row["onset"],), about=about)
     claim = (
-        f"offset {row['place'] // 2} of {row['key']} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
-        f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
+        f"offset {row['place'] // 2} of {row['key']} was read by {evidence.who(row['future_op'])} by "
+        f"{seconds(row['future_ret'])}, before {evidence.who(row['future_send_op'])} began to send it at "
+        f"{seconds(row['future_call'])}."
     )
     about = (offset_of(row["key"], row["place"] // 2),)
     return Explanation(capitalize_first(claim), (row["future_op"], row["future_send_op"]), about=about)

@@ -8,8 +8,8 @@ A workload records itself in ``effects`` as follows (``key`` is the counter's na
 The check has three parts:
 
 1. The add that returned v fills slot v; a read of v stands between slots v - 1 and v. So the order is known, and rule U
-   applies, with adds at 2v and reads at 2v - 1. An instance of ``counter-order`` is one late call, however many places
-   it came too late for.
+   applies: no operation may have a lower place than one that had returned before its call. Adds are at 2v and reads at
+   2v - 1. An instance of ``counter-order`` is one late call, however many places it came too late for.
 2. No two adds fill one slot.
 3. Slots that no acknowledged add filled, below anything that was returned, must have been filled by adds of unknown
    outcome. Any such add can fill a slot if it was called no later than the least return above that slot.

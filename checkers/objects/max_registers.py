@@ -8,7 +8,8 @@ A workload records itself in ``effects`` as follows (``key`` is the register's n
 
 **The rule.** For each value u that was read let e(u) be the earliest-called write of u that did not fail. If there is
 none, the value is a phantom. Places: e(u) at 2u, reads of u at 2u + 1, and any other acknowledged write of v at 2v,
-*its call never counted*. Rule U on these, and the phantoms, is exact.
+*its call never counted*. Rule U (no operation has a lower place than one that had returned before its call) on these,
+and the phantoms, is exact.
 
 **It is necessary.** Some write of u comes before every read of u or more (choosing the earliest-called one loses
 nothing), and reads rise. A write of v comes after all reads of less, so after the e(u) of each value u < v that was

@@ -1,8 +1,8 @@
 """The order of a register's values: no value is seen again after another one replaced it.
 
-Inside a chain the order of the values is known, so rule U applies. A value's place is violated iff an operation on an
-earlier value was called after one on this value had returned. Between chains only time orders (Gibbons and Korach,
-"Testing shared memories", 1997):
+Inside a chain the order of the values is known, so rule U applies: no operation may have a lower place than one that
+had returned before its call. So a value's place is violated iff an operation on an earlier value was called after one
+on this value had returned. Between chains only time orders (Gibbons and Korach, "Testing shared memories", 1997):
 
 1. A chain's *zone* lies between its first return and its last call.
 2. The zone is forward if the first return is before the last call: the register held the chain all the time between

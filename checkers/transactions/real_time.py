@@ -1,4 +1,7 @@
-"""Real-time order as edges of a graph: two per operation, however many came before. Pure functions over arrays."""
+"""Real-time order as edges of a graph. Their number is linear in the number of operations.
+
+All functions are pure functions over arrays.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ def order_in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> TimeOr
     returns, places = ret[ended], place[ended]
     ids = _MOMENTS + np.arange(len(ended), dtype=np.int64)
     same = np.diff(places) == 0
-    # Windows follow each other in time, but an operation may return long after its window. So each place is separate.
+    # A place is a window of the history. An operation may return long after its window ended, so each window is ordered
+    # by itself.
     began = np.flatnonzero(node >= 0)
     began = began[np.lexsort((call[began], place[began]))]
     before = _find_last_before(places, returns, place[began], call[began])

@@ -149,15 +149,15 @@ def plan_schedule(
     nodes = count_nodes(system, settings)
     own = {role: number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)}
     census = Census(
-        sum(own.values()),
-        nodes.get(ZOOKEEPER_ROLE, 0),
-        tuple(system.keys()),
-        nodes.get(CLIENT_ROLE, 0),
-        list_groups(system),
-        isinstance(system, SupportsClientSessions),
-        count_spares([faults[name] for name in select_possible_faults(system, settings, faults)]),
-        tuple(own),
-        tuple(node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
+        servers=sum(own.values()),
+        zookeepers=nodes.get(ZOOKEEPER_ROLE, 0),
+        keys=tuple(system.keys()),
+        clients=nodes.get(CLIENT_ROLE, 0),
+        groups=list_groups(system),
+        sessions=isinstance(system, SupportsClientSessions),
+        spares=count_spares([faults[name] for name in select_possible_faults(system, settings, faults)]),
+        roles=tuple(own),
+        named=tuple(node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(

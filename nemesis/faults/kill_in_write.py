@@ -1,7 +1,7 @@
 """A kill or power loss between two changes to the disk.
 
-- ``kill-in-write``: the process ends just ``before`` or just ``after`` a change (``side``): the next one of a kind
-  (``change``), or the one after ``after`` others.
+- ``kill-in-write``: the process ends at a change to the disk. ``change`` is the kind of change, and ``after`` the
+  number of such changes to let pass first. ``side`` says whether the process ends just before or just after the change.
 - ``power-loss-in-write``: the machine loses power at that moment as well.
 
 Work that takes several changes is then half done: a file written under another name, fsynced and renamed; a log

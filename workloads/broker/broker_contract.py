@@ -1,8 +1,8 @@
 """The broker's contract, shared by all of its workloads.
 
-Every contract forbids every anomaly that a check can find in a broker's history. A promise holds in each workload, and
-a mix of operations provides rows for more checks. Contracts differ in the checks that need data: ``ALWAYS_EXAMINED``
-in every run, and those of its workload and its mix. An exception is tolerated, with the faults and the reason.
+Every contract forbids every anomaly that a check can find in a broker's history, because the broker makes the same
+promises in each workload. Contracts differ mainly in which checks must have had data: ``ALWAYS_EXAMINED`` for every
+run, and the checks that the workload and its mix name. Tolerated exceptions name the faults and the reason.
 """
 
 from collections.abc import Sequence
