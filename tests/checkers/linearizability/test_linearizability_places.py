@@ -175,6 +175,7 @@ def test_time_is_limited_for_each_key(place: Place) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_time_is_limited_on_spark(spark: OnSpark) -> None:
     check_time(spark)
 
