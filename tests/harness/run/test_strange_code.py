@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import io
 import json
 import logging
@@ -307,8 +308,8 @@ def test_what_a_simulated_server_prints_and_does_not_catch_is_in_its_log(tmp_pat
         logging.getLogger("jobs").error("a logger of its own")
         handling = asyncio.create_task(handle())
         await asyncio.sleep(0.1)
-        assert handling.done()
         del handling
+        gc.collect()  # asyncio reports an exception that no one retrieved when its task is collected
         asyncio.get_running_loop().call_soon(handle().throw, ValueError("in a callback"))
         await asyncio.Event().wait()
         return 0
