@@ -16,7 +16,7 @@ from docker.errors import APIError
 from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
-from assay.cluster.docker.network import hold_lock
+from assay.cluster.file_lock import LockHeldError, hold_lock
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.journal import (
     Action,
@@ -75,9 +75,12 @@ def _heal(
     journals = [one for one in journals if chosen(one.owner, False)]
     for journal in [one for one in journals if _is_of_hosts(one)]:
         journals.remove(journal)
-        with hold_lock((state or state_folder()) / "hosts.lock"):
-            if journal.path.exists():  # Another session may have replayed it meanwhile.
-                _replay(partial(_undo_on_host, HostUndoer()), journal, report)
+        try:
+            with hold_lock((state or state_folder()) / "hosts.lock"):
+                if journal.path.exists():  # Another session may have replayed it meanwhile.
+                    _replay(partial(_undo_on_host, HostUndoer()), journal, report)
+        except LockHeldError as error:
+            report.failed.append(f"{journal.run_id}: {error}")
     if not docker_engine.is_answering():
         for journal in journals:
             _report_missing_engine(journal, report)

@@ -5,19 +5,21 @@ installs them without a network. The system's code is not in the image: it is co
 needs no rebuild. ``user_images`` extends a user's own images.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from assay.cluster.docker import layer
 from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
-from assay.cluster.docker.network import hold_lock
+from assay.cluster.file_lock import BUILD_LOCK, LockHeldError, hold_lock
 from assay.cluster.journal import state_folder
 
-__all__ = ["ImageError", "ensure_node_image", "exists", "image_reference"]
+__all__ = ["ImageError", "ensure_node_image", "exists", "hold_build_lock", "image_reference"]
 
 NAME = "assay-node"
 REQUIREMENTS = ("cramjam", "kazoo", "lz4", "msgspec", "xxhash")
@@ -75,10 +77,21 @@ def can_build() -> bool:
 def ensure_node_image(progress: Progress) -> str:
     """Returns the image's id (digest), and builds it if it is missing. Concurrent sessions build it once."""
     if not exists():
-        with hold_lock(state_folder() / "image.lock"):
+        with hold_build_lock():
             if not exists():
                 _build(BuildStep(progress))
     return layer.image_id(image_reference())
+
+
+@contextlib.contextmanager
+def hold_build_lock() -> Iterator[None]:
+    """Lets one process at a time build images. Raises :class:`ImageError` if another one builds for too long."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(state_folder() / "image.lock", BUILD_LOCK))
+        except LockHeldError as error:
+            raise ImageError(str(error)) from error
+        yield
 
 
 def _build(step: BuildStep) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from assay.cluster.docker.network import hold_lock
+from assay.cluster.file_lock import hold_lock
 from assay.cluster.journal import state_folder
 
 MOST: Final = 3

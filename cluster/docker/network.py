@@ -6,9 +6,8 @@ which settles races with sessions of other users, who have another lock.
 """
 
 import contextlib
-import fcntl
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from docker.errors import APIError
 from docker.types import IPAMConfig, IPAMPool
 
 from assay.cluster.docker.engine import DockerEngineError
+from assay.cluster.file_lock import LockHeldError, hold_lock
 
 RANGE = ipaddress.IPv4Network("198.18.0.0/15")
 PREFIX = 24
@@ -42,8 +42,12 @@ class RunNetwork:
 
 
 def create_network(client: docker.DockerClient, name: str, labels: Mapping[str, str], state: Path) -> RunNetwork:
-    """Creates the network. Raises :class:`EngineError` if the whole range is in use."""
-    with hold_lock(state / "subnets.lock"):
+    """Creates the network. Raises :class:`DockerEngineError` if the whole range is in use, or the choice is locked."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(state / "subnets.lock"))
+        except LockHeldError as error:
+            raise DockerEngineError(str(error)) from error
         rejected: set[ipaddress.IPv4Network] = set()
         taken = list_used_subnets(client)
         while (subnet := find_free_subnet(taken | rejected)) is not None:
@@ -81,12 +85,3 @@ def find_free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network
         if not any(subnet.overlaps(other) for other in taken):
             return subnet
     return None
-
-
-@contextlib.contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Holds a lock among this user's processes. The kernel releases it when the holder dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -15,8 +15,6 @@ from pathlib import Path
 from assay.cluster.docker import image, image_contents, image_usage, layer, tools, user_images, wheels
 from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
-from assay.cluster.docker.network import hold_lock
-from assay.cluster.journal import state_folder
 from assay.cluster.sidecars import USER
 from assay.cluster.system import (
     CLIENT_ROLE,
@@ -113,7 +111,7 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
 def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
     if software.image is None and software.dockerfile is None:
         return NodeImage(_ensure_with_packages(base, software, progress), below=(base,))
-    with hold_lock(state_folder() / "image.lock"):
+    with image.hold_build_lock():
         if software.image is not None:
             mine = user_images.find_or_pull(software.image, progress)
         else:
@@ -133,7 +131,7 @@ def _ensure_with_packages(base: str, software: Software, progress: Progress) -> 
     recipe = _dockerfile(f"assay=software {tools.NODE_IMAGE}={image.image_reference()}", apt, software)
     tag = f"{NAME}:{hashlib.sha256(f'{base} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
-        with hold_lock(state_folder() / "image.lock"):
+        with image.hold_build_lock():
             if not layer.exists(tag):
                 _build(tag, recipe, image.image_reference(), software, image.INTERPRETER, BuildStep(progress))
     return layer.image_id(tag)

@@ -106,14 +106,28 @@ class StoreRequestHandler(SimpleHTTPRequestHandler):
         if self.path.partition("?")[0] in ("/", "/index.html"):
             return self._send_page()
         try:
-            path = os.path.realpath(self.translate_path(self.path))
+            asked = self.translate_path(self.path)
+            # The base class answers a request for a folder with the folder's index page, if there is one.
+            allowed = all(map(self._is_inside, [asked, *self._list_index_pages(asked)]))
         except ValueError:
-            path = ""
-        # A FIFO may have no writer, so reading it could block forever.
-        if not path.startswith(f"{self._root}{os.sep}") or not (os.path.isfile(path) or os.path.isdir(path)):
+            allowed = False
+        if not allowed:
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
         return super().send_head()
+
+    def _is_inside(self, path: str) -> bool:
+        """Returns whether a path leads to a folder or regular file below the root.
+
+        A FIFO may have no writer, so reading it could block forever.
+        """
+        real = os.path.realpath(path)
+        return real.startswith(f"{self._root}{os.sep}") and (os.path.isfile(real) or os.path.isdir(real))
+
+    @staticmethod
+    def _list_index_pages(folder: str) -> list[str]:
+        pages = (os.path.join(folder, name) for name in ("index.html", "index.htm"))
+        return [page for page in pages if os.path.lexists(page)]
 
     def _send_page(self) -> Any:
         page = self._fresh.get()

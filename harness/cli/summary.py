@@ -43,6 +43,7 @@ def add_known_option(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.core.files import write_file
     from assay.harness.nightly.junit import to_junit
     from assay.harness.nightly.markdown import to_markdown
     from assay.harness.nightly.night_verdict import read_account
@@ -53,9 +54,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     found = convert_errors(lambda: read_account(arguments.store.resolve(), arguments.night, known))
     try:
         if arguments.junit is not None:
-            arguments.junit.write_bytes(to_junit(found))
+            write_file(arguments.junit, to_junit(found))
         if arguments.markdown is not None:
-            arguments.markdown.write_text(to_markdown(found), encoding="utf-8")
+            write_file(arguments.markdown, to_markdown(found).encode())
     except OSError as error:
         raise InputError(str(error)) from error
     if arguments.markdown is None:

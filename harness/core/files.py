@@ -101,16 +101,20 @@ def require_own(path: Path) -> None:
         require_regular(path)
 
 
-def lock_holders(descriptor: int) -> list[int]:
-    """The processes that hold a ``flock`` of an open file, if the kernel tells."""
-    about = os.fstat(descriptor)
-    inode = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+def write_file(path: Path, data: bytes) -> None:
+    """Writes a file that a user names, which may be a device such as ``/dev/stdout``.
+
+    Raises ``OSError``; :class:`SpecialFileError` for a FIFO that no one reads, where opening it would wait.
+    """
     try:
-        lines = Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return []
-    words = [line.split() for line in lines if "->" not in line]
-    return sorted({int(one[4]) for one in words if len(one) > 5 and one[1] == "FLOCK" and one[5] == inode})
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise SpecialFileError(path, "a FIFO or a socket", "no process reads it") from error
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "wb") as file:
+        file.write(data)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -11,8 +11,6 @@ reads keeps others from packing meanwhile.
 import fcntl
 import glob
 import os
-import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +21,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.files import SpecialFileError, lock_holders, open_lock
+from assay.cluster.file_lock import LockHeldError, wait_for_lock
+from assay.harness.core.files import SpecialFileError, open_lock
 from assay.harness.nightly.rows import SCHEMAS, RunRow, to_current_columns, to_table
 from assay.harness.nightly.run_row import make_row, to_start
 from assay.harness.run import store
@@ -32,9 +31,6 @@ from assay.harness.run.limits import DATA_SET_LOCK
 PARTITION: Final = "night="
 LOCK: Final = ".lock"
 PACKED: Final = "packed.parquet"
-SILENT: Final = 1.0
-"""Seconds of waiting for a lock before a line says so."""
-POLL: Final = 0.05
 MANY: Final = 1_000
 """Files of one run each, above which adding packs them."""
 
@@ -84,32 +80,13 @@ def lock_dataset(dataset: Path, *, alone: bool) -> Iterator[None]:
         yield
         return
     try:
-        _acquire(lock, path, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        try:
+            wait_for_lock(lock, path, DATA_SET_LOCK, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        except LockHeldError as error:
+            raise DataSetError(str(error)) from error
         yield
     finally:
         os.close(lock)
-
-
-def _acquire(lock: int, path: Path, kind: int) -> None:
-    """Takes the lock, and says who is waited for. Raises :class:`DataSetError` after ``DATA_SET_LOCK`` seconds."""
-    begun, said = time.monotonic(), False
-    while True:
-        try:
-            fcntl.flock(lock, kind | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            pass
-        waited = time.monotonic() - begun
-        holders = f"process {', '.join(map(str, found))}" if (found := lock_holders(lock)) else "another process"
-        if waited >= SILENT and not said:
-            said = True
-            print(f"assay: waiting for {holders}, which holds {path}, for at most {DATA_SET_LOCK:.0f} s",
-                  file=sys.stderr, flush=True)  # fmt: skip
-        if waited >= DATA_SET_LOCK:
-            raise DataSetError(
-                f"{path} is held by {holders}, and {waited:.0f} s were not enough; try again when it has ended"
-            )
-        time.sleep(POLL)
 
 
 def list_unpacked_runs(dataset: Path) -> list[str]:

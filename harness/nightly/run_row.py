@@ -21,7 +21,6 @@ from assay.checkers.judging.history_views import open_history, register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
-from assay.cluster import owner
 from assay.harness.core.files import SpecialFileError, read_json
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultPhases, RecoveryRow, RunFinding, RunRow
@@ -295,10 +294,7 @@ def find_setting(settings: dict[str, Any], section: str, name: str) -> str | Non
 def _find_status(info: RunInfo) -> str:
     if info.status != store.RUNNING:
         return info.status
-    try:
-        return store.RUNNING if owner.parse_owner(info.owner).alive() else ABANDONED
-    except ValueError:
-        return ABANDONED
+    return store.RUNNING if info.is_active() else ABANDONED
 
 
 def _has_valid_dates(info: RunInfo) -> bool:

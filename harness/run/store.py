@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from assay.cluster import owner
+from assay.cluster.owner import parse_owner, read_machine_id
 from assay.harness.core.files import (
     OutsideLinkError,
     SpecialFileError,
@@ -67,6 +67,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     owner: str
     """See ``assay.cluster.owner``. A process id alone would not be unique."""
+    machine: str = ""
+    """Id of the machine that the owner runs on; empty if unknown. Several machines may share a store."""
     seed: int
     cluster: str
     nemesis: str
@@ -87,6 +89,18 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which the machine paused the tester: see ``harness.run.tester_stall``."""
     problem: str | None = None
     """Why the run did not end regularly, if so."""
+
+    def is_active(self) -> bool:
+        """Returns whether the run goes on. A run of another machine that has not ended counts as active."""
+        if self.status != RUNNING:
+            return False
+        here = read_machine_id()
+        if here and self.machine and here != self.machine:
+            return True
+        try:
+            return parse_owner(self.owner).alive()
+        except ValueError:  # not written by this program, which names its process
+            return False
 
 
 @dataclass(frozen=True)
@@ -423,10 +437,7 @@ def _parse_started(info: RunInfo) -> datetime | None:
 def is_active(run: Path) -> bool:
     """Returns whether the process that makes this run is still active."""
     info = read_info(run)
-    try:
-        return info is not None and info.status == RUNNING and owner.parse_owner(info.owner).alive()
-    except ValueError:  # not written by this program, which names its process
-        return False
+    return info is not None and info.is_active()
 
 
 def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:

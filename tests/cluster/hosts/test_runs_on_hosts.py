@@ -72,7 +72,7 @@ def traces(hosts: OwnHosts) -> list[str]:
 
 
 def test_a_run_passes_and_says_where_it_was(hosts: OwnHosts, tmp_path: Path) -> None:
-    running = session(hosts, tmp_path, "--nemesis=kill", "--nemesis-interval=6", "--time-limit=8")
+    running = session(hosts, tmp_path, "--nemesis=kill", "--nemesis-interval=12", "--time-limit=16")
     said, _ = running.communicate(timeout=120)
     assert running.returncode == 0, said
     (found,) = (tmp_path / "store").glob("*/2*/settings.json")

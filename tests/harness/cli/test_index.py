@@ -157,6 +157,21 @@ def test_nothing_outside_the_store_is_served(served: tuple[int, Path, list[int]]
     assert b"secret" not in body.replace(path.encode(), b"")
 
 
+@pytest.mark.parametrize("name", ["index.html", "index.htm"])
+def test_a_folder_whose_page_leads_out_of_the_store_is_not_served(
+    served: tuple[int, Path, list[int]], name: str
+) -> None:
+    port, root, _ = served
+    folder = root / "folder"
+    folder.mkdir()
+    (folder / "note").write_text("a note")
+    assert answer(port, "/folder/")[0] == 200
+    (folder / name).symlink_to(root.parent / "secret")
+    status, _, body = answer(port, "/folder/")
+    assert status == 404
+    assert b"secret" not in body
+
+
 def test_a_fifo_is_not_served_and_no_one_waits_for_its_writer(served: tuple[int, Path, list[int]]) -> None:
     port, root, _ = served
     os.mkfifo(root / "latest" / "logs" / "n2.log")

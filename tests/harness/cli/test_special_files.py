@@ -22,7 +22,7 @@ from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.hosts.inventory import read_inventory as read_hosts
 from assay.cluster.owner import current_owner
 from assay.harness.cli.main import main
-from assay.harness.core.files import SpecialFileError, read_file, require_regular_below
+from assay.harness.core.files import SpecialFileError, read_file, require_regular_below, write_file
 from assay.harness.core.history import HistoryWriter
 from assay.harness.run import store
 from assay.harness.stored.live_check import find_running_run
@@ -257,3 +257,21 @@ def test_numbers_of_commands_have_limits(
         main(command)
     assert ended.value.code == 64
     assert recorded in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--markdown", "--junit"])
+def test_a_fifo_that_no_one_reads_is_not_written(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path / "store", "2026-11-21", [], cells=(cell("pass"),))
+    pipe = fifo(tmp_path / "out")
+    assert main(["summary", str(tmp_path / "store"), f"{option}={pipe}"]) == 64
+    assert f"{pipe}: this is a FIFO or a socket, and no process reads it" in capsys.readouterr().err
+
+
+def test_a_pipe_that_is_read_gets_the_summary(tmp_path: Path) -> None:
+    pipe = fifo(tmp_path / "out")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(pipe, b"# Night")
+    assert os.read(reader, 100) == b"# Night"
+    os.close(reader)

@@ -241,3 +241,15 @@ def test_a_path_that_is_no_run_says_what_was_looked_for(tmp_path: Path) -> None:
         store.resolve_history(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="history/ops/"):
         store.resolve_history(tmp_path)
+
+
+def test_a_run_of_another_machine_counts_as_active_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = f"{os.getpid()}.1.another-boot.1"
+    theirs = msgspec.structs.replace(info(NOW, store.RUNNING, elsewhere), machine="theirs")
+    monkeypatch.setattr(store, "read_machine_id", lambda: "ours")
+    assert theirs.is_active()
+    assert not msgspec.structs.replace(theirs, machine="ours").is_active(), "this machine has booted since"
+    assert not msgspec.structs.replace(theirs, machine="").is_active(), "runs of earlier versions name no machine"
+    assert not msgspec.structs.replace(theirs, status=store.FINISHED).is_active()
+    monkeypatch.setattr(store, "read_machine_id", lambda: "")
+    assert not theirs.is_active(), "a machine without an id cannot tell"

@@ -1,0 +1,75 @@
+"""Locks among processes: ``flock(2)`` on an open file.
+
+The kernel releases such a lock when its holder dies, so a file that stays behind locks nothing. A waiting process
+names the holder after a second, and gives up at a limit, because a holder may be stopped or wait for a network.
+"""
+
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+SILENT: Final = 1.0
+"""Seconds of waiting before a line says so."""
+POLL: Final = 0.05
+STATE_LOCK: Final = 60.0
+"""Seconds for a lock of the state folder that is held for a moment only."""
+BUILD_LOCK: Final = 1_800.0
+"""Seconds for another process's build of an image, which downloads packages."""
+
+
+class LockHeldError(OSError):
+    """Another process has held a lock for the whole limit."""
+
+
+@contextmanager
+def hold_lock(path: Path, limit: float = STATE_LOCK) -> Iterator[None]:
+    """Holds an exclusive lock, and makes its file if it is missing; the file's content stays.
+
+    Raises :class:`LockHeldError` after ``limit`` seconds, and ``OSError`` for a symbolic link.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    try:
+        wait_for_lock(descriptor, path, limit)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def wait_for_lock(descriptor: int, path: Path, limit: float, kind: int = fcntl.LOCK_EX) -> None:
+    """Locks an open file. Raises :class:`LockHeldError` after ``limit`` seconds. ``kind``: as for ``flock``."""
+    begun, said = time.monotonic(), False
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited = time.monotonic() - begun
+        else:
+            return
+        if waited >= limit:
+            raise LockHeldError(
+                f"{path} is held by {_name_holders(descriptor)}, and {waited:.0f} s were not enough; "
+                "try again when it has ended"
+            )
+        if waited >= SILENT and not said:
+            said = True
+            print(f"assay: waiting for {_name_holders(descriptor)}, which holds {path}, for at most {limit:.0f} s",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        time.sleep(POLL)
+
+
+def _name_holders(descriptor: int) -> str:
+    """Returns the processes that hold a lock of an open file, if the kernel tells."""
+    about = os.fstat(descriptor)
+    inode = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    try:
+        lines = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" not in line]
+    except OSError:
+        lines = []
+    holders = sorted({int(one[4]) for one in lines if len(one) > 5 and one[1] == "FLOCK" and one[5] == inode})
+    return f"process {', '.join(map(str, holders))}" if holders else "another process"
