@@ -138,9 +138,8 @@ def faults_page() -> str:
     rows = []
     for name, fault in catalogue.items():
         impact = ", ".join(words for field, words in IMPACTS.items() if getattr(fault.impact, field)) or "slows down"
-        needs = [f"`{protocol.__name__}`" for protocol in fault.capabilities] + [
-            f"role `{role}`" for role in fault.roles
-        ]
+        protocols = [*fault.capabilities, *(ability.protocol for ability in getattr(fault, "abilities", ()))]
+        needs = [f"`{protocol.__name__}`" for protocol in protocols] + [f"role `{role}`" for role in fault.roles]
         parameters = "; ".join(
             f"`{parameter}`: {', '.join(values)}" for parameter, values in parameters_of(fault).items()
         )
@@ -160,7 +159,8 @@ def faults_page() -> str:
         "# Faults\n\nAll faults that come with the tester. [Chapter 4](../../guide/faults.md) explains how to use them."
         "\n\n- *Impact*: what the fault does to its targets. Checks and reports use it."
         "\n- *Holds*: the part of a node that the fault holds. Two faults never hold the same part of one node."
-        "\n- *Needs*: the optional protocols that your system must implement, and the roles that the cluster must have."
+        "\n- *Needs*: the optional protocols that your system, or each server's node, must implement, and the "
+        "roles that the cluster must have."
         "\n- *Parameters*: the names, with the values that a random schedule draws. In a schedule file you can give "
         "others.\n- *all*: `--nemesis=all` has a run of this fault.\n\n"
         + table(["fault", "description", "impact", "holds", "needs", "parameters", "all"], rows)
@@ -288,6 +288,7 @@ GROUPS = {
     ),
     "Faults": (
         "assay.nemesis.faults.fault", "assay.nemesis.faults.impact", "assay.nemesis.faults.process",
+        "assay.nemesis.faults.abilities",
         "assay.nemesis.schedule.schedule", "assay.nemesis.schedule.target",
     ),
     "Checks": ("assay.checkers.check", "assay.checkers.engine"),

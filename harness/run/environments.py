@@ -18,7 +18,7 @@ from assay.harness.core.worker import abandon_task, exclude_abandoned
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import count_nodes
 from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, derive_seed
-from assay.nemesis.faults.fault import Fault, count_spares, needs_disks, needs_memory, needs_slow_disks
+from assay.nemesis.faults.fault import Fault, count_spares, get_declaration, needs_disks
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
@@ -95,8 +95,8 @@ class FaultRequirements:
         return cls(
             own_disks=any(map(needs_disks, faults)),
             own_clocks=any(fault.impact.wrong_clock for fault in faults),
-            slow_disks=any(map(needs_slow_disks, faults)),
-            own_memory=any(map(needs_memory, faults)),
+            slow_disks=any(get_declaration(fault, "slow_disks") for fault in faults),
+            own_memory=any(get_declaration(fault, "own_memory") for fault in faults),
             spares=count_spares(faults),
         )
 

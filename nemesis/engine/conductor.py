@@ -40,7 +40,7 @@ from assay.nemesis.engine.reporter import FaultReporter, describe_injection
 from assay.nemesis.engine.step_list import StepList
 from assay.nemesis.engine.stop_at_event import EventStop
 from assay.nemesis.engine.waiting_steps import ENDED, WaitingSteps
-from assay.nemesis.faults.fault import FaultContext, FinderStatistics, Injection, Proof, get_declaration, may_end_late
+from assay.nemesis.faults.fault import FaultContext, FinderStatistics, Injection, Proof, get_declaration
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, ScheduleRecord
 from assay.nemesis.schedule.target import ChosenTarget, list_clients, servers
@@ -404,7 +404,7 @@ class Conductor:
         The fault itself may have ended it, or other faults hindered its start. Raises ``NodeError``.
         """
         fault = self._faults[injection.step.fault]
-        if not (may_end_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())):
+        if not (get_declaration(fault, "ends_late") or (fault.impact.ends_process and self._in_force.in_the_way())):
             return  # without waiting for its turn: the acting fault may wait for this recovery
         async with self._acting:
             held = node.name in self._in_force.kept_from_running()

@@ -1,9 +1,13 @@
 """The built-in faults, one module per kind.
 
+Each class with a ``description``, and each row of a class's ``descriptions``, is a fault of the catalogue.
+
 Interface:
 
 - ``fault``: probe, inject, observe, heal, prove
 - ``impact``: how a fault affects its targets
+- ``abilities``: optional abilities of nodes that faults need
+- ``varied``: base of the faults that come in several ways
 
 Processes and machines:
 

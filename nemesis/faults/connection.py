@@ -25,16 +25,16 @@ only if packets are seen to be dropped. If a follower is silent, the next one is
 import asyncio
 import enum
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from assay.cluster.node import Cluster, Flow, Node
 from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
 from assay.nemesis.engine.cut_ledger import CutManner, Drop
-from assay.nemesis.faults.cut_fault import CutFault, probe_counters
-from assay.nemesis.faults.fault import Census, Injection, Scope, draw_key, take_census
+from assay.nemesis.faults.cut_fault import CutFault
+from assay.nemesis.faults.fault import Census, Injection, Scope, draw_key
 from assay.nemesis.faults.partition import find_leader
-from assay.nemesis.faults.process import list_possible, read_choice
+from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import (
     KEYED,
@@ -64,38 +64,37 @@ class ConnectionLine(enum.StrEnum):
     ZOOKEEPER = "zookeeper"
 
 
-DESCRIPTIONS = {
-    ConnectionLine.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
-    ConnectionLine.CONTROLLER: "the controller's connection to one server, likewise (combine it: alone it is quiet)",
-    ConnectionLine.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
-}
 OPENERS = {
     ConnectionLine.FETCH: (TargetKind.FOLLOWER,),
     ConnectionLine.CONTROLLER: (TargetKind.CONTROLLER,),
     ConnectionLine.ZOOKEEPER: (TargetKind.ONE, TargetKind.LEADER, TargetKind.CONTROLLER),
 }
 """The target, which is the node that opened the connection."""
-MIXED = (ConnectionLine.FETCH, ConnectionLine.ZOOKEEPER)
-"""Connections that ``connection`` draws from: those that are never silent."""
 
 
-class ConnectionFault(CutFault):
+class ConnectionFault(VariedFault[ConnectionLine], CutFault):
     """A fault on one line, or on a drawn one of those that are never silent."""
 
+    name = "connection"
+    description = "one connection alone: a follower's or one to ZooKeeper, held back or lost"
+    descriptions: Mapping[ConnectionLine, str] = {
+        ConnectionLine.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
+        ConnectionLine.CONTROLLER: (
+            "the controller's connection to one server, likewise (combine it: alone it is quiet)"
+        ),
+        ConnectionLine.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
+    }
+    parameter = "connection"
+    ways = (ConnectionLine.FETCH, ConnectionLine.ZOOKEEPER)
     scope = Scope.CONNECTION
 
     def __init__(self, line: ConnectionLine | None = None) -> None:
-        self._lines: tuple[ConnectionLine, ...] = (line,) if line is not None else MIXED
-        self.name = f"connection-{line}" if line is not None else "connection"
-        self.description = (
-            DESCRIPTIONS[line]
-            if line is not None
-            else "one connection alone: a follower's or one to ZooKeeper, held back or lost"
-        )
-        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if line is ConnectionLine.ZOOKEEPER else ()
+        super().__init__(line)
+        if line is ConnectionLine.ZOOKEEPER:
+            self.roles = (ZOOKEEPER_ROLE,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        line = rng.choice(list_possible(self.name, self._lines, lambda line: _find_trouble(line, census, target)))
+        line = self.draw_way(rng, census, target)
         kinds = [kind for kind in OPENERS[line] if kind not in KEYED or census.keys != ()]
         whom = target if target is not None else Target(rng.choice(kinds))
         parameters: dict[str, Parameter] = {
@@ -109,11 +108,24 @@ class ConnectionFault(CutFault):
             parameters["key"] = whom.key
         return whom, parameters
 
+    def find_trouble(self, way: ConnectionLine, census: Census, target: Target | None) -> str | None:
+        if way is ConnectionLine.ZOOKEEPER and not census.zookeepers:
+            return f"{way} needs a ZooKeeper node"
+        least = 1 if way is ConnectionLine.ZOOKEEPER else 2
+        if census.servers < least:
+            return f"{way} needs {least} servers, there are {census.servers} (--nodes=3)"
+        if way is ConnectionLine.FETCH and census.keys == ():
+            return f"{way} needs a system with keys that have a leader: {NAMING_KEYS}"
+        if target is None:
+            return None
+        if target.kind in (*OF_CLIENTS, TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or len(target.names) > 1:
+            return f"{way} is one server's connection, it takes no target {target}"
+        if target.kind in (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL):
+            return f"{way} is one server's connection, it takes no target {target}"
+        return None
+
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        troubles = [_find_trouble(line, take_census(cluster, system), None) for line in self._lines]
-        if None not in troubles:
-            return "; ".join(f"{trouble}" for trouble in troubles)
-        return await probe_counters(cluster)
+        return self.explain_impossible(cluster, system) or await super().probe(cluster, system)
 
     def manner_of(self, injection: Injection) -> CutManner:
         return CutManner.REJECT if injection.step.parameters.get("lost", False) else CutManner.DROP
@@ -125,7 +137,7 @@ class ConnectionFault(CutFault):
             raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
         everyone = servers(context.cluster, context.system)
         others = [node for node in everyone if node is not opener]
-        match self._line(injection):
+        match self.way_of(injection):
             case ConnectionLine.ZOOKEEPER:
                 pairs = [(opener, list_zookeepers(context.cluster))]
             case ConnectionLine.CONTROLLER:
@@ -177,7 +189,7 @@ class ConnectionFault(CutFault):
         way, every = parameters.get("way", ANSWERS), parameters.get("every", 1)
         if way not in (ANSWERS, REQUESTS) or not isinstance(every, int) or every < 1:
             raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
-        to_zookeeper = self._line(injection) is ConnectionLine.ZOOKEEPER
+        to_zookeeper = self.way_of(injection) is ConnectionLine.ZOOKEEPER
         port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
         flow = Flow(port, answers=way == ANSWERS, every=every)
         ends: list[str] = injection.evidence["ends"]
@@ -185,24 +197,3 @@ class ConnectionFault(CutFault):
 
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         return list(injection.names)
-
-    def _line(self, injection: Injection) -> ConnectionLine:
-        return read_choice(self.name, injection, "connection", ConnectionLine, self._lines)
-
-
-def _find_trouble(line: ConnectionLine, census: Census, target: Target | None) -> str | None:
-    """Returns why this connection cannot be drawn, or None."""
-    if line is ConnectionLine.ZOOKEEPER and not census.zookeepers:
-        return f"{line} needs a ZooKeeper node"
-    least = 1 if line is ConnectionLine.ZOOKEEPER else 2
-    if census.servers < least:
-        return f"{line} needs {least} servers, there are {census.servers} (--nodes=3)"
-    if line is ConnectionLine.FETCH and census.keys == ():
-        return f"{line} needs a system with keys that have a leader: {NAMING_KEYS}"
-    if target is None:
-        return None
-    if target.kind in (*OF_CLIENTS, TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or len(target.names) > 1:
-        return f"{line} is one server's connection, it takes no target {target}"
-    if target.kind in (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL):
-        return f"{line} is one server's connection, it takes no target {target}"
-    return None

@@ -89,23 +89,19 @@ class KillConsumer(_ClientNodeFault, Kill):
 class CutConsumer(_ClientCutFault, PartitionFault):
     """Client nodes cut from all servers."""
 
-    def __init__(self) -> None:
-        super().__init__(PartitionShape.ONE)
-        self.name = "cut-consumer"
-        self.description = "a consumer's node cut from all servers, not from ZooKeeper"
-        self.roles = (CLIENT_ROLE,)
+    name = "cut-consumer"
+    description = "a consumer's node cut from all servers, not from ZooKeeper"
+    ways = (PartitionShape.ONE,)
 
 
 class ConsumerFromZooKeeper(_ClientCutFault, PartitionFault):
     """Client nodes cut from every ZooKeeper node."""
 
+    name = "consumer-from-zookeeper"
+    description = "a consumer's node cut from every ZooKeeper node, not from the servers"
+    ways = (PartitionShape.FROM_ZOOKEEPER,)
+    roles = (CLIENT_ROLE, ZOOKEEPER_ROLE)
     capabilities: Sequence[type] = (SupportsClientSessions,)
-
-    def __init__(self) -> None:
-        super().__init__(PartitionShape.FROM_ZOOKEEPER)
-        self.name = "consumer-from-zookeeper"
-        self.description = "a consumer's node cut from every ZooKeeper node, not from the servers"
-        self.roles = (CLIENT_ROLE, ZOOKEEPER_ROLE)
 
 
 class ConsumerFromCoordinator(_ClientCutFault, CutFault):
@@ -149,11 +145,7 @@ class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
     scope = Scope.CONNECTION
     manner = CutManner.REJECT
     name = "consumer-zookeeper-resets"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = type(self).name
-        self.description = "a consumer's connection to ZooKeeper breaks every few answers, and is made again"
+    description = "a consumer's connection to ZooKeeper breaks every few answers, and is made again"
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return _to_client_target(self.name, rng, census, target), {"every": rng.choice(EVERY)}

@@ -13,8 +13,8 @@ from typing import Any
 
 from assay.cluster.membership import SupportsHandover
 from assay.cluster.node import Node
-from assay.nemesis.faults.fault import Census, Injection, Proof
-from assay.nemesis.faults.process import draw_target, proved
+from assay.nemesis.faults.fault import Census, Injection
+from assay.nemesis.faults.process import draw_target
 from assay.nemesis.faults.restart import Restart
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind
@@ -49,14 +49,10 @@ class ControlledShutdown(Restart):
         injection.context.listeners.pop(injection.id, None)
         await super().heal(injection)
 
-    def proof(self, injection: Injection) -> Proof:
-        ended = super().proof(injection)
-        return proved(injection, _find_missing_proof) if ended.took_effect else ended
-
-
-def _find_missing_proof(seen: Mapping[str, Any]) -> str | None:
-    """Returns what is missing from the proof of one node, beyond that of a restart."""
-    if "kept" not in seen:
-        return "its event log does not say what it still led when it ended"
-    unexplained = sorted(key for key, why in seen["kept"].items() if not why)
-    return f"it kept the lead of {', '.join(unexplained)} without a reason" if unexplained else None
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
+        if (missing := super().find_missing_proof(seen)) is not None:
+            return missing
+        if "kept" not in seen:
+            return "its event log does not say what it still led when it ended"
+        unexplained = sorted(key for key, why in seen["kept"].items() if not why)
+        return f"it kept the lead of {', '.join(unexplained)} without a reason" if unexplained else None

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from assay.cluster.node import Cluster, NodeError
+from assay.cluster.system import System
 from assay.nemesis.engine.cut_ledger import CutManner, Drop, parse_peer
 from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
@@ -28,6 +29,10 @@ class CutFault:
     everywhere = False
     """Whether it takes any number of nodes, so that another fault of its scope may find no free node."""
     capabilities: Sequence[type] = ()
+    roles: Sequence[str] = ()
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_counters(cluster)
 
     def links(self, injection: Injection) -> list[Drop]:
         """Returns the drops. They depend only on targets, parameters and cluster, so that a replay has the same ones.

@@ -28,14 +28,14 @@ from typing import Any, cast
 
 from assay.cluster.node import Cluster, Node, SupportsDataRestore
 from assay.cluster.system import SupportsDataFolder, SupportsLockFiles, SupportsSoleReplica, System
+from assay.nemesis.faults.abilities import DATA_RESTORE
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, Proof, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.process import draw_target, evidence_of, probe_processes
+from assay.nemesis.faults.process import evidence_of
 from assay.nemesis.schedule.schedule import FaultStep, Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
 
-KINDS = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
 TOO_MANY = (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
 LOOK = 0.1
@@ -52,6 +52,9 @@ class Wipe(Kill):
     name = "wipe"
     description = "the process is killed and all its data are removed; started again with nothing at the heal"
     capabilities: Sequence[type] = (SupportsDataFolder,)
+    abilities = (DATA_RESTORE,)
+    kinds = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
+    drawn: Mapping[str, Sequence[Parameter]] = {"end": (KILLED, STOPPED)}
     impact = Impact(ends_process=True, damages_files=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -59,16 +62,12 @@ class Wipe(Kill):
             raise ScheduleError(f"{self.name} needs a second server, which keeps what the first loses (--nodes=3)")
         if target is not None and (target.kind in TOO_MANY or len(target.names) > 1):
             raise ScheduleError(f"{self.name} is of one server, it takes no target {target}")
-        whom, _ = draw_target(rng, census, target, KINDS)
-        return whom, {"end": rng.choice((KILLED, STOPPED))}
+        return super().draw(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        everyone = servers(cluster, system)
-        if len(everyone) == 1:
+        if len(servers(cluster, system)) == 1:
             return "it needs a second server, which keeps what the first loses (--nodes=3)"
-        if not all(isinstance(node, SupportsDataRestore) for node in everyone):
-            return f"a {cluster.kind} node's data cannot be removed and put back"
-        return await probe_processes(everyone)
+        return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         how = injection.step.parameters.get("end", KILLED)
@@ -147,7 +146,7 @@ class Rollback(Wipe):
     impact = Impact(ends_process=True, gradual=True, damages_files=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = super().draw(rng, census, target)
+        whom, _ = super().draw(rng, census, target)  # stored seeds count on the draws of a wipe
         return whom, {"copied": rng.choice((RUNNING, STOPPED))}
 
     async def inject(self, injection: Injection) -> None:

@@ -12,27 +12,27 @@ Proof: the node's count of rejected changes.
 """
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
-from assay.cluster.node import Cluster, DiskChange, Node, ProcessState, SupportsDiskErrors
-from assay.cluster.system import System
-from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Scope, on_each
+from assay.cluster.node import DiskChange, Node, ProcessState, SupportsDiskErrors
+from assay.nemesis.faults.abilities import DISK_ERRORS
+from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Scope, on_each
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, evidence_of, explain_unavailable, read_status, start_if_dead
+from assay.nemesis.faults.process import ServerFault, evidence_of, read_status, start_if_dead
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
 """A broker makes hundreds of changes in a row, but rarely does work of several steps."""
+STRUCK_CHANGE: Final[Mapping[str, Sequence[Parameter]]] = {"change": [*map(str, DiskChange)], "after": AFTER}
+"""Parameters of the struck change, with the values that each is drawn from."""
 ERRORS: Final = (1, 1, 3, 1000)
 """A transient error, some, or all until the heal."""
 MOST: Final = 1_000_000
 CHOSEN_FOR: Final = 1.0
 """Seconds to wait for a change of the chosen kind, before any kind is taken."""
 LOOK_EVERY: Final = 0.05
-TO_FAIL: Final = "made to fail"
 ENDING: Final = 1.5
 """Seconds for a process to end after a rejection. A broker that ends at its next checkpoint takes one."""
 
@@ -42,17 +42,13 @@ class DiskErrorFault(ServerFault):
 
     name = "disk-error"
     description = "one or more of the server's changes to its disk fail (EIO)"
+    abilities = (DISK_ERRORS,)
     scope = Scope.DISK
     impact = Impact(ends_process=True, gradual=True)
     lingers = LINGER_SECONDS
     slow_disks = True
     ends_late = True
-
-    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        return {**draw_change(rng), "errors": rng.choice(ERRORS)}
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return explain_unavailable(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
+    drawn: Mapping[str, Sequence[Parameter]] = {**STRUCK_CHANGE, "errors": ERRORS}
 
     async def inject(self, injection: Injection) -> None:
         errors = read_count(injection, "errors", 1)
@@ -76,11 +72,6 @@ class DiskErrorFault(ServerFault):
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         return None if seen.get("errors") else "no change to its disk was rejected"
-
-
-def draw_change(rng: random.Random) -> dict[str, Parameter]:
-    """Returns random parameters of the struck change."""
-    return {"change": str(rng.choice(tuple(DiskChange))), "after": rng.choice(AFTER)}
 
 
 async def break_at_chosen(

@@ -10,11 +10,11 @@ required if the process has ended meanwhile, because that may have freed space.
 from collections.abc import Mapping
 from typing import Any, cast
 
-from assay.cluster.node import Cluster, Node, SupportsDiskFull
-from assay.cluster.system import System
+from assay.cluster.node import Node, SupportsDiskFull
+from assay.nemesis.faults.abilities import DISK_FULL
 from assay.nemesis.faults.fault import Injection, Scope
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, evidence_of, explain_unavailable, read_status, start_if_dead
+from assay.nemesis.faults.process import ServerFault, evidence_of, read_status, start_if_dead
 
 
 class DiskFull(ServerFault):
@@ -22,16 +22,13 @@ class DiskFull(ServerFault):
 
     name = "disk-full"
     description = "the disk with the server's data has no free byte"
+    abilities = (DISK_FULL,)
     scope = Scope.DISK
     impact = Impact(ends_process=True, gradual=True)
     """In a system that continues, no process ends. The broker's followers do end."""
     own_disks = True
     """Containers get separate disks for it."""
     ends_late = True
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        lacking = explain_unavailable(cluster, system, SupportsDiskFull, "filled")
-        return lacking or await super().probe(cluster, system)
 
     async def strike(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["before"] = await read_status(node)

@@ -256,13 +256,14 @@ class Fault(Protocol):
 
 
 Declaration = Literal[
-    "lingers", "everywhere", "ends_late", "takes_leave", "own_disks", "slow_disks", "own_memory", "spares"
+    "apart", "lingers", "everywhere", "ends_late", "takes_leave", "own_disks", "slow_disks", "own_memory", "spares"
 ]
 
 
 def get_declaration(fault: Fault, name: Declaration) -> Any:
     """Returns an optional declaration of a fault, or a false value. Possible declarations:
 
+    - ``apart``: ``--nemesis=all`` has no run of it, because another fault includes it, or it stops all service
     - ``lingers``: maximum seconds that it may outlast its duration, until ``observe`` and ``proof`` show an effect
     - ``everywhere``: it may strike more servers than a majority can spare, and so leaves no other server untouched
     - ``ends_late``: it may make a process end, possibly only after the heal; the process is then started again
@@ -276,34 +277,14 @@ def get_declaration(fault: Fault, name: Declaration) -> Any:
     return getattr(fault, name, None)
 
 
-def strikes_everywhere(fault: Fault) -> bool:
-    """Returns whether it declares ``everywhere``."""
-    return bool(get_declaration(fault, "everywhere"))
-
-
-def may_end_late(fault: Fault) -> bool:
-    """Returns whether it declares ``ends_late``."""
-    return bool(get_declaration(fault, "ends_late"))
-
-
 def may_end_sessions(fault: Fault) -> bool:
     """Returns whether a process may end by itself, and its sessions with it."""
-    return may_end_late(fault) or bool(get_declaration(fault, "takes_leave"))
+    return bool(get_declaration(fault, "ends_late") or get_declaration(fault, "takes_leave"))
 
 
 def needs_disks(fault: Fault) -> bool:
     """Returns whether servers in containers need separate disks for it."""
     return fault.impact.loses_unsynced or bool(get_declaration(fault, "own_disks"))
-
-
-def needs_slow_disks(fault: Fault) -> bool:
-    """Returns whether the fault needs servers whose disks can be slow or fail."""
-    return bool(get_declaration(fault, "slow_disks"))
-
-
-def needs_memory(fault: Fault) -> bool:
-    """Returns whether servers need a memory limit for it."""
-    return bool(get_declaration(fault, "own_memory"))
 
 
 def count_spares(faults: Iterable[Fault]) -> int:

@@ -56,23 +56,21 @@ class DamageKind(enum.StrEnum):
     GARBAGE = "garbage-tail"
 
 
-DESCRIPTIONS = {
-    DamageKind.TRUNCATE: "the process is killed and its newest files lose their ends",
-    DamageKind.CORRUPT: "the process is killed and bits of its newest files are flipped",
-    DamageKind.GARBAGE: "the process is killed and nonsense is added to its newest files",
-}
-
-
 class FileDamage(Kill):
     """A kill, and damage while the process is dead."""
 
+    descriptions: Mapping[DamageKind, str] = {
+        DamageKind.TRUNCATE: "the process is killed and its newest files lose their ends",
+        DamageKind.CORRUPT: "the process is killed and bits of its newest files are flipped",
+        DamageKind.GARBAGE: "the process is killed and nonsense is added to its newest files",
+    }
     capabilities: Sequence[type] = (SupportsDataFiles,)
     impact = Impact(ends_process=True, damages_files=True)
 
     def __init__(self, way: DamageKind) -> None:
         self._way = way
         self.name = str(way)
-        self.description = DESCRIPTIONS[way]
+        self.description = self.descriptions[way]
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if target_size(TargetKind.MINORITY, census.servers) < 1:

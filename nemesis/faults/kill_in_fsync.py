@@ -10,15 +10,15 @@ as PostgreSQL's writers. All of them are killed then. Proof: it was stopped so, 
 """
 
 import asyncio
-import random
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, SupportsSlowDisk
-from assay.cluster.system import System
-from assay.nemesis.faults.fault import Census, Injection, Proof, on_each, run_on_all
+from assay.cluster.node import Node, SupportsSlowDisk
+from assay.nemesis.faults.abilities import SLOW_DISK, Ability
+from assay.nemesis.faults.fault import Injection, Proof, on_each, run_on_all
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.faults.process import evidence_of, explain_unavailable
+from assay.nemesis.faults.process import evidence_of
 from assay.nemesis.faults.slow_disk import read_seconds, restore_speed
 from assay.nemesis.schedule.schedule import Parameter
 
@@ -36,15 +36,9 @@ class KillInFsync(Kill):
 
     name = "kill-in-fsync"
     description = "fsyncs are slow for a moment, and in the middle of one the process is killed; started at the heal"
+    abilities: Sequence[Ability] = (SLOW_DISK,)
+    drawn: Mapping[str, Sequence[Parameter]] = {"seconds": LONG, "slow_for": SLOW_FOR, "part": PARTS}
     slow_disks = True
-
-    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        return {"seconds": rng.choice(LONG), "slow_for": rng.choice(SLOW_FOR), "part": rng.choice(PARTS)}
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return explain_unavailable(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(
-            cluster, system
-        )
 
     async def inject(self, injection: Injection) -> None:
         """Injects the fault. If several machines lose power together, one of them in an fsync is enough."""
@@ -87,6 +81,7 @@ class PowerLossInFsync(KillInFsync, PowerLoss):
 
     name = "power-loss-in-fsync"
     description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
+    abilities = (*KillInFsync.abilities, *PowerLoss.abilities)
     impact = PowerLoss.impact
     on_targets = staticmethod(run_on_all)
 

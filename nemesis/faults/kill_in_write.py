@@ -9,16 +9,16 @@ truncated, and its epochs after it. The process ends at exactly that moment, how
 :mod:`assay.nemesis.faults.disk_error` has the kinds of changes. Proof: that of a kill, and that it was at a change.
 """
 
-import random
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, ProcessState, SupportsDiskErrors
-from assay.cluster.system import System
-from assay.nemesis.faults.disk_error import TO_FAIL, break_at_chosen, draw_change, repair_disk, wait_within
-from assay.nemesis.faults.fault import Census, Injection, Proof, on_each, run_on_all
+from assay.cluster.node import Node, ProcessState, SupportsDiskErrors
+from assay.nemesis.faults.abilities import DISK_ERRORS, Ability
+from assay.nemesis.faults.disk_error import STRUCK_CHANGE, break_at_chosen, repair_disk, wait_within
+from assay.nemesis.faults.fault import Injection, Proof, on_each, run_on_all
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.faults.process import evidence_of, explain_unavailable, read_status
+from assay.nemesis.faults.process import evidence_of, read_status
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
@@ -32,13 +32,9 @@ class KillInWrite(Kill):
 
     name = "kill-in-write"
     description = "the process is killed just before or after a change to its disk; started again at the heal"
+    abilities: Sequence[Ability] = (DISK_ERRORS,)
+    drawn: Mapping[str, Sequence[Parameter]] = {**STRUCK_CHANGE, "side": SIDES}
     slow_disks = True
-
-    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        return {**draw_change(rng), "side": rng.choice(SIDES)}
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return explain_unavailable(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Injects the fault. If several machines lose power together, it is enough that one ends at a change."""
@@ -76,6 +72,7 @@ class PowerLossInWrite(KillInWrite, PowerLoss):
 
     name = "power-loss-in-write"
     description = "power is cut just before or after a change to the disk: unsynced data is gone; started at the heal"
+    abilities = (*KillInWrite.abilities, *PowerLoss.abilities)
     impact = PowerLoss.impact
     on_targets = staticmethod(run_on_all)
 

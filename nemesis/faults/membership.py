@@ -44,8 +44,9 @@ from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.membership_actions import MOVE_SECONDS as RETURN_SECONDS
 from assay.nemesis.faults.membership_actions import JoiningMember, LeavingMember
 from assay.nemesis.faults.move import MOVE_SECONDS, SINGLE
-from assay.nemesis.faults.process import draw_target, list_possible, read_choice
+from assay.nemesis.faults.process import draw_target
 from assay.nemesis.faults.restart import Restart
+from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
 
@@ -58,36 +59,32 @@ class MembershipChange(enum.StrEnum):
     ADD = "add"
 
 
-DESCRIPTIONS = {
-    MembershipChange.REMOVE: "a server is removed, its replicas moved away first; an empty one is added at the heal",
-    MembershipChange.REPLACE: "the same, but an empty server takes its place, and its id, at once",
-    MembershipChange.ADD: "a server is added, and gets replicas; at the heal they go back, and it is removed",
-}
-
-
-class MembershipFault(Restart):
+class MembershipFault(VariedFault[MembershipChange], Restart):
     """Changes the members of the cluster; see the module."""
 
+    name = "membership"
+    description = "a server leaves the cluster without its replicas, and an empty one joins it; or the other way round"
+    descriptions: Mapping[MembershipChange, str] = {
+        MembershipChange.REMOVE: (
+            "a server is removed, its replicas moved away first; an empty one is added at the heal"
+        ),
+        MembershipChange.REPLACE: "the same, but an empty server takes its place, and its id, at once",
+        MembershipChange.ADD: "a server is added, and gets replicas; at the heal they go back, and it is removed",
+    }
+    parameter = "change"
+    ways = tuple(MembershipChange)
     capabilities: Sequence[type] = (SupportsMove, SupportsMembership, SupportsDataFolder)
     scope = Scope.NODE
     impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
     lingers = MOVE_SECONDS
 
     def __init__(self, change: MembershipChange | None = None) -> None:
-        self._changes = tuple(MembershipChange) if change is None else (change,)
-        self.name = "membership" if change is None else f"membership-{change}"
-        self.description = (
-            "a server leaves the cluster without its replicas, and an empty one joins it; or the other way round"
-            if change is None
-            else DESCRIPTIONS[change]
-        )
-        self.spares = int(MembershipChange.ADD in self._changes)
+        super().__init__(change)
+        self.spares = int(MembershipChange.ADD in self.ways)
         """Number of nodes that must wait to join."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        change = rng.choice(
-            list_possible(self.name, self._changes, lambda change: _find_trouble(change, census, target))
-        )
+        change = self.draw_way(rng, census, target)
         kinds = (
             (TargetKind.SPARE,)
             if change is MembershipChange.ADD
@@ -96,9 +93,22 @@ class MembershipFault(Restart):
         whom, _ = draw_target(rng, census, target, kinds)
         return whom, {"change": str(change)}
 
+    def find_trouble(self, way: MembershipChange, census: Census, target: Target | None) -> str | None:
+        if census.keys == ():
+            return f"{way} needs a key with replicas"
+        if way is MembershipChange.ADD:
+            if not census.spares:
+                return f"{way} needs a node that waits to join"
+            return None if target in (None, Target(TargetKind.SPARE)) else f"{way} takes the spare node, not {target}"
+        if census.servers < 3:
+            return f"{way} needs three servers (--nodes=3)"
+        if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
+            return f"{way} takes one server, not {target}: one, leader, controller, a name"
+        return None
+
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         everyone = servers(cluster, system)
-        if self._changes != (MembershipChange.ADD,) and len(everyone) < 3:
+        if self.ways != (MembershipChange.ADD,) and len(everyone) < 3:
             return "there are not two other servers to move to (--nodes=3)"
         if len(cluster.spares) < self.spares:
             return "no node waits to join"
@@ -155,22 +165,7 @@ class MembershipFault(Restart):
         return Proof(trouble is None, injection.evidence, trouble)
 
     def _change(self, injection: Injection) -> MembershipChange:
-        return read_choice(self.name, injection, "change", MembershipChange, self._changes[:1])
-
-
-def _find_trouble(change: MembershipChange, census: Census, target: Target | None) -> str | None:
-    """Returns why this change cannot be drawn, or None."""
-    if census.keys == ():
-        return f"{change} needs a key with replicas"
-    if change is MembershipChange.ADD:
-        if not census.spares:
-            return f"{change} needs a node that waits to join"
-        return None if target in (None, Target(TargetKind.SPARE)) else f"{change} takes the spare node, not {target}"
-    if census.servers < 3:
-        return f"{change} needs three servers (--nodes=3)"
-    if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
-        return f"{change} takes one server, not {target}: one, leader, controller, a name"
-    return None
+        return self.way_of(injection) if self.parameter in injection.step.parameters else self.ways[0]
 
 
 def _find_missing_proof(name: str, evidence: Mapping[str, Any]) -> str | None:

@@ -10,12 +10,11 @@ the counters at the end that drops.
 """
 
 import random
-from collections.abc import Sequence
 
 from assay.cluster.node import Cluster
 from assay.cluster.system import System
 from assay.nemesis.engine.cut_ledger import Drop
-from assay.nemesis.faults.cut_fault import CutFault, probe_counters
+from assay.nemesis.faults.cut_fault import CutFault
 from assay.nemesis.faults.fault import Census, Injection, draw_key, take_census
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, list_zookeepers, servers
@@ -29,7 +28,6 @@ class OneWay(CutFault):
 
     name = "partition-one-way"
     description = "one server's packets dropped in one direction only (acknowledgements starve as well)"
-    roles: Sequence[str] = ()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         trouble = _find_trouble(census)
@@ -44,7 +42,7 @@ class OneWay(CutFault):
         return draw_key(target, rng, census), {"direction": direction, "zookeeper": cut_too}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return _find_trouble(take_census(cluster, system)) or await probe_counters(cluster)
+        return _find_trouble(take_census(cluster, system)) or await super().probe(cluster, system)
 
     def links(self, injection: Injection) -> list[Drop]:
         context, parameters, inside = injection.context, injection.step.parameters, injection.names

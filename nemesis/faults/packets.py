@@ -15,16 +15,17 @@ that were late, lost or doubled.
 
 import enum
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, SupportsPacketShaping, Traffic
-from assay.cluster.system import System
+from assay.cluster.node import Node, SupportsPacketShaping, Traffic
+from assay.nemesis.faults.abilities import PACKET_SHAPING
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, read_choice
+from assay.nemesis.faults.process import ServerFault, read_number
+from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import Target, TargetError, list_zookeepers, servers
+from assay.nemesis.schedule.target import Target, TargetError, list_zookeepers
 
 SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.2)
 SHARES: Final = (0.02, 0.1, 0.3)
@@ -46,13 +47,6 @@ class PacketEffect(enum.StrEnum):
     RATE = "rate"
 
 
-DESCRIPTIONS = {
-    PacketEffect.DELAY: "what the server sends arrives up to 0.2 s later, in order",
-    PacketEffect.LOSS: "up to 30 % of the packets that the server sends are lost",
-    PacketEffect.DUPLICATE: "up to 30 % of the packets that the server sends arrive twice",
-    PacketEffect.REORDER: "up to 30 % of the packets that the server sends are late, and others overtake them",
-    PacketEffect.RATE: "the server's packets go out at 30 or 100 kB/s",
-}
 COUNTED: Final = {
     PacketEffect.DELAY: ("late",),
     PacketEffect.LOSS: ("lost",),
@@ -63,28 +57,28 @@ COUNTED: Final = {
 """The node's counts that prove each effect."""
 
 
-class Packets(ServerFault):
-    """A fault on packets with one effect, drawn if ``way`` is None. After the heal packets are sent as before."""
+class Packets(VariedFault[PacketEffect], ServerFault):
+    """A fault on packets with one effect, or a drawn one. After the heal packets are sent as before."""
 
+    name = "packets"
+    description = "the server's packets are late, lost, duplicated, reordered or rate-limited"
+    descriptions: Mapping[PacketEffect, str] = {
+        PacketEffect.LOSS: "up to 30 % of the packets that the server sends are lost",
+        PacketEffect.DUPLICATE: "up to 30 % of the packets that the server sends arrive twice",
+        PacketEffect.REORDER: "up to 30 % of the packets that the server sends are late, and others overtake them",
+        PacketEffect.RATE: "the server's packets go out at 30 or 100 kB/s",
+    }
+    parameter = "way"
+    ways = tuple(PacketEffect)
+    abilities = (PACKET_SHAPING,)
     scope = Scope.CONNECTION
     impact = Impact()
     lingers = LINGER_SECONDS
 
-    def __init__(self, way: PacketEffect | None = None) -> None:
-        self._way = way
-        self.name = "packets" if way is None else "slow-network" if way is PacketEffect.DELAY else f"packets-{way}"
-        self.description = (
-            "the server's packets are late, lost, duplicated, reordered or rate-limited"
-            if way is None
-            else DESCRIPTIONS[way]
-        )
-
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
-        if self._way is PacketEffect.DELAY:
-            return whom, {"seconds": rng.choice(SECONDS)}
-        way = rng.choice(list(PacketEffect)) if self._way is None else self._way
-        parameters: dict[str, Parameter] = {} if self._way is way else {"way": str(way)}
+        way = self.draw_way(rng, census, target) if len(self.ways) > 1 else self.ways[0]
+        parameters: dict[str, Parameter] = {"way": str(way)} if len(self.ways) > 1 else {}
         if way in (PacketEffect.DELAY, PacketEffect.REORDER):
             parameters["seconds"] = rng.choice(SECONDS)
         if way in (PacketEffect.LOSS, PacketEffect.DUPLICATE, PacketEffect.REORDER):
@@ -94,14 +88,6 @@ class Packets(ServerFault):
         if census.zookeepers and rng.random() < ONE_LINK:
             parameters["to"] = ZOOKEEPER
         return whom, parameters
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        for node in servers(cluster, system):
-            if not isinstance(node, SupportsPacketShaping):
-                return f"what a {cluster.kind} node sends cannot be made late; the simulation's can (--cluster=sim)"
-            if (reason := await node.shaping_unavailable()) is not None:
-                return f"the packets of {node.name} cannot be queued: {reason}"
-        return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         self._traffic(injection)
@@ -121,25 +107,17 @@ class Packets(ServerFault):
             await node.shape(None)
 
     def proof(self, injection: Injection) -> Proof:
-        counted = COUNTED[self._way_of(injection)]
+        counted = COUNTED[self.way_of(injection)]
         seen = {name: injection.evidence.get(name, {}) for name in injection.names}
         quiet = [name for name, counts in seen.items() if not any(counts.get(what) for what in counted)]
         reason = f"{', '.join(quiet)} sent nothing that was {' or '.join(counted)}" if quiet else None
         return Proof(not quiet, injection.evidence, reason)
 
-    def _way_of(self, injection: Injection) -> PacketEffect:
-        return read_choice(self.name, injection, "way", PacketEffect, (self._way,) if self._way is not None else ())
-
     def _traffic(self, injection: Injection) -> Traffic:
         def given(name: str) -> float:
-            value = injection.step.parameters.get(name)
-            if isinstance(value, str) or value is None or not 0 < value <= LIMITS[name]:
-                raise TargetError(
-                    f"{self.name} needs the parameter {name}, more than 0 and at most {LIMITS[name]:g}, not {value!r}"
-                )
-            return float(value)
+            return read_number(injection, name, LIMITS[name])
 
-        match self._way_of(injection):
+        match self.way_of(injection):
             case PacketEffect.DELAY:
                 return Traffic(delay=given("seconds"))
             case PacketEffect.LOSS:
@@ -161,3 +139,15 @@ class Packets(ServerFault):
         if not peers:
             raise TargetError(f"{self.name}: there is no node {to!r} to send anything to")
         return peers
+
+
+class SlowNetwork(Packets):
+    """Late packets to every node."""
+
+    name = "slow-network"
+    description = "what the server sends arrives up to 0.2 s later, in order"
+    ways = (PacketEffect.DELAY,)
+    drawn: Mapping[str, Sequence[Parameter]] = {"seconds": SECONDS}
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return ServerFault.draw(self, rng, census, target)

@@ -22,16 +22,16 @@ cut links depend only on the targets and on the parameter ``order``, which seeds
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.nemesis.engine.cut_ledger import CutManner, Drop, cut_both_ways
-from assay.nemesis.faults.cut_fault import CutFault, probe_counters
+from assay.nemesis.faults.cut_fault import CutFault
 from assay.nemesis.faults.cut_shape_names import find_shape_name, reach_in_ring
-from assay.nemesis.faults.fault import Census, Injection, Proof, draw_key, take_census
+from assay.nemesis.faults.fault import Census, Injection, Proof, draw_key
 from assay.nemesis.faults.link_set import LIKENESS, draw_links, read_links
-from assay.nemesis.faults.process import list_possible, read_choice
+from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.shape import ISOLATED, PartitionShape
 from assay.nemesis.schedule.target import (
@@ -45,20 +45,6 @@ from assay.nemesis.schedule.target import (
     servers,
 )
 
-DESCRIPTIONS = {
-    PartitionShape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
-    PartitionShape.HALVES: "the servers cut into two halves that both reach ZooKeeper",
-    PartitionShape.MAJORITY_MINORITY: "a minority of the servers cut from the majority, not from ZooKeeper",
-    PartitionShape.RANDOM_HALVES: "all nodes, ZooKeeper's too, cut into two halves",
-    PartitionShape.ISOLATE_LEADER: "the leader of a key cut from all other servers, not from ZooKeeper",
-    PartitionShape.ISOLATE_CONTROLLER: "the controller cut from all other servers, not from ZooKeeper",
-    PartitionShape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
-    PartitionShape.BRIDGE: "two sides that only one server, the bridge, both reaches",
-    PartitionShape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
-    PartitionShape.LEADER_AND_FOLLOWER: "a leader and one other server cut from the rest, and from ZooKeeper",
-    PartitionShape.FOLLOWER_FROM_LEADER: "a follower of a key cut from its leader alone",
-    PartitionShape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
-}
 SEPARATE = (
     PartitionShape.RANDOM_HALVES,
     PartitionShape.LEADER_AND_FOLLOWER,
@@ -86,19 +72,38 @@ LEAST = {
 NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
 
 
-class PartitionFault(CutFault):
+class PartitionFault(VariedFault[PartitionShape], CutFault):
     """A mix of all shapes, or one shape alone (``partition-halves``)."""
 
+    name = "partition"
+    description = "links cut: a shape is drawn each time"
+    descriptions: Mapping[PartitionShape, str] = {
+        PartitionShape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
+        PartitionShape.HALVES: "the servers cut into two halves that both reach ZooKeeper",
+        PartitionShape.MAJORITY_MINORITY: "a minority of the servers cut from the majority, not from ZooKeeper",
+        PartitionShape.RANDOM_HALVES: "all nodes, ZooKeeper's too, cut into two halves",
+        PartitionShape.ISOLATE_LEADER: "the leader of a key cut from all other servers, not from ZooKeeper",
+        PartitionShape.ISOLATE_CONTROLLER: "the controller cut from all other servers, not from ZooKeeper",
+        PartitionShape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
+        PartitionShape.BRIDGE: "two sides that only one server, the bridge, both reaches",
+        PartitionShape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
+        PartitionShape.LEADER_AND_FOLLOWER: "a leader and one other server cut from the rest, and from ZooKeeper",
+        PartitionShape.FOLLOWER_FROM_LEADER: "a follower of a key cut from its leader alone",
+        PartitionShape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
+    }
+    parameter = "shape"
+    ways: Sequence[PartitionShape] = MIXED
+    everywhere = False
+
     def __init__(self, shape: PartitionShape | None = None) -> None:
-        self._shapes: tuple[PartitionShape, ...] = (shape,) if shape is not None else MIXED
-        self.name = f"partition-{shape}" if shape is not None else "partition"
+        super().__init__(shape)
         self.everywhere = shape is PartitionShape.LINKS
-        self.description = DESCRIPTIONS[shape] if shape is not None else "links cut: a shape is drawn each time"
-        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is PartitionShape.FROM_ZOOKEEPER else ()
+        if shape is PartitionShape.FROM_ZOOKEEPER:
+            self.roles = (ZOOKEEPER_ROLE,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """Draws a shape that this cluster and the target allow, and whether ``one`` is cut from ZooKeeper too."""
-        shape = rng.choice(list_possible(self.name, self._shapes, lambda shape: _find_trouble(shape, census, target)))
+        shape = self.draw_way(rng, census, target)
         if shape is PartitionShape.LINKS:
             return draw_links(rng, census)
         parameters: dict[str, Parameter] = {"shape": str(shape)}
@@ -119,18 +124,39 @@ class PartitionFault(CutFault):
             whom = Target(TargetKind.FOLLOWER, key=str(parameters["key"]))
         return draw_key(whom, rng, census), parameters
 
+    def find_trouble(self, way: PartitionShape, census: Census, target: Target | None) -> str | None:
+        if way is PartitionShape.FROM_ZOOKEEPER and not census.zookeepers:
+            return f"{way} needs a ZooKeeper node"
+        few = way is PartitionShape.FROM_ZOOKEEPER or (way is PartitionShape.ONE and census.zookeepers)
+        least = 1 if few or (target is not None and target.kind in OF_CLIENTS) else LEAST.get(way, 2)
+        if census.servers < least:
+            return f"{way} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
+        if (
+            way
+            in (PartitionShape.ISOLATE_LEADER, PartitionShape.LEADER_AND_FOLLOWER, PartitionShape.FOLLOWER_FROM_LEADER)
+            and census.keys == ()
+        ):
+            return f"{way} needs a system with keys that have a leader: {NAMING_KEYS}"
+        if target is None:
+            return None
+        if way is PartitionShape.LINKS:
+            return f"{way} draws its links among all nodes, it takes no target {target}"
+        if way is not PartitionShape.ONE and way in ISOLATED and target.kind is not ISOLATED[way]:
+            return f"{way} isolates the {ISOLATED[way]}, it takes no target {target}"
+        if way is PartitionShape.FROM_ZOOKEEPER and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
+            return f"{way} cuts others from ZooKeeper, it takes no target {target}"
+        if way is PartitionShape.ONE and target.kind is TargetKind.ALL:
+            return f"{way} cuts its targets from the rest, and all servers leave no rest"
+        return None
+
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        count = take_census(cluster, system)
-        troubles = [_find_trouble(shape, count, None) for shape in self._shapes]
-        if None not in troubles:
-            return "; ".join(f"{trouble}" for trouble in troubles)
-        return await probe_counters(cluster)
+        return self.explain_impossible(cluster, system) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Finds the follower's leader, and adds client nodes with a cut link to the targets."""
-        if self._shape(injection) is PartitionShape.FOLLOWER_FROM_LEADER:
+        if self.way_of(injection) is PartitionShape.FOLLOWER_FROM_LEADER:
             injection.evidence["leader"] = (await find_leader(injection)).name
-        if self._shape(injection) is PartitionShape.LINKS:
+        if self.way_of(injection) is PartitionShape.LINKS:
             if (name := await _find_name_of_links(injection)) is not None:
                 injection.evidence[LIKENESS] = name
             ends = {name for drop in _some_links(injection) for name in drop} - {*injection.names}
@@ -140,7 +166,7 @@ class PartitionFault(CutFault):
 
     def links(self, injection: Injection) -> list[Drop]:
         """Raises :class:`TargetError` if there is no link between the two sides."""
-        drops = _LINKS.get(self._shape(injection), _from_the_rest)(injection)
+        drops = _LINKS.get(self.way_of(injection), _from_the_rest)(injection)
         if not drops:
             whom = ", ".join(injection.names)
             raise TargetError(f"{injection.step.fault}: nothing is left to cut {whom} from")
@@ -148,18 +174,15 @@ class PartitionFault(CutFault):
 
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         """Returns the servers on both sides of a bridge, else the targets."""
-        if self._shape(injection) is not PartitionShape.BRIDGE:
+        if self.way_of(injection) is not PartitionShape.BRIDGE:
             return super().sufferers(injection, drops)
         return sorted({name for drop in drops for name in drop})
 
     def proof(self, injection: Injection) -> Proof:
         """With ``links``, one dropped packet is enough, because some servers may be silent on these links."""
         proof = super().proof(injection)
-        anything = self._shape(injection) is PartitionShape.LINKS and bool(proof.evidence["dropped"])
+        anything = self.way_of(injection) is PartitionShape.LINKS and bool(proof.evidence["dropped"])
         return Proof(True, proof.evidence) if anything else proof
-
-    def _shape(self, injection: Injection) -> PartitionShape:
-        return read_choice("partition", injection, "shape", PartitionShape, self._shapes)
 
 
 class FastFail(PartitionFault):
@@ -171,13 +194,10 @@ class FastFail(PartitionFault):
     the rejecting rules.
     """
 
+    name = "partition-fast-fail"
+    description = "one server whose packets to and from others are rejected with a reset, not dropped"
+    ways = (PartitionShape.ONE,)
     manner = CutManner.REJECT
-
-    def __init__(self) -> None:
-        super().__init__(PartitionShape.ONE)
-        self.name = "partition-fast-fail"
-        self.description = "one server whose packets to and from others are rejected with a reset, not dropped"
-        self.roles = ()
 
 
 async def find_leader(injection: Injection) -> Node:
@@ -292,30 +312,3 @@ def _split_sides(injection: Injection) -> tuple[Sequence[str], list[str], list[s
 
 def _shuffle(injection: Injection, names: Sequence[str]) -> list[str]:
     return random.Random(f"order {injection.step.parameters.get('order', 0)}").sample(list(names), len(names))
-
-
-def _find_trouble(shape: PartitionShape, census: Census, target: Target | None) -> str | None:
-    """Returns why this shape cannot be drawn, or None."""
-    if shape is PartitionShape.FROM_ZOOKEEPER and not census.zookeepers:
-        return f"{shape} needs a ZooKeeper node"
-    few = shape is PartitionShape.FROM_ZOOKEEPER or (shape is PartitionShape.ONE and census.zookeepers)
-    least = 1 if few or (target is not None and target.kind in OF_CLIENTS) else LEAST.get(shape, 2)
-    if census.servers < least:
-        return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
-    if (
-        shape
-        in (PartitionShape.ISOLATE_LEADER, PartitionShape.LEADER_AND_FOLLOWER, PartitionShape.FOLLOWER_FROM_LEADER)
-        and census.keys == ()
-    ):
-        return f"{shape} needs a system with keys that have a leader: {NAMING_KEYS}"
-    if target is None:
-        return None
-    if shape is PartitionShape.LINKS:
-        return f"{shape} draws its links among all nodes, it takes no target {target}"
-    if shape is not PartitionShape.ONE and shape in ISOLATED and target.kind is not ISOLATED[shape]:
-        return f"{shape} isolates the {ISOLATED[shape]}, it takes no target {target}"
-    if shape is PartitionShape.FROM_ZOOKEEPER and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
-        return f"{shape} cuts others from ZooKeeper, it takes no target {target}"
-    if shape is PartitionShape.ONE and target.kind is TargetKind.ALL:
-        return f"{shape} cuts its targets from the rest, and all servers leave no rest"
-    return None

@@ -7,14 +7,14 @@ Proof: that of a kill, and the bytes that each file lost, which may be none. So 
 at each loss that unsynced bytes are gone, and fails otherwise.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
-from assay.cluster.node import Cluster, Node, SupportsPowerLoss
-from assay.cluster.system import System
+from assay.cluster.node import Node, SupportsPowerLoss
+from assay.nemesis.faults.abilities import POWER_LOSS, Ability
 from assay.nemesis.faults.fault import Injection, run_on_all
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.process import explain_unavailable
 from assay.nemesis.schedule.target import TargetKind
 
 
@@ -24,14 +24,10 @@ class PowerLoss(Kill):
     name = "power-loss"
     description = "the machine loses power: what was not fsynced is gone; started again at the heal"
     impact = Impact(ends_process=True, loses_unsynced=True)
+    abilities: Sequence[Ability] = (POWER_LOSS,)
     kinds = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
     on_targets = staticmethod(run_on_all)
     """All targets lose power at once: otherwise the last one could flush data that only it has."""
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return explain_unavailable(cluster, system, SupportsPowerLoss, "cut", "power") or await super().probe(
-            cluster, system
-        )
 
     async def end(self, injection: Injection, node: Node) -> None:
         lost = dict(await cast(SupportsPowerLoss, node).cut_power())

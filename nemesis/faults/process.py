@@ -1,10 +1,9 @@
 """Base of the faults of processes: which targets they draw, and how they read a process's state."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from assay.cluster.node import (
     Cluster,
@@ -13,19 +12,14 @@ from assay.cluster.node import (
     Part,
     ProcessState,
     ProcessStatus,
-    SupportsDiskErrors,
-    SupportsDiskFull,
     SupportsParts,
-    SupportsPowerLoss,
-    SupportsSlowDisk,
 )
 from assay.cluster.system import System
+from assay.nemesis.faults.abilities import Ability
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, draw_key, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import KEYED, Target, TargetError, TargetKind, servers
-
-Word = TypeVar("Word", bound=StrEnum)
 
 DEFAULT_TARGETS = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
 """Targets that are drawn if none is requested.
@@ -108,6 +102,8 @@ class ServerFault:
 
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
+    abilities: Sequence[Ability] = ()
+    """Optional abilities of nodes that every server must have."""
     scope = Scope.PROCESS
     impact: Impact
     lingers = 0.0
@@ -116,6 +112,8 @@ class ServerFault:
     """
     kinds: Sequence[TargetKind] = DEFAULT_TARGETS
     """Targets that are drawn if none is requested."""
+    drawn: Mapping[str, Sequence[Parameter]] = {}
+    """Parameters of a random step, with the values that each is drawn from."""
     on_targets = staticmethod(on_each)
     """Injects into one target after the other, or into all at once."""
 
@@ -124,10 +122,14 @@ class ServerFault:
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
         """Returns parameters of one random step."""
-        return {}
+        return {name: rng.choice(values) for name, values in self.drawn.items()}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(servers(cluster, system))
+        nodes = servers(cluster, system)
+        for ability in self.abilities:
+            if (reason := await ability.explain_lack(cluster, nodes)) is not None:
+                return reason
+        return await probe_processes(nodes)
 
     async def inject(self, injection: Injection) -> None:
         await self.on_targets(injection.targets, partial(self.strike, injection))
@@ -197,43 +199,13 @@ def find_unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
     return None if missing is None else f"its process was not seen ({missing})"
 
 
-def explain_unavailable(
-    cluster: Cluster,
-    system: System,
-    kind: type[SupportsPowerLoss] | type[SupportsDiskFull] | type[SupportsSlowDisk] | type[SupportsDiskErrors],
-    done: str,
-    what: str = "disk",
-) -> str | None:
-    """Returns why a server's disk, or another part ``what``, cannot be ``done`` something to; None if it can."""
-    for node in servers(cluster, system):
-        if not isinstance(node, kind):
-            return f"a {cluster.kind} node's {what} cannot be {done}; the simulation's can (--cluster=sim)"
-        of_call = kind in (SupportsSlowDisk, SupportsDiskErrors)
-        why = (
-            cast(SupportsSlowDisk, node).slowness_unavailable
-            if of_call
-            else cast(SupportsPowerLoss, node).own_disk_unavailable
-        )
-        if (reason := why()) is not None:
-            return f"the {what} of {node.name} cannot be {done}: {reason}"
-    return None
-
-
-def list_possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | None]) -> list[Word]:
-    """Returns the possible ways of a fault. Raises ``ScheduleError`` if there is none."""
-    troubles = {way: trouble(way) for way in ways}
-    if None not in troubles.values():
-        raise ScheduleError(f"{name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
-    return [way for way, trouble in troubles.items() if trouble is None]
-
-
-def read_choice(name: str, injection: Injection, parameter: str, ways: type[Word], default: Sequence[Word]) -> Word:
-    """Returns the way in a step's parameter. If the fault has only one, a hand-written step can leave it out."""
-    word = injection.step.parameters.get(parameter, default[0] if len(default) == 1 else "")
-    try:
-        return ways(str(word))
-    except ValueError as error:
-        raise TargetError(f"{name} of unknown {parameter} {word!r}; one of {', '.join(ways)}") from error
+def read_number(injection: Injection, name: str, most: float) -> float:
+    """Returns a parameter above 0 and at most ``most``. Raises ``TargetError``."""
+    value = injection.step.parameters.get(name)
+    if isinstance(value, str) or value is None or not 0 < value <= most:
+        wanted = f"more than 0 and at most {most:g}"
+        raise TargetError(f"{injection.step.fault} needs the parameter {name}, {wanted}, not {value!r}")
+    return float(value)
 
 
 def status_to_evidence(seen: ProcessStatus) -> dict[str, str | None]:

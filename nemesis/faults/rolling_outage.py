@@ -19,7 +19,7 @@ import random
 from collections.abc import Sequence
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsPowerLoss
+from assay.cluster.node import Node, NodeError, ProcessState, SupportsPowerLoss
 from assay.cluster.system import SupportsHold, System
 from assay.nemesis.faults.fault import Census, Injection, on_each
 from assay.nemesis.faults.impact import Impact
@@ -65,6 +65,7 @@ class Outage(Kill):
     description = "all servers go down, killed or ended cleanly, and come back, one after the other in any order"
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
     takes_leave = True
+    apart = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target if target is not None else Target(TargetKind.ALL))
@@ -176,9 +177,7 @@ class OutagePowerLoss(Outage):
     name = "outage-power-loss"
     description = "all servers go down and come back one after the other, and one of them, the last, loses its power"
     impact = Impact(ends_process=True, pauses_process=True, gradual=True, loses_unsynced=True)
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await PowerLoss().probe(cluster, system)
+    abilities = PowerLoss.abilities
 
     def _order(self, injection: Injection) -> Sequence[Node]:
         """Puts the server that loses its power last."""

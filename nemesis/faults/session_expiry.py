@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from assay.cluster import zookeeper
+from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, draw_key
 from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
@@ -31,14 +32,13 @@ REGISTERING: Final = 5.0
 class ZooKeeperExpire(PartitionFault):
     """Cuts a node from every ZooKeeper node until its sessions are gone."""
 
+    name = "zookeeper-expire"
+    description = "one server, or consumer, cut from ZooKeeper until its session has expired"
+    ways = (PartitionShape.FROM_ZOOKEEPER,)
+    roles = (ZOOKEEPER_ROLE,)
     scope = Scope.NODE
     """A dead or paused process has no session to expire, or it expires for that reason."""
     lingers = PATIENCE
-
-    def __init__(self) -> None:
-        super().__init__(PartitionShape.FROM_ZOOKEEPER)
-        self.name = "zookeeper-expire"
-        self.description = "one server, or consumer, cut from ZooKeeper until its session has expired"
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:

@@ -11,16 +11,15 @@ process that waits for it.
 Proof: the node's counts of slow calls.
 """
 
-import random
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, Slowed, SupportsSlowDisk
-from assay.cluster.system import System
-from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.cluster.node import Node, Slowed, SupportsSlowDisk
+from assay.nemesis.faults.abilities import SLOW_DISK
+from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, evidence_of, explain_unavailable
+from assay.nemesis.faults.process import ServerFault, evidence_of, read_number
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import TargetError
 
 FSYNC_SECONDS: Final = (0.05, 0.2, 0.8)
 CALL_SECONDS: Final = (0.002, 0.01, 0.03)
@@ -34,21 +33,14 @@ class SlowFsync(ServerFault):
 
     name = "slow-fsync"
     description = "each fsync of the server takes up to 0.8 s longer"
+    abilities = (SLOW_DISK,)
     scope = Scope.DISK
     impact = Impact()
     lingers = LINGER_SECONDS
     slow_disks = True
     """The processes of containers are started such that their disks can be slow."""
-    choices = FSYNC_SECONDS
+    drawn: Mapping[str, Sequence[Parameter]] = {"seconds": FSYNC_SECONDS}
     what = "fsync"
-
-    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        return {"seconds": rng.choice(self.choices)}
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return explain_unavailable(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(
-            cluster, system
-        )
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seconds, disk = read_seconds(injection), cast(SupportsSlowDisk, node)
@@ -81,7 +73,7 @@ class SlowDisk(SlowFsync):
 
     name = "slow-disk"
     description = "each read and write of the server takes up to 0.03 s longer, and each fsync up to 0.3 s"
-    choices = CALL_SECONDS
+    drawn: Mapping[str, Sequence[Parameter]] = {"seconds": CALL_SECONDS}
     what = "read or write"
 
     async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
@@ -93,11 +85,7 @@ class SlowDisk(SlowFsync):
 
 def read_seconds(injection: Injection) -> float:
     """Returns the additional seconds. Raises ``TargetError`` if the parameter is invalid."""
-    value = injection.step.parameters.get("seconds")
-    if isinstance(value, str) or value is None or not 0 < value <= MOST_SECONDS:
-        wanted = f"more than 0 and at most {MOST_SECONDS:g}"
-        raise TargetError(f"{injection.step.fault} needs the parameter seconds, {wanted}, not {value!r}")
-    return float(value)
+    return read_number(injection, "seconds", MOST_SECONDS)
 
 
 async def restore_speed(node: Node) -> None:

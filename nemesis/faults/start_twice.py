@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast
 
-from assay.cluster.node import Cluster, Node, ProcessState
+from assay.cluster.node import Node, ProcessState
 from assay.cluster.second_copy import SupportsSecondCopy
-from assay.cluster.system import SupportsDataFolder, System
+from assay.cluster.system import SupportsDataFolder
+from assay.nemesis.faults.abilities import SECOND_COPY
 from assay.nemesis.faults.fault import LINGER_SECONDS, Injection
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, read_status
-from assay.nemesis.schedule.target import servers
 
 LIVED: Final = 2.0
 """Seconds after which a copy counts as accepted."""
@@ -34,16 +34,9 @@ class StartTwice(ServerFault):
 
     name = "start-twice"
     description = "a second copy of the process is started beside the first, on the same data; killed at the heal"
+    abilities = (SECOND_COPY,)
     impact = Impact()
     lingers = LINGER_SECONDS
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        for node in servers(cluster, system):
-            if not isinstance(node, SupportsSecondCopy):
-                return f"a {cluster.kind} node cannot run a second copy of its process"
-            if (reason := node.second_unavailable()) is not None:
-                return f"{node.name} cannot run a second copy of its process: {reason}"
-        return await super().probe(cluster, system)
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)

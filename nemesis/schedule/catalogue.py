@@ -12,50 +12,17 @@ faults up.
 from __future__ import annotations
 
 import difflib
+import importlib
+import pkgutil
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.cluster.system import SupportsMove, System
-from assay.nemesis.faults.clock import Clock
-from assay.nemesis.faults.connection import ConnectionFault, ConnectionLine
-from assay.nemesis.faults.consumer import (
-    ConsumerFromCoordinator,
-    ConsumerFromZooKeeper,
-    ConsumerZooKeeperResets,
-    CutConsumer,
-    KillConsumer,
-    StopConsumer,
-)
-from assay.nemesis.faults.controlled_shutdown import ControlledShutdown
-from assay.nemesis.faults.data_loss import Rollback, Wipe
-from assay.nemesis.faults.disk_error import DiskErrorFault
-from assay.nemesis.faults.disk_full import DiskFull
-from assay.nemesis.faults.fault import Fault
-from assay.nemesis.faults.file_damage import DamageKind, FileDamage
-from assay.nemesis.faults.freeze import Freeze
-from assay.nemesis.faults.hold import HoldFault
-from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.kill_in_fsync import KillInFsync, PowerLossInFsync
-from assay.nemesis.faults.kill_in_write import KillInWrite, PowerLossInWrite
-from assay.nemesis.faults.membership import MembershipChange, MembershipFault
-from assay.nemesis.faults.memory import MemoryFault
-from assay.nemesis.faults.move import MoveReplicas
-from assay.nemesis.faults.one_way import OneWay
-from assay.nemesis.faults.packets import PacketEffect as PacketsWay
-from assay.nemesis.faults.packets import Packets
-from assay.nemesis.faults.partition import FastFail, PartitionFault
-from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis import faults
+from assay.nemesis.faults.fault import Fault, get_declaration
 from assay.nemesis.faults.process import ServerFault, require_whole_node
-from assay.nemesis.faults.restart import Restart, RollingRestart
-from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
-from assay.nemesis.faults.session_expiry import ZooKeeperExpire
-from assay.nemesis.faults.slow_disk import SlowDisk, SlowFsync
-from assay.nemesis.faults.start_twice import StartTwice
-from assay.nemesis.faults.stop import Stop
-from assay.nemesis.faults.zookeeper import ZooKeeperKill, ZooKeeperPause
 from assay.nemesis.schedule.schedule import FaultSchedule, ScheduleError
-from assay.nemesis.schedule.shape import PartitionShape
 
 NONE = "none"
 ALL = "all"
@@ -88,12 +55,11 @@ class FaultCombination:
 class FaultCatalogue(Mapping[str, Fault]):
     """Faults by name, sorted.
 
-    ``apart``: names that ``all`` leaves out, because another fault includes them, or they stop all service. Raises
-    :class:`FaultNameError` if two faults have one name, or a name is not allowed on the command line. Raises
+    Raises :class:`FaultNameError` if two faults have one name, or a name is not allowed on the command line. Raises
     :class:`FaultError` if a fault is incomplete.
     """
 
-    def __init__(self, faults: Iterable[Fault], *, apart: Collection[str] = ()) -> None:
+    def __init__(self, faults: Iterable[Fault]) -> None:
         self._faults: dict[str, Fault] = {}
         faults = list(faults)
         for fault in faults:
@@ -106,15 +72,11 @@ class FaultCatalogue(Mapping[str, Fault]):
                     f"a fault cannot be called {fault.name!r}: use letters, digits and -, not none, all or mix"
                 )
             self._faults[fault.name] = fault
-        self._apart = frozenset(apart)
 
     @classmethod
     def standard(cls, *more: Fault) -> FaultCatalogue:
         """Returns the catalogue of the project's faults and ``more``."""
-        apart = [f"partition-{shape}" for shape in PartitionShape] + [f"connection-{line}" for line in ConnectionLine]
-        apart += [f"membership-{change}" for change in MembershipChange]
-        apart += [f"packets-{way}" for way in PacketsWay if way is not PacketsWay.DELAY]
-        return cls((*standard_faults(), *more), apart=[*apart, Outage.name, OutagePowerLoss.name])
+        return cls((*standard_faults(), *more))
 
     def __getitem__(self, name: str) -> Fault:
         return self._faults[name]
@@ -128,7 +90,7 @@ class FaultCatalogue(Mapping[str, Fault]):
     @property
     def all(self) -> tuple[str, ...]:
         """The faults of ``--nemesis=all``, each with its own run."""
-        return tuple(name for name in self if name not in self._apart)
+        return tuple(name for name, fault in self.items() if not get_declaration(fault, "apart"))
 
     def check(self, schedule: FaultSchedule) -> None:
         """Raises ``ScheduleError`` if a step's fault is not in this catalogue, or cannot take its target."""
@@ -176,54 +138,18 @@ class FaultCatalogue(Mapping[str, Fault]):
         return tuple(wanted)
 
 
-def standard_faults() -> tuple[Fault, ...]:
-    """Returns the faults that come with the project."""
-    return (
-        Clock(),
-        ConnectionFault(),
-        *(ConnectionFault(line) for line in ConnectionLine),
-        ConsumerFromCoordinator(),
-        ConsumerFromZooKeeper(),
-        ConsumerZooKeeperResets(),
-        ControlledShutdown(),
-        CutConsumer(),
-        *(FileDamage(way) for way in DamageKind),
-        DiskErrorFault(),
-        DiskFull(),
-        FastFail(),
-        Freeze(),
-        HoldFault(),
-        Kill(),
-        KillConsumer(),
-        KillInFsync(),
-        KillInWrite(),
-        MembershipFault(),
-        *(MembershipFault(change) for change in MembershipChange),
-        MemoryFault(),
-        MoveReplicas(),
-        OneWay(),
-        Outage(),
-        OutagePowerLoss(),
-        Packets(),
-        *(Packets(way) for way in PacketsWay),
-        PartitionFault(),
-        *(PartitionFault(shape) for shape in PartitionShape),
-        PowerLoss(),
-        PowerLossInFsync(),
-        PowerLossInWrite(),
-        Restart(),
-        Rollback(),
-        RollingRestart(),
-        SlowDisk(),
-        SlowFsync(),
-        StartTwice(),
-        Stop(),
-        StopConsumer(),
-        Wipe(),
-        ZooKeeperExpire(),
-        ZooKeeperKill(),
-        ZooKeeperPause(),
-    )
+def standard_faults() -> Iterator[Fault]:
+    """Yields the faults that come with the project, one for each description in a class of ``nemesis.faults``.
+
+    A class with ``description`` is a fault. Each row of a class's ``descriptions`` is a fault in one way
+    (:mod:`assay.nemesis.faults.varied`).
+    """
+    for found in pkgutil.iter_modules(faults.__path__, f"{faults.__name__}."):
+        for kind in vars(importlib.import_module(found.name)).values():
+            if isinstance(kind, type) and kind.__module__ == found.name:
+                own = vars(kind)
+                yield from [kind()] if isinstance(own.get("description"), str) else []
+                yield from (kind(way) for way in own.get("descriptions", ()))
 
 
 def _require_complete(fault: object) -> None:

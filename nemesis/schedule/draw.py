@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
-from assay.nemesis.faults.fault import Census, Fault, Scope, strikes_everywhere
+from assay.nemesis.faults.fault import Census, Fault, Scope, get_declaration
 from assay.nemesis.faults.process import require_whole_node
 from assay.nemesis.schedule.catalogue import NONE, FaultCatalogue
 from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, ScheduleError
@@ -105,16 +105,17 @@ def _is_compatible(first: Fault, second: Fault, census: Census) -> bool:
     """
     if Scope.NODE in (first.scope, second.scope):
         return False  # Nothing can be done to a frozen machine, not even as the other end of a cut link.
+    everywhere = any(get_declaration(fault, "everywhere") for fault in (first, second))
     # Faults of consumers share the client nodes, and no majority of these needs to stay untouched.
     of_clients = [CLIENT_ROLE in fault.roles for fault in (first, second)]
     if any(of_clients):
-        if (strikes_everywhere(first) or strikes_everywhere(second)) and first.scope.clashes(second.scope):
+        if everywhere and first.scope.clashes(second.scope):
             return False  # it takes any nodes, including client nodes
         return not all(of_clients) or census.clients > 1 or first.scope != second.scope
     # Faults of ZooKeeper share its nodes, like other faults share the servers.
     both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
     nodes = census.zookeepers if both_keepers else census.servers
-    if strikes_everywhere(first) or strikes_everywhere(second):
+    if everywhere:
         return False  # it leaves no node untouched by itself
     return (nodes - 1) // 2 > 1 or not first.scope.clashes(second.scope)
 

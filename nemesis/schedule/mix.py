@@ -30,7 +30,7 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 from assay.nemesis.faults.cascading_failover import draw_relay
 from assay.nemesis.faults.connection import ConnectionLine
 from assay.nemesis.faults.consumer import ConsumerZooKeeperResets
-from assay.nemesis.faults.fault import Census, Fault, Scope, strikes_everywhere
+from assay.nemesis.faults.fault import Census, Fault, Scope, get_declaration
 from assay.nemesis.faults.hold import HoldFault
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.kill_in_fsync import PowerLossInFsync
@@ -279,7 +279,7 @@ class _Episode:
             return False  # alone it already disturbs a majority
         if two.impact.loses_data or (_clash_on_one_node(one, two) and self._heavy(first) and self._heavy(second)):
             return False  # the same server twice, or the only other one
-        if strikes_everywhere(two) or (strikes_everywhere(one) and one.scope.clashes(two.scope)):
+        if get_declaration(two, "everywhere") or (get_declaration(one, "everywhere") and one.scope.clashes(two.scope)):
             return False
         if first in SILENT and second in (*CONNECTIONS, ConsumerZooKeeperResets.name):
             return False

@@ -151,6 +151,7 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
     from assay.harness.run.workload_mix import WorkloadMix
+    from assay.nemesis.faults.abilities import Ability
     from assay.nemesis.faults.fault import Census, Fault, Injection, Proof, Scope, on_each
     from assay.nemesis.faults.impact import Impact
     from assay.nemesis.faults.process import ServerFault, draw_target, evidence_of, probe_processes, proved
@@ -209,6 +210,7 @@ _HOMES = {
     "assay.harness.run.experiment": "experiment",
     "assay.harness.run.settings": "Settings",
     "assay.harness.run.workload_mix": "WorkloadMix",
+    "assay.nemesis.faults.abilities": "Ability",
     "assay.nemesis.faults.fault": "Census Fault Injection Proof Scope on_each",
     "assay.nemesis.faults.impact": "Impact",
     "assay.nemesis.faults.process": "ServerFault draw_target evidence_of probe_processes proved",
@@ -220,7 +222,7 @@ _HOMES = {
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in ASCII order
-    "Action", "Answer", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
+    "Ability", "Action", "Answer", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
     "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "Cluster", "CommandResult", "Completed", "Completion",
     "Context", "Contract", "Defect", "DeploymentError", "EXHAUSTED", "Effect", "Endpoint", "Engine", "Evidence",
     "Exhausted", "Exhaustion", "Explanation", "Family", "Fault", "Flow", "GROUP_ANOMALIES", "Generator",

@@ -1,0 +1,77 @@
+"""Optional abilities of nodes that faults need, with the reason that is given if a server lacks one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from assay.cluster.node import (
+    Cluster,
+    Node,
+    SupportsDataRestore,
+    SupportsDiskErrors,
+    SupportsDiskFull,
+    SupportsMemoryLimit,
+    SupportsPacketShaping,
+    SupportsPowerLoss,
+    SupportsSlowDisk,
+)
+from assay.cluster.second_copy import SupportsSecondCopy
+
+SIM: Final = "; the simulation's can (--cluster=sim)"
+
+
+@dataclass(frozen=True)
+class Ability:
+    """An ability that every server must have.
+
+    - ``protocol``: its protocol. If it has a method ``..._unavailable``, that returns why a node lacks the ability.
+    - ``lacking``: the reason for a node without the protocol; ``{kind}`` is the cluster's kind.
+    - ``refused``: what a node with the protocol cannot do, before its own reason; ``{node}`` is its name.
+    """
+
+    protocol: type
+    lacking: str
+    refused: str = ""
+
+    async def explain_lack(self, cluster: Cluster, nodes: Sequence[Node]) -> str | None:
+        """Returns why one of the nodes lacks it, or None."""
+        methods = [name for name in vars(self.protocol) if name.endswith("_unavailable")]
+        for node in nodes:
+            if not isinstance(node, self.protocol):
+                return self.lacking.format(kind=cluster.kind)
+            for method in methods:
+                answer = getattr(node, method)()
+                reason = await answer if inspect.isawaitable(answer) else answer
+                if reason is not None:
+                    return f"{self.refused.format(node=node.name)}: {reason}"
+        return None
+
+
+def _of_part(protocol: type, part: str, done: str) -> Ability:
+    """Returns the ability that a part of a node can be ``done`` something to."""
+    return Ability(
+        protocol, f"a {{kind}} node's {part} cannot be {done}{SIM}", f"the {part} of {{node}} cannot be {done}"
+    )
+
+
+POWER_LOSS: Final = _of_part(SupportsPowerLoss, "power", "cut")
+DISK_FULL: Final = _of_part(SupportsDiskFull, "disk", "filled")
+SLOW_DISK: Final = _of_part(SupportsSlowDisk, "disk", "made slow")
+DISK_ERRORS: Final = _of_part(SupportsDiskErrors, "disk", "made to fail")
+DATA_RESTORE: Final = Ability(SupportsDataRestore, "a {kind} node's data cannot be removed and put back")
+MEMORY_LIMIT: Final = Ability(
+    SupportsMemoryLimit, f"a {{kind}} node cannot run out of memory{SIM}", "{node} cannot run out of memory"
+)
+PACKET_SHAPING: Final = Ability(
+    SupportsPacketShaping,
+    f"what a {{kind}} node sends cannot be made late{SIM}",
+    "the packets of {node} cannot be queued",
+)
+SECOND_COPY: Final = Ability(
+    SupportsSecondCopy,
+    "a {kind} node cannot run a second copy of its process",
+    "{node} cannot run a second copy of its process",
+)
