@@ -2,13 +2,13 @@
 
 Modules, in reading order:
 
-- ``connector``: the interface for applications; ``config`` has its settings
+- ``connector``: the interface for applications, and commits that are cancelled when a claim is lost
+- ``config``: its settings
 - ``subscription``: topics by name or by filter
 - ``view``: the group as stored in ZooKeeper, and the assignment computed from it
 - ``registration``: membership, the fence that it gives, and its validity
 - ``ownership``: claims of partitions
 - ``offsets``: offsets in ZooKeeper, in the offsets topic, or in both
-- ``owned_calls``: commits that are cancelled when a claim is lost
 - ``streams``: the messages that an application reads
 
 The design is known to be unsafe. A consumer that was disconnected or paused can notice only by its own clock that
