@@ -14,10 +14,10 @@ from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import build_contract
-from assay.workloads.broker.burst_client import bursts
+from assay.workloads.broker.bursts import Burst
 from assay.workloads.broker.log_client import LogClient
 from assay.workloads.broker.log_drain import drain
-from assay.workloads.broker.log_operations import end, poll
+from assay.workloads.broker.log_operations import End, Poll
 from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
@@ -29,5 +29,5 @@ CONTRACT = build_contract(*(anomaly for anomaly in LOG_ANOMALIES if anomaly != S
 def test_async_sends(settings: Settings) -> Generator:
     """Acknowledged records are there, once, and in the order in which each client sent them."""
     keys = SYSTEM.keys()
-    traffic = mix(bursts(keys), poll(keys), end(keys), weights=(9, 10, 1))
+    traffic = mix(Burst.draw(keys), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
     return traffic | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -21,10 +21,15 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.group_client import GroupClient
 from assay.workloads.broker.group_drain import catch_up, drain, stay_in_group
-from assay.workloads.broker.group_mixes import GROUP_MIXES, adapt_to_groups, member_experiment
+from assay.workloads.broker.group_mixes import (
+    GROUP_MIXES,
+    adapt_to_groups,
+    list_owned,
+    list_subscribed,
+    member_experiment,
+)
 from assay.workloads.broker.group_operations import WORKERS, traffic
 from assay.workloads.broker.mixes import LOG_MIXES
-from assay.workloads.broker.topic_mixes import list_owned, list_subscribed
 
 # There are fewer partitions than members, so some own nothing. Acknowledged data survives a power loss.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")

@@ -16,7 +16,7 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.group_mixes import OFFSETS_MIXES, member_experiment
-from assay.workloads.broker.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
+from assay.workloads.broker.offsets_client import MEMBERS, TOOLS, Commit, Fetch, Leave, OffsetsClient, Zombie
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())
@@ -24,20 +24,20 @@ KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PART
 BUSY = KEYS[1:]
 """The first key is left out, so that its offset grows old like that of a group whose members have nothing to read."""
 CONTRACT = build_contract(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
-WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
+WEIGHTS = (Commit.f,) * 10 + (Fetch.f,) * 8 + (Zombie.f,) * 2 + (Leave.f,)
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
     f = context.choose(WEIGHTS, salt=1)
-    if f == LEAVE and context.random_below(4, salt=4):
-        f = COMMIT
-    keys = KEYS if f == FETCH or not context.random_below(50, salt=5) else BUSY
-    key = context.choose(keys[:-1] if f == ZOMBIE else keys, salt=2)
-    argument = {"number": number, "offset": context.random_below(1000, salt=3)} if f in (COMMIT, ZOMBIE) else None
+    if f == Leave.f and context.random_below(4, salt=4):
+        f = Commit.f
+    keys = KEYS if f == Fetch.f or not context.random_below(50, salt=5) else BUSY
+    key = context.choose(keys[:-1] if f == Zombie.f else keys, salt=2)
+    argument = {"number": number, "offset": context.random_below(1000, salt=3)} if f in (Commit.f, Zombie.f) else None
     return Operation(f, key, argument), number + 1
 
 
 @member_experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, mixes=OFFSETS_MIXES)
 def test_offsets(settings: Settings) -> Generator:
     """A fetch returns the latest commit, and no commit of an old generation is accepted."""
-    return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]
+    return unfold(step, 1) | [Operation(Fetch.f, key, phase=Phase.DRAIN) for key in KEYS]

@@ -22,9 +22,8 @@ from assay.workloads.broker.broker_contract import OUTAGES, build_contract
 from assay.workloads.broker.log_client import LogClient
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_messages import Record
-from assay.workloads.broker.log_operations import glance, glances, traffic
-from assay.workloads.broker.mixes import LEADER_ONLY_TAILS, LOG_MIXES
-from assay.workloads.broker.topic_mixes import COMPACTION
+from assay.workloads.broker.log_operations import Glance, Send, traffic
+from assay.workloads.broker.mixes import COMPACTION, LEADER_ONLY_TAILS, LOG_MIXES
 
 SYSTEM = (
     Broker(partitions=4, replication=3, min_insync=2)
@@ -43,12 +42,16 @@ PLACES = 400
 FLUSH_MESSAGES = 40
 
 
-class StorageClient(LogClient):
+class StorageSend(Send):
     """Sends records that have a key of one of three lengths in addition to their value."""
 
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
         return [(_make_key(value), str(value).encode()) for value in values]
+
+
+class StorageClient(LogClient):
+    verbs = (*LogClient.verbs, StorageSend)
 
 
 def _make_key(value: int) -> bytes:
@@ -78,7 +81,7 @@ def test_unflushed(settings: Settings) -> Generator:
 def _build_operations() -> Generator:
     keys = SYSTEM.keys()
     return (
-        mix(traffic(keys), glance(keys), weights=(9, 1))
+        mix(traffic(keys), Glance.draw(keys), weights=(9, 1))
         | drain(keys, seconds=CONTRACT.recovery_deadline)
-        | glances(keys, each=PLACES, seconds=CONTRACT.recovery_deadline)
+        | Glance.draw_evenly(keys, each=PLACES, seconds=CONTRACT.recovery_deadline)
     )

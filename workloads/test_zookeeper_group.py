@@ -20,11 +20,10 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.connector_client import ConnectorClient
 from assay.workloads.broker.group_drain import drain
-from assay.workloads.broker.group_mixes import ZOOKEEPER_MIXES, adapt_to_groups, member_experiment
-from assay.workloads.broker.group_operations import LEAVE, WORKERS, commit, poll
-from assay.workloads.broker.log_operations import end, send
+from assay.workloads.broker.group_mixes import ZOOKEEPER_MIXES, adapt_to_groups, list_subscribed, member_experiment
+from assay.workloads.broker.group_operations import WORKERS, CommitPositions, LeaveGroup, PollGroup
+from assay.workloads.broker.log_operations import End, Send
 from assay.workloads.broker.mixes import OLD_GROUP_MIXES
-from assay.workloads.broker.topic_mixes import list_subscribed
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0
@@ -61,9 +60,9 @@ def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share the acknowledged records, each partition has one owner at a time, and no offset goes back."""
     keys = SYSTEM.keys()
     traffic = mix(
-        send(keys), poll(WORKERS), commit(WORKERS, keys), end(keys),
-        stagger(LEAVE_SECONDS, lambda context: Operation(LEAVE, argument={"group": WORKERS})),
+        Send.draw(keys), PollGroup.draw(WORKERS), CommitPositions.draw(WORKERS, keys), End.draw(keys),
+        stagger(LEAVE_SECONDS, lambda context: Operation(LeaveGroup.f, argument={"group": WORKERS})),
         weights=(8, 8, 4, 1, 2),
     )  # fmt: skip
-    parting = each_process(Operation(LEAVE, argument={"group": WORKERS}, phase=Phase.DRAIN))
+    parting = each_process(Operation(LeaveGroup.f, argument={"group": WORKERS}, phase=Phase.DRAIN))
     return traffic | parting | drain(list_subscribed(SYSTEM, settings), seconds=CONTRACT.recovery_deadline)

@@ -16,8 +16,8 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.workloads import test_async_sends
-from assay.workloads.broker import burst_client
-from assay.workloads.broker.burst_client import BURST, LONGEST, SHORTEST, bursts
+from assay.workloads.broker import bursts
+from assay.workloads.broker.bursts import LONGEST, SHORTEST, Burst
 
 from helpers.attempts import played
 
@@ -25,7 +25,7 @@ SCHEDULE = Path(__file__).parents[2] / "schedules" / "shrunk" / "retry-reorders.
 
 
 def test_bursts_have_fresh_values_and_several_sets() -> None:
-    generator: Any = bursts(["orders-0", "orders-1"])
+    generator: Any = Burst.draw(["orders-0", "orders-1"])
     made: list[Operation] = []
     for number in range(200):
         answer, generator = generator.op(Context(number, 1, 0, 1, (0,), random=number * 0x9E3779B97F4A7C15 % 2**64))
@@ -38,15 +38,15 @@ def test_bursts_have_fresh_values_and_several_sets() -> None:
 
 
 def effects(outcome: Outcome, result: Any) -> list[tuple[Any, ...]]:
-    operation = Operation(BURST, "orders-0", [5, 6, 7])
+    operation = Operation(Burst.f, "orders-0", [5, 6, 7])
     ret = None if outcome is Outcome.INFO else 20
     completed = Completed(41, 3, "w3", operation, Completion(outcome, result), 10, ret)
-    return [(row.kind, row.value, row.position, row.node, row.outcome) for row in burst_client.effects(completed)]
+    return [(row.kind, row.value, row.position, row.node, row.outcome) for row in Burst.effects(completed)]
 
 
 def test_each_set_has_an_outcome_of_its_own() -> None:
     known = [SendResult(9, 2), SendFailed("refused"), SendUnknown("no answer")]
-    assert effects(Outcome.OK, {"sets": [burst_client._to_outcome(one) for one in known]}) == [
+    assert effects(Outcome.OK, {"sets": [bursts._to_outcome(one) for one in known]}) == [
         ("append", 5, 9, "n2", Outcome.OK),
         ("append", 6, None, None, Outcome.FAIL),
         ("append", 7, None, None, Outcome.INFO),

@@ -26,8 +26,8 @@ from assay.workloads.broker.broker_contract import (
     PATIENCE,
     build_contract,
 )
-from assay.workloads.broker.group_client import CALL_SECONDS
-from assay.workloads.broker.log_client import READ_SECONDS
+from assay.workloads.broker.group_member import CALL_SECONDS
+from assay.workloads.broker.verbs import READ_SECONDS
 
 EXCEPTIONS = {
     (

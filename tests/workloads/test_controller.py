@@ -20,8 +20,8 @@ from assay.harness.run.store import read_run
 from assay.system_under_test.client.admin import TopicOutcome
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.broker.controller_churn import TOUCH, ControllerClient, churn, count_partitions, format_name, moves
-from assay.workloads.broker.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, MOVE, to_completion
+from assay.workloads.broker.controller_churn import ControllerClient, Touch, churn, count_partitions, format_name, moves
+from assay.workloads.broker.topic_admin import Create, Delete, Describe, Elect, Move, to_completion
 
 from helpers.attempts import played
 
@@ -69,7 +69,7 @@ def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_p
     terms = {(row["key"], row["epoch"]) for row in events if row["event"] == "first-append-in-epoch"}
     assert len(terms) > len({key for key, _ in terms}), "some partition must have had two leaders in turn"
     done = {row["f"] for row in history.table("ops").to_pylist() if row["outcome"] == "ok"}
-    assert done >= {CREATE, DELETE, DESCRIBE, TOUCH}
+    assert done >= {Create.f, Delete.f, Describe.f, Touch.f}
 
 
 @pytest.mark.long
@@ -79,8 +79,8 @@ def test_partitions_move_and_get_their_leaders_back_while_brokers_die(tmp_path: 
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement.unknown
     history = HistoryReader(attempt.folder.history)
     done = [row["f"] for row in history.table("ops").to_pylist() if row["outcome"] == "ok"]
-    assert done.count(MOVE) > 5
-    assert done.count(ELECT) > 2
+    assert done.count(Move.f) > 5
+    assert done.count(Elect.f) > 2
     moved = [row for row in history.table("events").to_pylist() if row["event"] == "reassignment-ended"]
     assert len(moved) > 5
 
@@ -89,10 +89,10 @@ def test_moves_are_of_distinct_brokers_and_of_those_keys() -> None:
     events = simulate(limit(300, moves(["a-0", "a-1"], 4, 3)), seed=3)
     drawn = [event.operation for event in events if event.completed is None]
     assert {operation.key for operation in drawn} == {"a-0", "a-1"}
-    targets = [tuple(operation.argument["replicas"]) for operation in drawn if operation.f == MOVE]
+    targets = [tuple(operation.argument["replicas"]) for operation in drawn if operation.f == Move.f]
     assert all(len(set(target)) == 3 and set(target) <= {1, 2, 3, 4} for target in targets)
     assert len(set(targets)) == 24, "each is drawn some time"
-    assert {operation.f for operation in drawn} == {MOVE, ELECT}
+    assert {operation.f for operation in drawn} == {Move.f, Elect.f}
 
 
 def test_a_controller_that_writes_on_after_it_was_replaced_is_caught(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_no_name_is_used_twice_and_only_what_was_made_is_named(seed: int) -> Non
     made: set[str | None] = set()
     values = []
     for operation in operations(seed, 200):
-        if operation.f == CREATE:
+        if operation.f == Create.f:
             assert operation.key not in made
             made.add(operation.key)
             continue
         assert operation.key in made
-        if operation.f == TOUCH:
+        if operation.f == Touch.f:
             values.append(operation.argument["value"])
             topic = next(number for number in range(200) if format_name(number) == operation.key)
             assert operation.argument["partition"] < count_partitions(topic)
@@ -129,7 +129,7 @@ def test_no_name_is_used_twice_and_only_what_was_made_is_named(seed: int) -> Non
 
 def test_topics_go_as_they_come() -> None:
     verbs = [operation.f for operation in operations(7, 400)]
-    assert 0.5 < verbs.count(DELETE) / verbs.count(CREATE) < 1.5
+    assert 0.5 < verbs.count(Delete.f) / verbs.count(Create.f) < 1.5
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,6 @@ def test_a_change_is_known_as_well_as_the_broker_said(known: TopicOutcome, outco
 
 
 def test_what_goes_to_topics_that_come_and_go_is_no_business_of_the_log_checks() -> None:
-    operation = Operation(TOUCH, "churn-0", {"partition": 0, "value": 1})
+    operation = Operation(Touch.f, "churn-0", {"partition": 0, "value": 1})
     done = Completed(0, 0, "w0", operation, Completion(Outcome.OK, {"offset": 0, "node": "n1"}), call=1, ret=2)
     assert ControllerClient.effects(done) == ()

@@ -38,7 +38,7 @@ from assay.workloads.broker.group_drain import catch_up
 from assay.workloads.broker.group_operations import WORKERS
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import traffic
-from assay.workloads.broker.topic_admin import ALTER, CREATE, DELETE, MOVE
+from assay.workloads.broker.topic_admin import Alter, Create, Delete, Move
 
 from helpers.attempts import played
 
@@ -70,10 +70,10 @@ def come_to_its_end(
 async def nothing(*_: Any, **__: Any) -> None: ...
 
 
-MADE = Operation(CREATE, "other", {"partitions": 1, "replication": 2})
-DELETED = Operation(DELETE, "other")
-CHANGED = Operation(ALTER, "orders", {"name": "segment.bytes", "value": "4096"})
-MOVED = [Operation(MOVE, "orders-0", {"replicas": list(replicas)}) for replicas in ((1, 2, 3), (2, 3, 4), (4, 1, 2))]
+MADE = Operation(Create.f, "other", {"partitions": 1, "replication": 2})
+DELETED = Operation(Delete.f, "other")
+CHANGED = Operation(Alter.f, "orders", {"name": "segment.bytes", "value": "4096"})
+MOVED = [Operation(Move.f, "orders-0", {"replicas": list(replicas)}) for replicas in ((1, 2, 3), (2, 3, 4), (4, 1, 2))]
 
 
 def keeps_the_request(patch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from assay.nemesis.schedule.trigger import OnEvent
 from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.workloads import test_draft_group, test_offsets
 from assay.workloads.broker.group_operations import WORKERS
-from assay.workloads.broker.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
+from assay.workloads.broker.offsets_client import MEMBERS, Fetch, Leave, OffsetsClient
 
 from helpers.attempts import played
 from helpers.nightly import some_by_day
@@ -48,12 +48,12 @@ Rows = list[dict[str, Any]]
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
     """Operations of ``test_offsets``, and every tenth time a member leaves, to come back for its next commit."""
-    return (Operation(LEAVE), number) if not context.random_below(10, salt=9) else test_offsets.step(number, context)
+    return (Operation(Leave.f), number) if not context.random_below(10, salt=9) else test_offsets.step(number, context)
 
 
 @experiment(system=test_offsets.SYSTEM, client=OffsetsClient, contract=test_offsets.CONTRACT)
 def restless(settings: Settings) -> Generator:
-    return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in test_offsets.KEYS]
+    return unfold(step, 1) | [Operation(Fetch.f, key, phase=Phase.DRAIN) for key in test_offsets.KEYS]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.client.group_consumer import ConsumerRecord
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
 from assay.system_under_test.client.traits import CORRECT, ClientTraits, select_client_traits
-from assay.workloads.broker import group_client
+from assay.workloads.broker import group_member
 from assay.workloads.broker.group_client import GroupClient
 
 ZERO, ONE = ("orders", 0), ("orders", 1)
@@ -108,12 +108,12 @@ def recorded(
     monkeypatch: pytest.MonkeyPatch, steps: Sequence[Step], *then: Operation, later: Sequence[Step] = ()
 ) -> list[Completion]:
     """The answers to a poll for each step, and to ``then``; ``later``: the steps of the polls in there."""
-    monkeypatch.setattr(group_client, "GroupConsumer", ScriptedConsumer)
+    monkeypatch.setattr(group_member, "GroupConsumer", ScriptedConsumer)
     ScriptedConsumer.steps, ScriptedConsumer.commits = [*steps, *later], []
 
     async def play() -> list[Completion]:
         client = GroupClient()
-        client._endpoint, client._runtime = Endpoint("n1", "h:1", ("h:1",), defects=("silent-consumer",)), None
+        await client.open(Endpoint("n1", "h:1", ("h:1",), defects=("silent-consumer",)), None)
         polls = [Operation("poll", argument={"group": "g"})] * len(steps)
         return [await client.invoke(operation) for operation in (*polls, *then)]
 

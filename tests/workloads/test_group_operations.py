@@ -15,7 +15,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.harness.core.timestamps import NANOSECONDS
 from assay.workloads.broker.group_client import GroupClient
 from assay.workloads.broker.group_drain import catch_up, drain
-from assay.workloads.broker.group_operations import commit, restrict_to_owners, traffic
+from assay.workloads.broker.group_operations import CommitPositions, restrict_to_owners, traffic
 
 from helpers.imagined_run import ImaginedRun
 
@@ -64,7 +64,7 @@ def takers(generator: Any, least: int = 40) -> set[int | None]:
 def test_owners_commit_until_they_own_nothing_any_more() -> None:
     polled, parted = POLL, Operation("leave", argument={"group": "g"})
     reads = {"reads": [{"key": "orders-0"}], "ownership": []}
-    idle = restrict_to_owners("g", commit("g", KEYS))
+    idle = restrict_to_owners("g", CommitPositions.draw("g", KEYS))
     assert takers(idle) == {None}, "they wait"
     owned = heard(idle, 1, polled, reads)
     assert takers(owned) == {1}

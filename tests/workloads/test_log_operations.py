@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from assay.harness.core.generator import Context, Invoke
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
-from assay.workloads.broker.log_operations import effects, glance, glances, poll, send, traffic, walk
+from assay.workloads.broker.log_messages import Record
+from assay.workloads.broker.log_operations import Glance, Poll, Send, effects, traffic
 
 KEYS = ("orders-0", "orders-1")
 
@@ -25,7 +27,7 @@ def completed(operation: Operation, outcome: Outcome, result: Any = None) -> Com
 
 
 def test_values_are_unique_over_all_partitions() -> None:
-    values = [value for operation in operations(send(KEYS), 500) for value in operation.argument]
+    values = [value for operation in operations(Send.draw(KEYS), 500) for value in operation.argument]
     assert len(values) == len(set(values))
     assert min(values) >= 0
 
@@ -39,7 +41,7 @@ def test_traffic_reaches_every_partition_with_every_operation() -> None:
 
 
 def test_some_readers_begin_at_the_beginning_and_most_at_the_end() -> None:
-    starts = [operation.argument["start"] for operation in operations(poll(KEYS), 1_000)]
+    starts = [operation.argument["start"] for operation in operations(Poll.draw(KEYS), 1_000)]
     assert 150 < starts.count("earliest") < 350
 
 
@@ -75,7 +77,13 @@ def test_a_poll_tells_where_it_began_what_it_saw_and_where_it_ended() -> None:
 
 def test_a_message_says_its_create_time_its_key_and_how_large_it_is() -> None:
     sent = completed(Operation("send", "orders-0", [5, 60]), Outcome.INFO, {"timestamp": 1_700})
-    rows = effects(sent, lambda values: [(b"k", str(value).encode()) for value in values])
+
+    class KeyedSend(Send):
+        @staticmethod
+        def records(values: Sequence[int]) -> Sequence[Record]:
+            return [(b"k", str(value).encode()) for value in values]
+
+    rows = list(KeyedSend.effects(sent))
     assert [(row.value, row.timestamp, row.message_key, row.size) for row in rows] == [
         (5, 1_700, "k", 36),
         (60, 1_700, "k", 37),
@@ -108,10 +116,10 @@ def test_only_a_drain_that_has_passed_the_sentinel_says_drained() -> None:
 
 
 def test_glances_are_anywhere_and_those_of_the_end_are_evenly_spread() -> None:
-    anywhere = [operation.argument["thousandths"] for operation in operations(glance(KEYS), 2_000)]
+    anywhere = [operation.argument["thousandths"] for operation in operations(Glance.draw(KEYS), 2_000)]
     assert min(anywhere) < 20
     assert max(anywhere) in range(980, 1000)
-    made = operations(glances(KEYS, each=4, seconds=60), 8)
+    made = operations(Glance.draw_evenly(KEYS, each=4, seconds=60), 8)
     assert {operation.phase for operation in made} == {Phase.DRAIN}
     for key in KEYS:
         places = [operation.argument["thousandths"] for operation in made if operation.key == key]
@@ -138,7 +146,7 @@ def test_what_the_leader_alone_acknowledged_has_no_offset_and_no_known_fate() ->
 
 
 def test_each_step_of_a_walk_is_a_poll_of_its_own() -> None:
-    (operation,) = operations(walk(KEYS, steps=2), 1)
+    (operation,) = operations(Glance.draw(KEYS, steps=2), 1)
     assert operation.argument["steps"] == 2
     polls = [
         {"begin": 7, "records": [[7, 70]], "end": 8, "assignment": 1, "sought": True, "start": 3},

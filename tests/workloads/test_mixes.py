@@ -33,21 +33,22 @@ from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
 from assay.system_under_test.network.accepted import AcceptedConnection
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES
 from assay.workloads import test_draft_group, test_group, test_log, test_migration, test_offsets, test_zookeeper_group
-from assay.workloads.broker.burst_client import LONGEST
+from assay.workloads.broker.bursts import LONGEST
 from assay.workloads.broker.expiring_groups import RENEWED
-from assay.workloads.broker.group_client import REBALANCE_SECONDS
+from assay.workloads.broker.group_member import REBALANCE_SECONDS, SESSION_SECONDS
 from assay.workloads.broker.group_mixes import (
+    LATE_PARTITIONS,
     LATECOMERS,
+    SHARED,
     STAYING,
     find_coordinator_partition,
 )
-from assay.workloads.broker.group_operations import SESSION_SECONDS, WORKERS
-from assay.workloads.broker.log_client import GLANCE_BYTES
+from assay.workloads.broker.group_operations import WORKERS
+from assay.workloads.broker.log_operations import GLANCE_BYTES
 from assay.workloads.broker.mixed_traffic import BULKY, HASTY, LOADED, SLOW, STAMPED, TOGETHER, TOMBSTONES
 from assay.workloads.broker.mixes import BROKEN_EACH
 from assay.workloads.broker.multi_partition_requests import WHOLE
 from assay.workloads.broker.producer_profiles import HABITS, SEND_SECONDS, SINGLE, build_config
-from assay.workloads.broker.topic_mixes import LATE_PARTITIONS, SHARED
 
 from helpers.attempts import played
 

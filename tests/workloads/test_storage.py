@@ -16,7 +16,7 @@ from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.records import message_set
 from assay.workloads import test_storage
-from assay.workloads.test_storage import PLACES, UNIT, StorageClient
+from assay.workloads.test_storage import PLACES, UNIT, StorageSend
 
 from helpers.attempts import played
 from helpers.judging import judge
@@ -35,7 +35,7 @@ def run(name: str, settings: Settings) -> Attempt:
 def test_records_are_one_two_or_three_units_large() -> None:
     sizes: Counter[int] = Counter()
     for value in (*range(-3, 3_000), 10**8, 10**12 + 1):
-        [(key, content)] = StorageClient().records([value])
+        [(key, content)] = StorageSend.records([value])
         sizes[len(message_set.build([(key, content, 1)]))] += 1
     assert set(sizes) == {UNIT, 2 * UNIT, 3 * UNIT}
     assert min(sizes.values()) > 900

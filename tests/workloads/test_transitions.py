@@ -22,14 +22,14 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 from assay.workloads.broker.controller_churn import ControllerClient
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import traffic
-from assay.workloads.broker.topic_admin import CREATE, DELETE
+from assay.workloads.broker.topic_admin import Create, Delete
 
 from helpers.attempts import played
 from helpers.nightly import by_night
 
 pytestmark = pytest.mark.slow
 
-OPERATIONS = [Operation(CREATE, "other", {"partitions": 1, "replication": 2}), Operation(DELETE, "other")]
+OPERATIONS = [Operation(Create.f, "other", {"partitions": 1, "replication": 2}), Operation(Delete.f, "other")]
 
 
 def judged(folder: Path, nemesis: tuple[str, ...] = (), replication: int = 1) -> Judgement:

@@ -1,12 +1,13 @@
 """Clients, operations and mixes of the example broker; the tests are in the folder above.
 
-- the log: ``log_client``, ``log_operations``, ``log_drain``, ``log_ends``, ``log_messages``, ``log_names``
-- other requests: ``multi_partition_requests``, ``multi_fetch_operations``, ``burst_client``, ``producer_profiles``
-- groups: ``group_client``, ``group_operations``, ``group_drain``, ``members``, ``expiring_groups``, ``offsets_client``,
-  ``draft_client``, ``connector_client``, ``migration``
-- topics and controllers: ``controller_client``, ``controller_churn``, ``topic_admin``, ``topic_changes``,
-  ``topic_growth``, ``topic_recreation``
-- mixes: ``mixes``, ``topic_mixes``, ``group_mixes``, ``mixed_traffic``
+- ``verbs``: what an operation is, and what a client is. Read it first.
+- the log: ``log_client``, ``log_operations``, ``log_drain``, ``log_messages``, ``log_names``
+- other requests: ``multi_partition_requests``, ``multi_fetch_operations``, ``bursts``, ``producer_profiles``
+- groups: ``group_client``, ``group_operations``, ``group_member``, ``group_drain``, ``expiring_groups``,
+  ``offsets_client``, ``draft_client``, ``connector_client``, ``migration``
+- topics and controllers: ``controller_churn``, ``topic_admin``, ``topic_changes``, ``topic_growth``,
+  ``topic_recreation``
+- mixes: ``mixes``, ``group_mixes``, ``mixed_traffic``
 - the contract: ``broker_contract``
 
 Imports the harness, the contracts of the checks, and the broker's client and protocol.

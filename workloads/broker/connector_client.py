@@ -11,7 +11,6 @@ Operations and results are those of ``assay.workloads.broker.group_operations``,
 - Every result has ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim that acquired
   something, like the library's ``Claim``.
 - Every result has ``effort``: the member's effort since its last result, like the library's ``Effort``, without zeros.
-- A ``silence`` does nothing for some seconds: the member keeps its partitions, and others wait for it.
 
 A member takes part in its group all the time, not only during a poll. But it begins a release only during an operation,
 so that the history has its time: an operation that reports a release was called before the release.
@@ -24,10 +23,9 @@ A commit that began before the operation that reports it has an unknown outcome.
 import asyncio
 import contextlib
 import dataclasses
-import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
@@ -44,14 +42,21 @@ from assay.system_under_test.client.zookeeper_groups.connector import (
 )
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.system_under_test.client.zookeeper_groups.subscription import TopicFilter
-from assay.workloads.broker import group_operations
-from assay.workloads.broker.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS, SILENCE
-from assay.workloads.broker.log_client import FETCH_BYTES, LogClient
+from assay.workloads.broker.group_member import SESSION_SECONDS, get_topics
+from assay.workloads.broker.group_operations import (
+    DRAIN,
+    CommitPositions,
+    FallSilent,
+    LeaveGroup,
+    MemberSession,
+    MemberVerb,
+    PollGroup,
+)
+from assay.workloads.broker.log_client import LogClient
 from assay.workloads.broker.log_messages import to_result
-from assay.workloads.broker.log_names import describe_error, to_outcome
-from assay.workloads.broker.log_operations import END, POLL, SEND
-from assay.workloads.broker.members import GroupMembersClient, get_topics
-from assay.workloads.broker.multi_fetch_operations import LARGEST
+from assay.workloads.broker.log_names import describe_error, to_failure, to_outcome
+from assay.workloads.broker.log_operations import LARGEST
+from assay.workloads.broker.verbs import FETCH_BYTES, fail, ok
 
 CALL_SECONDS: Final = 1.5
 POLL_SECONDS: Final = 0.2
@@ -120,7 +125,7 @@ class ConnectorMember:
         )
 
     def go_on(self) -> None:
-        """Reports all holds again under new numbers; see ``assay.workloads.broker.members``."""
+        """Reports all holds again under new numbers; see ``assay.workloads.broker.group_operations``."""
         for partition, position in self.connector.positions.items():
             hold = self._held[partition]
             if self._assignments[hold] not in {note["assignment"] for note in self._notes}:
@@ -149,6 +154,10 @@ class ConnectorMember:
                     await self._settled.wait()
         finally:
             self._in_hand.clear()
+
+    async def die(self) -> None:
+        """Shuts the member down. Its partitions are free then, or after the session timeout."""
+        await self.connector.shutdown()
 
     @property
     def _operation_in_hand(self) -> int | None:
@@ -240,94 +249,66 @@ class ConnectorMember:
         }
 
 
-class ConnectorClient(GroupMembersClient):
-    """Client of members as above; sends and log ends are those of ``assay.workloads.broker.log_client``."""
+class ConnectorVerb(MemberVerb):
+    """An operation of a member, which has to be there, and shuts down if its mode is another."""
 
-    holds_sessions = True
-    """Sessions with ZooKeeper itself, which faults of consumers may expire."""
+    hidden: ClassVar[Sequence[str]] = ("fetched",)
+    """Effects of members with a coordinator that such a member's report does not show."""
 
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._log = LogClient(self._numbers)
-        self._members: dict[str, ConnectorMember] = {}
-
-    async def close(self) -> None:
-        """Shuts the members down. Their partitions are free then, or after the session timeout."""
-        for member in self._members.values():
-            await member.connector.shutdown()
-        await self._log.close()
-
-    async def carry_out(self, operation: Operation) -> Completion:
-        if operation.key is not None:
-            return await self._log.invoke(operation)
-        if operation.f == SILENCE:
-            await asyncio.sleep(operation.argument["seconds"])
-            return Completion(Outcome.OK)
-        if operation.f not in (POLL, COMMIT, LEAVE):
-            known = f"{SEND}, {END}, {POLL}, {COMMIT}, {LEAVE} and {SILENCE}"
-            raise ValueError(f"the operations of a member of the old design are {known}, not {operation.f!r}")
+    async def invoke(self, operation: Operation) -> Completion:
         group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
-        member = self._members.get(group)
-        if operation.f != POLL and member is None:
-            return Completion(Outcome.FAIL, error="no-member")
-        parting: dict[str, Any] = {"ownership": [], "commits": [], "claims": [], "over": [], "effort": Counter()}
-        if member is not None and (operation.f == LEAVE or member.mode != mode):
-            parting = await self._part(group, member)
-            if operation.f != POLL:
-                return Completion(Outcome.OK, parting)
-            member = None
+        member: ConnectorMember | None = self.session.members.get(group)
         if member is None:
-            member = ConnectorMember(self._endpoint, group, mode, self._runtime, self._numbers)
-            self._members[group] = member
-        async with member.operation():
-            completion = await self._ask(operation.f, group, member)
-        result = (completion.result or {}) | {name: parting[name] + more for name, more in member.report().items()}
-        return Completion(completion.outcome, result, completion.error)
+            return fail(self.without)
+        if self.f == LeaveGroup.f or member.mode != mode:
+            return ok(await self.part(group, member))
+        return await self.report(group, member)
 
-    async def _ask(self, f: str, group: str, member: ConnectorMember) -> Completion:
-        try:
-            if f == COMMIT:
-                await member.commit()
-                return Completion(Outcome.OK)
-            return Completion(Outcome.OK, {"reads": await member.poll()})
-        except ReadFailed as error:
-            await asyncio.sleep(POLL_SECONDS)  # an immediate retry would fail again, thousands of times
-            return Completion(Outcome.FAIL, error=describe_error(error))
-        except ConnectionError as error:
-            del self._members[group]  # it never reached ZooKeeper
-            await member.connector.shutdown()
-            return Completion(Outcome.FAIL, error=f"no-zookeeper: {error}")
-        except CommitFailed as error:
-            if error.outcome is Certainty.NOT_DONE:
-                return Completion(Outcome.FAIL, error=describe_error(error))
-            # It was tried, and its rows are indeterminate; the member goes on, as any consumer would.
-            return Completion(Outcome.OK, {"unknown": describe_error(error)})
-
-    async def _part(self, group: str, member: ConnectorMember) -> dict[str, Any]:
+    async def part(self, group: str, member: ConnectorMember) -> dict[str, Any]:
+        """Shuts the member down, and returns its last report."""
         async with member.operation():
             if group != DRAIN:
                 with contextlib.suppress(CommitFailed):
                     await member.commit()
-            await member.connector.shutdown()
-        del self._members[group]
+            await member.die()
+        del self.session.members[group]
         return member.report()
 
-    @staticmethod
-    def effects(completed: Completed) -> Sequence[Effect]:
-        """Rows as in ``group_operations``, plus a group's ``advance`` and ``resume``
+    async def report(self, group: str, member: ConnectorMember, parting: Mapping[str, Any] | None = None) -> Completion:
+        """Executes the operation, and adds the member's report to that of the member that it replaced."""
+        async with member.operation():
+            completion = await self._try(group, member)
+        report = member.report()
+        if parting is not None:
+            report = {name: parting[name] + more for name, more in report.items()}
+        return Completion(completion.outcome, (completion.result or {}) | report, completion.error)
+
+    async def _try(self, group: str, member: ConnectorMember) -> Completion:
+        try:
+            return ok(await self.work(member))
+        except ReadFailed as error:
+            await asyncio.sleep(POLL_SECONDS)  # an immediate retry would fail again, thousands of times
+            return to_failure(error)
+        except ConnectionError as error:
+            del self.session.members[group]  # it never reached ZooKeeper
+            await member.die()
+            return fail(f"no-zookeeper: {error}")
+        except CommitFailed as error:
+            if error.outcome is Certainty.NOT_DONE:
+                return to_failure(error)
+            # It was tried, and its rows are indeterminate; the member goes on, as any consumer would.
+            return ok({"unknown": describe_error(error)})
+
+    async def work(self, member: ConnectorMember) -> dict[str, Any] | None:
+        raise NotImplementedError
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        """Returns the rows of members with a coordinator, plus a group's ``advance`` and ``resume``
         (``assay.checkers.groups.offsets``), and its ``claim`` and ``share`` (``assay.checkers.groups.views``).
         """
-        if completed.operation.key is not None:
-            return LogClient.effects(completed)
-        group = completed.operation.argument["group"]
-        result = completed.completion.result or {}
-        rows = [
-            row
-            for row in ([] if completed.operation.f == COMMIT else group_operations.effects(completed))
-            if row.kind != "fetched"
-        ]
-        if completed.operation.f == COMMIT:
-            rows += _find_ownership(result, group)
+        group, result = completed.operation.argument["group"], completed.completion.result or {}
+        rows = [row for row in super().effects(completed) if row.kind not in cls.hidden]
         for note in result.get("ownership", ()):
             if note["kind"] == "acquire" and note["offset"] is not None and group != DRAIN:
                 register = f"{group}/{note['key']}"
@@ -341,18 +322,61 @@ class ConnectorClient(GroupMembersClient):
         return [*rows, *_find_claims(result, group)]
 
 
+class ConnectorPoll(ConnectorVerb, PollGroup):
+    """Joins the group in this mode if necessary, and requests new records."""
+
+    async def invoke(self, operation: Operation) -> Completion:
+        session, group = self.session, operation.argument["group"]
+        mode, parting = operation.argument.get("mode", ZOOKEEPER), None
+        if group in session.members and session.members[group].mode != mode:
+            parting = await self.part(group, session.members[group])
+        if group not in session.members:
+            session.members[group] = ConnectorMember(session.endpoint, group, mode, session.runtime, session.numbers)
+        return await self.report(group, session.members[group], parting)
+
+    async def work(self, member: ConnectorMember) -> dict[str, Any] | None:
+        return {"reads": await member.poll()}
+
+
+class ConnectorCommit(ConnectorVerb):
+    """Commits all positions of the member."""
+
+    f = CommitPositions.f
+    hidden = ("fetched", "start", "seek")
+
+    async def work(self, member: ConnectorMember) -> dict[str, Any] | None:
+        await member.commit()
+        return None
+
+
+class ConnectorLeave(ConnectorVerb):
+    """Leaves the group."""
+
+    f = LeaveGroup.f
+
+
+class ConnectorSilence(ConnectorVerb):
+    """Does nothing for some seconds: the member keeps its partitions, and others wait for it."""
+
+    f = FallSilent.f
+
+    async def invoke(self, operation: Operation) -> Completion:
+        await asyncio.sleep(operation.argument["seconds"])
+        return ok()
+
+
+class ConnectorClient(LogClient):
+    """Client of members as above, and of the log."""
+
+    holds_sessions = True
+    """Sessions with ZooKeeper itself, which faults of consumers may expire."""
+    verbs = (*LogClient.verbs, ConnectorPoll, ConnectorCommit, ConnectorLeave, ConnectorSilence)
+    session_type = MemberSession
+
+
 def _find_claims(result: dict[str, Any], group: str) -> list[Effect]:
     return [
         Effect("claim" if member == claim["owner"] else "share", key, owner=member, version=claim["seen"],
                value=claim["made"], group=group, outcome=Outcome.OK)
         for claim in result.get("claims", ()) for key, member in claim["shares"]
-    ]  # fmt: skip
-
-
-def _find_ownership(result: dict[str, Any], group: str) -> list[Effect]:
-    """Rows of partitions that a member acquired or lost during a commit."""
-    return [
-        Effect(note["kind"], note["key"], position=note.get("end"), owner=note["owner"], group=group,
-               assignment=note["assignment"], outcome=Outcome.OK)
-        for note in result.get("ownership", ())
     ]  # fmt: skip

@@ -9,9 +9,10 @@ from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, DraftConf
 from assay.system_under_test.client.draft_consumer import DraftConsumer
 from assay.system_under_test.client.group_consumer import GroupListener
 from assay.system_under_test.client.membership import Position
-from assay.workloads.broker.group_client import ASSIGNOR, CALL_SECONDS, GroupClient, GroupMember
-from assay.workloads.broker.log_client import FETCH_BYTES
-from assay.workloads.broker.members import get_topics
+from assay.workloads.broker.group_client import GroupClient
+from assay.workloads.broker.group_member import ASSIGNOR, CALL_SECONDS, GroupMember, get_topics
+from assay.workloads.broker.group_operations import MemberSession
+from assay.workloads.broker.verbs import FETCH_BYTES
 
 SESSION_SECONDS: Final = 1.2
 """Seconds; a join waits for lost members, and must be answered within a call."""
@@ -42,7 +43,13 @@ class DraftMember(GroupMember):
         )
 
 
+class DraftSession(MemberSession):
+    """The members of a client, of the draft design."""
+
+    member_type = DraftMember
+
+
 class DraftClient(GroupClient):
     """Client with one member per group, of the draft design."""
 
-    member = DraftMember
+    session_type = DraftSession

@@ -1,27 +1,7 @@
-"""Short-lived groups whose offsets are retained briefly: operations, effects and traffic.
-
-==========  ==============================================================  =====================================
-f           argument                                                        result
-==========  ==============================================================  =====================================
-``keep``    ``{"group", "number", "offsets": {key: offset}, "kept",         ``{"generation", "owner"}``, null for
-            "own", "member"}``                                              a client that is not a member
-``look``    ``{"group", "keys"}``                                           ``{"found": {key: number}}``, null
-                                                                            if there is no offset
-``part``    none                                                            none
-``renew``   ``{"group", "number", "offsets": {key: offset}, "kept"}``       ``{"outcomes"}``: of both commits
-==========  ==============================================================  =====================================
-
-A ``keep`` commits all its offsets at once, either outside any membership (rejected while there are members) or as a
-``member``. A member joins first if necessary, and stays until the client leaves all its groups by ``part``. ``kept``:
-the retention of the offsets in milliseconds. With ``own`` the client requests it; otherwise, and for members always, it
-is the brokers' setting.
-
-A ``renew`` commits twice without membership: first with a short retention, and then, just as that expires, with the
-next number and a long retention. The broker may be about to expire the old offset, and must not expire the new one.
-"""
+"""Short-lived groups whose offsets are retained briefly: operations and traffic."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
@@ -41,13 +21,8 @@ from assay.harness.core.generator import (
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
-from assay.workloads.broker.log_names import describe_error, split_key, to_outcome
-
-KEEP: Final = "keep"
-LOOK: Final = "look"
-PART: Final = "part"
-RENEW: Final = "renew"
-OPERATIONS: Final = (KEEP, LOOK, PART, RENEW)
+from assay.workloads.broker.log_names import split_key, to_failure
+from assay.workloads.broker.verbs import Session, Verb, fail, ok
 
 BRIEF: Final = ("brief1", "brief2", "brief3")
 """The first group never has members."""
@@ -56,8 +31,6 @@ RENEWED: Final = "renewed"
 SHORT: Final = (300, 700, 1500, 2500)
 LONG: Final = 600_000
 MILLISECOND: Final = 1_000_000
-STEPS: Final = ((RENEW, SHORT[0] + 150), (LOOK, 300), (LOOK, 200))
-"""The cycle of a renewed offset: steps, each with the milliseconds until the next."""
 JITTER: Final = 0.02
 """Maximum seconds from the expiry of an offset to its renewal."""
 LOOKS, PARTINGS = 50, 30
@@ -65,54 +38,60 @@ LOOKS, PARTINGS = 50, 30
 OFFSETS: Final = 1_000
 SESSION_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
+"""Two calls, a join and a commit, fit into an operation's time (5 s). A call is longer than a session and a rebalance,
+so that a join is answered while the coordinator waits for lost members.
+"""
 LOOKING_SECONDS: Final = 14.0
 """At the end: longer than the contract's deadline, so that the last commit may expire."""
 
 
-class ExpiringGroupsClient:
-    """A client's share in these groups. Raises the client library's errors."""
+class OffsetsSession(Session):
+    """The memberships of a client, in several groups.
+
+    - ``present``: the generation of its member in the group ``members``; ``former``: the one before.
+    - ``brief``: its members in the groups of this module.
+    """
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
-        self._bootstrap = list(endpoint.all)
-        self._runtime = runtime
-        self._outsiders: dict[tuple[str, int | None], Membership] = {}
-        self._members: dict[str, Membership] = {}
+        super().__init__(endpoint, runtime)
+        self.present: Generation | None = None
+        self.former: Generation | None = None
+        self.brief: dict[str, Membership] = {}
+
+    def join(self, group: str, topics: Sequence[str], retention: float | None) -> Membership:
+        """Returns a new membership, which the session does not close."""
+        config = MemberConfig(
+            session_timeout=SESSION_SECONDS,
+            rebalance_timeout=SESSION_SECONDS,
+            timeout=CALL_SECONDS,
+            retention=retention,
+        )
+        return Membership(self.bootstrap, group, topics, config, runtime=self.runtime)
+
+    def membership(
+        self, name: str, group: str, topics: Sequence[str] = (), retention: float | None = None
+    ) -> Membership:
+        """Returns the membership of this name in the group; without topics it never joins."""
+        return self.keep((name, group, retention), lambda: self.join(group, topics, retention))
 
     async def close(self) -> None:
-        for membership in (*self._outsiders.values(), *self._members.values()):
-            await membership.close()
-
-    async def invoke(self, operation: Operation) -> Completion:
-        argument = operation.argument
-        match operation.f:
-            case "keep" if argument["member"]:
-                return await self._keep_as_member(argument)
-            case "keep":
-                outsider = self._outsider(argument["group"], argument["kept"] if argument["own"] else None)
-                return await self._keep(outsider, argument, None)
-            case "look":
-                return await self._look(argument)
-            case "renew":
-                return await self._renew(argument)
-        return await self._part()
-
-    async def _part(self) -> Completion:
-        if not self._members:
-            return Completion(Outcome.FAIL, error="no-member")
-        for group, member in list(self._members.items()):
-            await member.leave()
+        for member in self.brief.values():
             await member.close()
-            del self._members[group]
-        return Completion(Outcome.OK)
+        await super().close()
 
-    async def _keep_as_member(self, argument: dict[str, Any]) -> Completion:
-        group = argument["group"]
-        if group not in self._members:
-            self._members[group] = self._membership(group, ("orders",), None)
-        member = self._members[group]
-        return await self._keep(member, argument, member.generation or await member.enter())
 
-    async def _keep(self, membership: Membership, argument: dict[str, Any], under: Generation | None) -> Completion:
+class BriefVerb(Verb):
+    """An operation of the groups of this module."""
+
+    keyed = False
+    session: OffsetsSession
+
+    def outsider(self, group: str, kept: int | None) -> Membership:
+        return self.session.membership("brief", group, retention=None if kept is None else kept / 1000)
+
+    @staticmethod
+    async def commit(membership: Membership, argument: Mapping[str, Any], under: Generation | None) -> Completion:
+        """Commits all offsets of the argument at once."""
         said = {
             "generation": None if under is None else under.number,
             "owner": None if under is None else under.member_id,
@@ -123,50 +102,117 @@ class ExpiringGroupsClient:
         try:
             await membership.commit(positions, under)
         except CommitFailed as error:
-            return Completion(to_outcome(error.outcome), said, error=describe_error(error))
-        return Completion(Outcome.OK, said)
+            return to_failure(error, said)
+        return ok(said)
 
-    async def _renew(self, argument: dict[str, Any]) -> Completion:
+
+class Keep(BriefVerb):
+    """Commits all its offsets at once, either outside any membership (rejected while there are members) or as a member.
+
+    Argument: ``{"group", "number", "offsets": {key: offset}, "kept", "own", "member"}``. A member joins first if
+    necessary, and stays until the client leaves all its groups by ``part``. ``kept``: the retention of the offsets in
+    milliseconds. With ``own`` the client requests it; otherwise, and for members always, it is the brokers' setting.
+
+    Result: ``{"generation", "owner"}``, null for a client that is not a member.
+    """
+
+    f = "keep"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        argument = operation.argument
+        group = argument["group"]
+        if not argument["member"]:
+            outsider = self.outsider(group, argument["kept"] if argument["own"] else None)
+            return await self.commit(outsider, argument, None)
+        if group not in self.session.brief:
+            self.session.brief[group] = self.session.join(group, ("orders",), None)
+        member = self.session.brief[group]
+        return await self.commit(member, argument, member.generation or await member.enter())
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        """Returns rows as ``assay.checkers.groups.expiry`` describes them."""
+        argument, result = completed.operation.argument, completed.completion.result or {}
+        group = argument["group"]
+        return [
+            Effect(
+                "keep",
+                f"{group}/{key}",
+                position=offset,
+                value=argument["number"],
+                generation=result.get("generation"),
+                owner=result.get("owner"),
+                group=group,
+                retention_ms=argument["kept"],
+            )
+            for key, offset in argument["offsets"].items()
+        ]
+
+
+class Look(BriefVerb):
+    """Fetches offsets. Argument: ``{"group", "keys"}``.
+
+    Result: ``{"found": {key: number}}``, null without an offset.
+    """
+
+    f = "look"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        wanted = {split_key(key): key for key in operation.argument["keys"]}
+        found = await self.outsider(operation.argument["group"], None).committed(list(wanted))
+        return ok({"found": {wanted[one]: None if at.offset < 0 else int(at.metadata) for one, at in found.items()}})
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        group, found = completed.operation.argument["group"], (completed.completion.result or {}).get("found", {})
+        return [Effect("kept", f"{group}/{key}", value=number, group=group) for key, number in found.items()]
+
+
+class Part(BriefVerb):
+    """Leaves all groups of this module."""
+
+    f = "part"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        members = self.session.brief
+        if not members:
+            return fail("no-member")
+        for group, member in list(members.items()):
+            await member.leave()
+            await member.close()
+            del members[group]
+        return ok()
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        return [Effect("part", group, group=group) for group in BRIEF]
+
+
+class Renew(BriefVerb):
+    """Commits twice without membership: first with a short retention, and then, just as that expires, with the next
+    number and a long retention. The broker may be about to expire the old offset, and must not expire the new one.
+
+    Argument: ``{"group", "number", "offsets": {key: offset}, "kept"}``. Result: ``{"outcomes"}``, of both commits.
+    """
+
+    f = "renew"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        argument = operation.argument
         outcomes: list[Outcome] = []
         for number, kept in _list_commits(argument):
             if outcomes:
-                await asyncio.sleep(argument["kept"] / 1000 + JITTER * self._runtime.random.random())
-            commit = argument | {"number": number}
-            outcome = (await self._keep(self._outsider(argument["group"], kept), commit, None)).outcome
-            outcomes.append(outcome)
-            if outcome is not Outcome.OK:
+                await asyncio.sleep(argument["kept"] / 1000 + JITTER * self.session.runtime.random.random())
+            outsider = self.outsider(argument["group"], kept)
+            outcomes.append((await self.commit(outsider, argument | {"number": number}, None)).outcome)
+            if outcomes[-1] is not Outcome.OK:
                 break
         return Completion(outcomes[-1], {"outcomes": outcomes})
 
-    async def _look(self, argument: dict[str, Any]) -> Completion:
-        wanted = {split_key(key): key for key in argument["keys"]}
-        found = await self._outsider(argument["group"], None).committed(list(wanted))
-        numbers = {wanted[one]: None if at.offset < 0 else int(at.metadata) for one, at in found.items()}
-        return Completion(Outcome.OK, {"found": numbers})
-
-    def _outsider(self, group: str, kept: int | None) -> Membership:
-        if (group, kept) not in self._outsiders:
-            self._outsiders[group, kept] = self._membership(group, (), kept)
-        return self._outsiders[group, kept]
-
-    def _membership(self, group: str, topics: Sequence[str], kept: int | None) -> Membership:
-        config = MemberConfig(
-            session_timeout=SESSION_SECONDS,
-            rebalance_timeout=SESSION_SECONDS,
-            timeout=CALL_SECONDS,
-            retention=None if kept is None else kept / 1000,
-        )
-        return Membership(self._bootstrap, group, topics, config, runtime=self._runtime)
-
-
-def effects(completed: Completed) -> list[Effect]:
-    """Returns rows as ``assay.checkers.groups.expiry`` describes them."""
-    operation, result = completed.operation, completed.completion.result or {}
-    if operation.f == PART:
-        return [Effect("part", group, group=group) for group in BRIEF]
-    argument = operation.argument
-    group = argument["group"]
-    if operation.f == RENEW:
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        argument, result = completed.operation.argument, completed.completion.result or {}
+        group = argument["group"]
         outcomes = [Outcome(one) for one in result.get("outcomes", (Outcome.INFO, Outcome.INFO))]
         return [
             Effect(
@@ -175,27 +221,16 @@ def effects(completed: Completed) -> list[Effect]:
             for (number, kept), outcome in zip(_list_commits(argument), outcomes, strict=False)
             for key, offset in argument["offsets"].items()
         ]
-    if operation.f == LOOK:
-        found = result.get("found", {})
-        return [Effect("kept", f"{group}/{key}", value=number, group=group) for key, number in found.items()]
-    return [
-        Effect(
-            "keep",
-            f"{group}/{key}",
-            position=offset,
-            value=argument["number"],
-            generation=result.get("generation"),
-            owner=result.get("owner"),
-            group=group,
-            retention_ms=argument["kept"],
-        )
-        for key, offset in argument["offsets"].items()
-    ]
 
 
 def _list_commits(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Number and retention in milliseconds of both commits of a renewal."""
     return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG)]
+
+
+EXPIRY_VERBS: Final = (Keep, Look, Part, Renew)
+STEPS: Final = ((Renew.f, SHORT[0] + 150), (Look.f, 300), (Look.f, 200))
+"""The cycle of a renewed offset: steps, each with the milliseconds until the next."""
 
 
 def traffic(keys: Sequence[str], kept: int) -> Generator:
@@ -204,9 +239,9 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
     def step(number: int, context: Context) -> tuple[Operation, int]:
         group, chance = context.choose(BRIEF, salt=61), context.random_below(100, salt=62)
         if chance < LOOKS:
-            return Operation(LOOK, argument={"group": group, "keys": list(keys)}), number
+            return Operation(Look.f, argument={"group": group, "keys": list(keys)}), number
         if chance < LOOKS + PARTINGS:
-            return Operation(PART), number
+            return Operation(Part.f), number
         member = group != BRIEF[0] and context.random_below(4, salt=63) == 0
         own = not member and context.random_below(4, salt=64) > 0
         some = [key for rank, key in enumerate(keys) if context.random_below(2, salt=70 + rank)] or keys[:1]
@@ -218,7 +253,7 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
             "own": own,
             "member": member,
         }
-        return Operation(KEEP, argument=argument), number + 1
+        return Operation(Keep.f, argument=argument), number + 1
 
     return unfold(step, 1)
 
@@ -243,11 +278,11 @@ class RenewalGenerator(Generator, frozen=True):
         return Invoke(operation, context.pick()), RenewalGenerator(self.keys, turns, self.number + 2)
 
     def _operation(self, f: str, key: str, context: Context) -> Operation:
-        if f == LOOK:
-            return Operation(LOOK, argument={"group": RENEWED, "keys": [key]})
+        if f == Look.f:
+            return Operation(Look.f, argument={"group": RENEWED, "keys": [key]})
         offsets = {key: context.random_below(OFFSETS, salt=67)}
         argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "kept": SHORT[0]}
-        return Operation(RENEW, argument=argument)
+        return Operation(Renew.f, argument=argument)
 
 
 def renewals(keys: Sequence[str]) -> Generator:
@@ -260,7 +295,7 @@ def farewell(keys: Sequence[str]) -> Generator:
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         argument = {"group": BRIEF[turn % len(BRIEF)], "keys": list(keys)}
-        return Operation(LOOK, argument=argument, phase=Phase.DRAIN), turn + 1
+        return Operation(Look.f, argument=argument, phase=Phase.DRAIN), turn + 1
 
     looking = time_limit(LOOKING_SECONDS, stagger(0.3, unfold(step, 0)))
-    return phases(each_process(Operation(PART, phase=Phase.DRAIN)), looking)
+    return phases(each_process(Operation(Part.f, phase=Phase.DRAIN)), looking)

@@ -42,9 +42,8 @@ from assay.harness.core.generator import (
 )
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.group_operations import DIE, DRAIN, LEAVE, WORKERS, poll
-from assay.workloads.broker.log_drain import PAUSE
-from assay.workloads.broker.log_operations import POLL, SEND
+from assay.workloads.broker.group_operations import DRAIN, WORKERS, Die, LeaveGroup, PollGroup
+from assay.workloads.broker.log_drain import PAUSE, PartitionDrain, replace_partition
 
 SETTLING_SECONDS: Final = 3.0
 """Twice the rebalance timeout of members."""
@@ -55,28 +54,17 @@ VALUES_PER_DRAIN: Final = 1_000_000
 """More than a drain makes, so that the sentinels of different drains have different values."""
 
 
-class GroupPartitionDrain(msgspec.Struct, frozen=True):
-    """Drain state of one partition. ``sentinel``: the sentinel's offset once it was acknowledged."""
-
-    key: str
-    attempts: int = 0
-    sentinel: int | None = None
-    open: bool = False
-    not_before: int = 0
-    done: bool = False
-
-
 class GroupDrain(Generator, frozen=True):
     """See :func:`drain`. The first ``op`` sets the deadline ``until``, so that it counts from the drain's beginning."""
 
-    partitions: tuple[GroupPartitionDrain, ...]
+    partitions: tuple[PartitionDrain, ...]
     group: str
     seconds: float
     until: int | None = None
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         until = self.until if self.until is not None else context.time + int(self.seconds * NANOSECONDS)
-        following = self._with(self.partitions, until)
+        following = msgspec.structs.replace(self, until=until)
         if all(partition.done for partition in self.partitions) or context.time >= until:
             return EXHAUSTED, following
         if not context.free:
@@ -85,13 +73,11 @@ class GroupDrain(Generator, frozen=True):
         if not missing:
             sentinels = {partition.key: partition.sentinel for partition in self.partitions}
             argument = {"group": self.group, "until": sentinels}
-            return Invoke(Operation(POLL, argument=argument, phase=Phase.DRAIN), context.pick()), following
+            return Invoke(Operation(PollGroup.f, argument=argument, phase=Phase.DRAIN), context.pick()), following
         for partition in missing:
             if not partition.open and partition.not_before <= context.time:
-                attempt = partition.attempts + 1
-                operation = Operation(SEND, partition.key, [-attempt], Phase.SENTINEL)
-                changed = msgspec.structs.replace(partition, attempts=attempt, open=True)
-                return Invoke(operation, context.pick()), self._changed(changed, until)
+                operation, changed = partition.send_sentinel()
+                return Invoke(operation, context.pick()), following._change(changed)
         later = [partition.not_before for partition in missing if not partition.open]
         return Pending(min([until, *later])), following
 
@@ -102,32 +88,24 @@ class GroupDrain(Generator, frozen=True):
         if event.operation.phase is Phase.SENTINEL:
             sent = next(partition for partition in self.partitions if partition.key == event.operation.key)
             sentinel = completion.result["offset"] if completion.outcome is Outcome.OK else None
-            return self._changed(
-                msgspec.structs.replace(sent, open=False, sentinel=sentinel, not_before=event.time + PAUSE), self.until
-            )
+            not_before = event.time + PAUSE
+            return self._change(msgspec.structs.replace(sent, open=False, sentinel=sentinel, not_before=not_before))
         if event.operation.phase is not Phase.DRAIN or completion.outcome is not Outcome.OK:
             return self
         ends = {read["key"]: read["end"] for read in completion.result["reads"] if "end" in read}
-        partitions = tuple(
-            msgspec.structs.replace(
-                partition,
-                done=partition.done
-                or (partition.sentinel is not None and ends.get(partition.key, 0) > partition.sentinel),
-            )
-            for partition in self.partitions
-        )
-        return self._with(partitions, self.until)
+        following = self
+        for partition in self.partitions:
+            if partition.sentinel is not None and ends.get(partition.key, 0) > partition.sentinel:
+                following = following._change(msgspec.structs.replace(partition, done=True))
+        return following
 
-    def _changed(self, changed: GroupPartitionDrain, until: int | None) -> GroupDrain:
-        return self._with(tuple(changed if changed.key == one.key else one for one in self.partitions), until)
-
-    def _with(self, partitions: tuple[GroupPartitionDrain, ...], until: int | None) -> GroupDrain:
-        return GroupDrain(partitions, self.group, self.seconds, until)
+    def _change(self, changed: PartitionDrain) -> GroupDrain:
+        return msgspec.structs.replace(self, partitions=replace_partition(self.partitions, changed))
 
 
 def drain(keys: Sequence[str], *, seconds: float) -> Generator:
     """Sends sentinels and reads every partition by the members of a fresh group, within ``seconds``."""
-    return GroupDrain(tuple(GroupPartitionDrain(key) for key in keys), DRAIN, seconds)
+    return GroupDrain(tuple(PartitionDrain(key) for key in keys), DRAIN, seconds)
 
 
 def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
@@ -135,9 +113,9 @@ def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying
     end of their sessions gives their partitions to the others, who must reach sentinels within ``seconds``.
     """
     argument = {"group": group, "for_good": True}
-    deaths = limit(dying, lambda context: Operation(DIE, argument=argument, phase=Phase.DRAIN))
+    deaths = limit(dying, lambda context: Operation(Die.f, argument=argument, phase=Phase.DRAIN))
     return phases(
-        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
+        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, PollGroup.draw(group))),
         sequence(deaths, in_phase(Phase.DRAIN, meanwhile)),
         _drain_to_sentinels(keys, 2, group, seconds),
     )
@@ -151,7 +129,7 @@ def drain_after_growth(
     """
     return phases(
         _drain_to_sentinels(keys, 3, group, seconds),
-        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
+        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, PollGroup.draw(group))),
         growth,
         _drain_to_sentinels(late, 3, group, seconds),
     )
@@ -164,18 +142,18 @@ def drain_backlog(keys: Sequence[str], *, seconds: float, group: str) -> Generat
 
 def _drain_to_sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
     """Returns the ``time``-th drain of these partitions in a run. Its number makes all sentinels' values unique."""
-    return GroupDrain(tuple(GroupPartitionDrain(key, attempts=time * VALUES_PER_DRAIN) for key in keys), group, seconds)
+    return GroupDrain(tuple(PartitionDrain(key, attempts=time * VALUES_PER_DRAIN) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
     """Forces a rebalance of ``group`` after the drain. Then its members must reach sentinels within ``seconds`` from
     their positions.
     """
-    leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
-    settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group)))
+    leave = Operation(LeaveGroup.f, argument={"group": group}, phase=Phase.DRAIN)
+    settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, PollGroup.draw(group)))
     return phases(leave, settling, _drain_to_sentinels(keys, 1, group, seconds))
 
 
 def stay_in_group(group: str = WORKERS) -> Generator:
     """Polls occasionally by all members of ``group``: the group must keep its generation (``restless-group``)."""
-    return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, poll(group))))
+    return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, PollGroup.draw(group))))

@@ -11,41 +11,58 @@ from assay.checkers.groups import expiry
 from assay.checkers.groups.views import SPLITS
 from assay.checkers.judging.contract import Contract
 from assay.cluster.system import System
-from assay.harness.core.generator import Context, Generator, Source, mix, sequence, stagger, time_limit, unfold
+from assay.harness.core.generator import Context, Generator, Source, mix, phases, sequence, stagger, time_limit, unfold
 from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
-from assay.system_under_test.deployment import Broker
 from assay.workloads.broker import expiring_groups, mixed_traffic, topic_changes
 from assay.workloads.broker.connector_client import CLASSIC
 from assay.workloads.broker.expiring_groups import BRIEF
-from assay.workloads.broker.group_client import ASSIGNOR
-from assay.workloads.broker.group_drain import drain_after_deaths, drain_backlog
+from assay.workloads.broker.group_drain import drain_after_deaths, drain_after_growth, drain_backlog
+from assay.workloads.broker.group_member import ASSIGNOR, TOPICS
 from assay.workloads.broker.group_operations import (
-    COMMIT,
-    DIE,
-    LEAVE,
     OPERATION_SECONDS,
-    REWIND,
-    SILENCE,
     WORKERS,
-    commit,
-    poll,
+    CommitPositions,
+    Die,
+    FallSilent,
+    LeaveGroup,
+    PollGroup,
+    Rewind,
     restrict_to_owners,
 )
-from assay.workloads.broker.log_client import KEEPS
 from assay.workloads.broker.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.broker.mixes import (
     BACKLOGS,
+    CROWD,
+    CROWD_KEYS,
+    CROWDED,
+    DRAIN_SECONDS,
+    GROWTH,
     LOADING,
+    NEW_PARTITIONS,
     PURSUIT_SECONDS,
     add_small_segments,
     build_backlog,
+    build_closing_growth,
+    close_with_growth,
+    drain_topics,
+    list_new_partitions,
+    pace,
+    require_broker,
     require_progress,
 )
-from assay.workloads.broker.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
-from assay.workloads.broker.topic_mixes import CROWDED, GROWTH, SHARED_CROWD, adapt_growth, list_owned, list_subscribed
+from assay.workloads.broker.offsets_client import (
+    GUISES,
+    MEMBERS,
+    RETENTION,
+    TOOLS,
+    TOOLS_RETENTION,
+    Commit,
+    Stranger,
+)
+from assay.workloads.broker.verbs import KEEPS
 
 member_experiment = partial(experiment, client_nodes=True, operation_timeout=OPERATION_SECONDS)
 """An experiment whose clients live on nodes of their own, with an operation timeout that suits joins and leaves."""
@@ -59,13 +76,28 @@ LATECOMERS: Final = "latecomers"
 OFFSETS: Final = 1_000
 MOST_AGAIN: Final = 12
 """Maximum records to go back; a compressed set has up to eight."""
-EAGER: Final = 30
-DRAIN_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 1.2
 """Shorter than a session, and than the time of an operation."""
 LEAVING_SECONDS: Final = 0.3
 EXPIRY_SECONDS: Final = 8.0
 """Deadline for the expiry of an offset: several times the brokers' longest check interval."""
+SHARED: Final = CROWD[:4]
+"""Topics to which group members subscribe as well, and which they drain."""
+_SHARED_KEYS: Final = sum(topic.partitions for topic in SHARED)
+LATE_PARTITIONS: Final = 2
+"""Partitions added later, for a group that has settled."""
+
+
+def list_subscribed(system: System, settings: Settings) -> list[str]:
+    """Returns the partitions that groups share from the beginning of such a run."""
+    return [*system.keys(), *(CROWD_KEYS[:_SHARED_KEYS] if CROWDED.name in settings.workload_mix else ())]
+
+
+def list_owned(system: System, settings: Settings) -> list[str]:
+    """Returns all partitions that a member may ever commit: :func:`list_subscribed` and the additions of ``GROWTH``."""
+    grows = GROWTH.name in settings.workload_mix
+    late = list_new_partitions(require_broker(system), 0, NEW_PARTITIONS + LATE_PARTITIONS) if grows else ()
+    return [*list_subscribed(system, settings), *late]
 
 
 def find_coordinator_partition(group: str) -> str:
@@ -79,10 +111,10 @@ def find_coordinator_partition(group: str) -> str:
 def _add_staying_group(system: System, settings: Settings) -> Shares:
     shifts = topic_changes.hand_over([find_coordinator_partition(STAYING)], settings.nodes)
     return [
-        (40, poll(STAYING)),
-        (20, restrict_to_owners(STAYING, commit(STAYING, list_owned(system, settings)))),
-        (EAGER, stagger(0.6, shifts)),
-        (EAGER, stagger(2.0, lambda context: Operation(DIE, argument={"group": STAYING}))),
+        (40, PollGroup.draw(STAYING)),
+        (20, restrict_to_owners(STAYING, CommitPositions.draw(STAYING, list_owned(system, settings)))),
+        pace(0.6, shifts),
+        pace(2.0, lambda context: Operation(Die.f, argument={"group": STAYING})),
     ]
 
 
@@ -100,8 +132,8 @@ def _close_with_deaths(system: System, settings: Settings) -> Source:
 def _add_latecomers(system: System, settings: Settings) -> Shares:
     """The group's members join when there is a backlog."""
     work = mix(
-        poll(LATECOMERS),
-        restrict_to_owners(LATECOMERS, commit(LATECOMERS, list_owned(system, settings))),
+        PollGroup.draw(LATECOMERS),
+        restrict_to_owners(LATECOMERS, CommitPositions.draw(LATECOMERS, list_owned(system, settings))),
         weights=(2, 1),
     )
     return [*add_small_segments(system, settings), (LOADING, sequence(build_backlog(system, settings), work))]
@@ -115,6 +147,28 @@ FAR_BEHIND: Final = replace(
     ),
 )
 """``BACKLOGS`` for workloads with groups: one more group, which starts far behind and must reach the end."""
+
+
+SHARED_CROWD: Final = replace(
+    CROWDED,
+    closes=drain_topics(*CROWD_KEYS[_SHARED_KEYS:]),
+    client={TOPICS: (tuple(topic.name for topic in SHARED),)},
+)
+"""``CROWDED`` for workloads with groups, whose members subscribe to some of the additional topics."""
+
+
+def adapt_growth(group: str) -> WorkloadMix:
+    """Returns ``GROWTH`` for workloads whose members of ``group`` poll: it also grows after they have settled."""
+
+    def closes(system: System, settings: Settings) -> Source:
+        broker = require_broker(system)
+        known = (*list_subscribed(system, settings), *list_new_partitions(broker, 0, NEW_PARTITIONS))
+        late = list_new_partitions(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        growth = build_closing_growth(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        settled = drain_after_growth(known, late, seconds=DRAIN_SECONDS, group=group, growth=growth)
+        return phases(close_with_growth(system, settings), settled)
+
+    return replace(GROWTH, closes=closes)
 
 
 def adapt_to_groups(mixes: Sequence[WorkloadMix], group: str | None = None) -> tuple[WorkloadMix, ...]:
@@ -138,30 +192,26 @@ def rewinds(group: str, keys: Sequence[str]) -> Generator:
     def step(number: int, context: Context) -> tuple[Operation, int]:
         records = 1 + context.random_below(MOST_AGAIN, salt=54)
         if context.random_below(2, salt=55):
-            return Operation(REWIND, argument={"group": group, "back": records}), number
+            return Operation(Rewind.f, argument={"group": group, "back": records}), number
         argument = {"group": group, "number": number, "keys": list(keys), "behind": records}
-        return Operation(COMMIT, argument=argument), number + 1
+        return Operation(CommitPositions.f, argument=argument), number + 1
 
     return unfold(step, REWOUND)
-
-
-def _add_rewinds(system: System, settings: Settings) -> Shares:
-    return [
-        (20, mixed_traffic.send_compressed_sets(system.keys())),
-        (25, rewinds(WORKERS, list_owned(system, settings))),
-    ]
 
 
 REWINDS: Final = WorkloadMix(
     "rewinds",
     "members that read again, and commit what they have got done: places in the middle of compressed sets",
-    adds=_add_rewinds,
+    adds=lambda system, settings: [
+        (20, mixed_traffic.send_compressed_sets(system.keys())),
+        (25, rewinds(WORKERS, list_owned(system, settings))),
+    ],
 )
 
 
 def _add_coordinator_changes(system: System, settings: Settings) -> Shares:
     groups = tuple(dict.fromkeys(find_coordinator_partition(group) for group in (MEMBERS, TOOLS)))
-    return [(EAGER, stagger(0.7, topic_changes.hand_over(groups, settings.nodes)))]
+    return [pace(0.7, topic_changes.hand_over(groups, settings.nodes))]
 
 
 COORDINATORS: Final = WorkloadMix(
@@ -180,7 +230,7 @@ def strangers(partitions: Sequence[str]) -> Generator:
             "offset": context.random_below(OFFSETS, salt=51),
             "guise": context.choose(GUISES, salt=52),
         }
-        return Operation(STRANGER, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1
+        return Operation(Stranger.f, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1
 
     return unfold(step, FOREIGN)
 
@@ -196,7 +246,7 @@ def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator
     """Commits by long-lived non-members and by newcomers, for ever. ``closing``: uses other numbers."""
 
     def ask(number: int, key: str, client: str) -> Operation:
-        return Operation(COMMIT, key, {"number": number, "offset": number % OFFSETS, "client": client})
+        return Operation(Commit.f, key, {"number": number, "offset": number % OFFSETS, "client": client})
 
     return mixed_traffic.try_as_regular_and_newcomer(
         [f"{TOOLS}/{partition}" for partition in partitions], ask, closing=closing
@@ -220,11 +270,10 @@ COMMITTERS: Final = WorkloadMix(
 
 
 def _add_expiring_groups(system: System, settings: Settings) -> Shares:
-    assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
-    kept = expiring_groups.traffic(list(system.keys())[:2], system.offsets_retention_ms)
+    kept = expiring_groups.traffic(list(system.keys())[:2], require_broker(system).offsets_retention_ms)
     shifts = topic_changes.hand_over([find_coordinator_partition(group) for group in BRIEF], settings.nodes)
     renewed = expiring_groups.renewals(list(system.keys()))
-    return [(100, kept), (100, renewed), (EAGER, stagger(1.0, shifts))]
+    return [(100, kept), (100, renewed), pace(1.0, shifts)]
 
 
 def _adapt_contract_to_expiry(contract: Contract, system: System) -> Contract:
@@ -257,18 +306,13 @@ SHARES: Final = WorkloadMix(
 )
 
 
-def _add_pauses(system: System, settings: Settings) -> Shares:
-    argument = {"group": WORKERS, "seconds": PAUSE_SECONDS}
-    return [(EAGER, stagger(0.2, lambda context: Operation(SILENCE, argument=argument)))]
-
-
 PAUSES: Final = WorkloadMix(
-    "pauses", "members that do nothing for a while, and hold on to partitions that others claim", adds=_add_pauses
+    "pauses",
+    "members that do nothing for a while, and hold on to partitions that others claim",
+    adds=lambda system, settings: [
+        pace(0.2, lambda context: Operation(FallSilent.f, argument={"group": WORKERS, "seconds": PAUSE_SECONDS}))
+    ],
 )
-
-
-def _add_leaves(system: System, settings: Settings) -> Shares:
-    return [(EAGER, stagger(LEAVING_SECONDS, lambda context: Operation(LEAVE, argument={"group": WORKERS})))]
 
 
 def _tolerate_split_views(contract: Contract, system: System) -> Contract:
@@ -284,7 +328,9 @@ def _tolerate_split_views(contract: Contract, system: System) -> Contract:
 CLASSICS: Final = WorkloadMix(
     "classic",
     "members of the old design that let go of everything at each change, claim by what they have read, and often leave",
-    adds=_add_leaves,
+    adds=lambda system, settings: [
+        pace(LEAVING_SECONDS, lambda context: Operation(LeaveGroup.f, argument={"group": WORKERS}))
+    ],
     client={CLASSIC: (True,)},
     contract=_tolerate_split_views,
 )

@@ -1,25 +1,10 @@
-"""The operations of consumer group members, their effects, and their traffic.
+"""The operations of consumer group members, and their traffic.
 
-Operations without a key, by ``f``; operations with a key are on a log (``assay.workloads.broker.log_client``):
+Operations without a key are those of a member; operations with a key are on a log (``log_client``). The argument names
+the ``group``.
 
-============  ==================================  ====================================================================
-f             argument                            result
-============  ==================================  ====================================================================
-``poll``      ``{"group", "until"?}``             ``{"ownership": [...], "reads": [...]}``
-``commit``    ``{"group", "number", "keys"}``     ``{"generation", "owner", "positions": [[key, offset, assignment]]}``
-``rewind``    ``{"group", "back"}``               ``{"sought": [[key, offset, assignment], ...]}``
-``leave``     ``{"group"}``                       ``{"ownership": [...]}``
-``die``       ``{"group", "for_good"?}``          ``{"ownership": [...]}``
-``silence``   ``{"group", "seconds"}``            none
-============  ==================================  ====================================================================
-
-A **poll** joins the group if necessary, and then requests new records of each owned partition once. ``until`` has each
-sentinel's offset, in the drain. ``reads`` has for each partition ``{"key", "begin", "records", "end", "assignment"}``,
-with records as in a log's polls. If the position was out of range, ``{"key", "reset": offset, "from", "assignment"}``
-comes first, with the assignment number of later reads.
-
-``ownership`` lists the member's ownership changes since its last answer, in order; a failed answer reports them, too.
-Each hold, from an acquire on, has an assignment number of its own.
+``ownership`` in a result lists the member's ownership changes since its last answer, in order; a failed answer reports
+them, too. Each hold, from an acquire on, has an assignment number of its own.
 
 - ``{"kind": "acquire", "key", "generation", "owner", "assignment", "begin", "offset", "number"}``: the member reads
   from ``begin`` on, and the group had committed ``offset`` with ``number``. ``offset`` is null for a hold kept from the
@@ -28,20 +13,17 @@ Each hold, from an acquire on, has an assignment number of its own.
 - ``lost`` and ``release``: the same fields up to ``assignment``, and ``end``, the position at the end of the hold if
   known.
 
-The other operations:
-
-- A **commit** covers all positions of the member, with its number as metadata, because offsets repeat and numbers do
-  not. ``keys``: the partitions that may be affected if the outcome is unknown. With ``behind``, positions are that many
-  records earlier, like those of an unfinished worker.
-- A **rewind** reads the last ``back`` records again.
-- A member that **leaves** notifies the group; a member that **dies** does not. Both rejoin as another member at the
-  next poll, unless ``for_good``.
-- A **silence** stops heartbeats and all other work. The member then continues until a heartbeat or commit is rejected.
+If a client keeps its connections after an unknown outcome, its members go on, too. The history counts such a client as
+a new process. Its members report their holds again, so that the checks know that no hold ended with the previous
+process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
 
+from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import (
     PENDING,
     Answer,
@@ -53,22 +35,19 @@ from assay.harness.core.generator import (
     stagger,
     unfold,
 )
-from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
-from assay.workloads.broker import log_operations
-from assay.workloads.broker.log_operations import POLL, end, send
-
-COMMIT: Final = "commit"
-LEAVE: Final = "leave"
-DIE: Final = "die"
-SILENCE: Final = "silence"
-REWIND: Final = "rewind"
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.membership import CommitFailed, JoinFailed
+from assay.workloads.broker.group_member import POLL_SECONDS, GroupMember
+from assay.workloads.broker.log_names import to_failure
+from assay.workloads.broker.log_operations import End, Send, make_out_of_range, to_columns
+from assay.workloads.broker.verbs import Session, Verb, fail, ok
 
 WORKERS: Final = "workers"
 """The group that reads during faults."""
 DRAIN: Final = "drain"
 """The group that reads everything at the end; it never commits, so each member starts at the beginning."""
 
-SESSION_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 3.0
 """Longer than a session, shorter than the time of an operation."""
 OPERATION_SECONDS: Final = 5.0
@@ -79,9 +58,229 @@ CHURN_SECONDS: Final = 1.2
 """Average time between two members that leave, die or fall silent."""
 
 
-def poll(group: str) -> Generator:
-    """Polls of the group's members, for ever."""
-    return as_generator(lambda context: Operation(POLL, argument={"group": group}))
+class MemberSession(Session):
+    """The members of a client, one in each group. ``dead``: groups in which this process has died for good."""
+
+    member_type: ClassVar[type[GroupMember]] = GroupMember
+
+    def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
+        super().__init__(endpoint, runtime)
+        self.members: dict[str, Any] = {}
+        self.dead: set[str] = set()
+
+    def go_on(self) -> None:
+        for member in self.members.values():
+            member.go_on()
+
+    async def close(self) -> None:
+        """Stops the members without notification of their groups."""
+        for member in self.members.values():
+            await member.die()
+        await super().close()
+
+
+class MemberVerb(Verb):
+    """An operation of a member, which has to be there. A result may report its ownership changes."""
+
+    keyed = False
+    session: MemberSession
+    without: ClassVar[str] = "no-member"
+    """The error if the client has no member."""
+
+    async def invoke(self, operation: Operation) -> Completion:
+        member = self.session.members.get(operation.argument["group"])
+        return fail(self.without) if member is None else await self.ask(member, operation.argument)
+
+    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+        raise NotImplementedError
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        """Yields rows of ownership changes. They are certain, even if the operation that reported them failed."""
+        group = get_group(completed)
+        certain = partial(Effect, group=group, outcome=Outcome.OK)
+        for note in (completed.completion.result or {}).get("ownership", ()):
+            key, assignment = group if note["key"] is None else note["key"], note["assignment"]
+            of_member = {"generation": note["generation"], "owner": note["owner"], "assignment": assignment}
+            yield certain(note["kind"], key, position=note.get("end"), **of_member)
+            if note["kind"] == "acquire" and note["key"] is not None:
+                begin, offset = note["begin"], note["offset"]
+                if offset is not None:
+                    yield certain("fetched", f"{group}/{key}", position=offset, value=note["number"])
+                if offset is not None and offset < 0:
+                    yield certain("start", key, position=begin)
+                yield certain("seek", key, position=begin, assignment=assignment)
+
+
+class PollGroup(MemberVerb):
+    """Joins the group if necessary, and then requests new records of each owned partition once.
+
+    Argument: ``{"group", "until"?}``. ``until`` has each sentinel's offset, in the drain.
+
+    Result: ``{"ownership", "reads"}``. ``reads`` has for each partition ``{"key", "begin", "records", "end",
+    "assignment"}``, with records as in a log's polls. If the position was out of range, ``{"key", "reset": offset,
+    "from", "assignment"}`` comes first, with the assignment number of later reads.
+    """
+
+    f = "poll"
+
+    @staticmethod
+    def draw(group: str) -> Generator:
+        """Polls of the group's members, for ever."""
+        return as_generator(lambda context: Operation(PollGroup.f, argument={"group": group}))
+
+    async def invoke(self, operation: Operation) -> Completion:
+        session, group = self.session, operation.argument["group"]
+        if group in session.dead:
+            await asyncio.sleep(POLL_SECONDS)
+            return fail("dead")
+        if group not in session.members:
+            session.members[group] = session.member_type(session.endpoint, group, session.runtime, session.numbers)
+        member = session.members[group]
+        try:
+            reads = await member.poll()
+        except (JoinFailed, ReadFailed) as error:
+            await asyncio.sleep(POLL_SECONDS)
+            return to_failure(error, {"ownership": member.ownership()})
+        return ok({"ownership": member.ownership(), "reads": reads})
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        rows, group = [*super().effects(completed), *cls._iterate_reads(completed)], get_group(completed)
+        if not rows and "ownership" in (completed.completion.result or {}):
+            # The member owns nothing: without a row, no partition could count as orphaned.
+            rows.append(Effect("idle", group, group=group, outcome=Outcome.OK))
+        return rows
+
+    @staticmethod
+    def _iterate_reads(completed: Completed) -> Iterator[Effect]:
+        group = get_group(completed)
+        until: Mapping[str, int] = completed.operation.argument.get("until") or {}
+        for read in (completed.completion.result or {}).get("reads", ()):
+            key, assignment = read["key"], read["assignment"]
+            if "reset" in read:
+                yield make_out_of_range(key, read["from"], group)
+                yield Effect("start", key, position=read["reset"], group=group)  # members begin at the earliest
+                yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
+                continue
+            yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)
+            for offset, value, *more in read["records"]:
+                about = to_columns(more)
+                yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment, **about)
+            yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
+            if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
+                yield Effect("drained", key, position=until[key] + 1, group=group)
+
+
+class CommitPositions(MemberVerb):
+    """Commits all positions of the member, with a number as metadata, because offsets repeat and numbers do not.
+
+    Argument: ``{"group", "number", "keys", "behind"?}``. ``keys``: the partitions that may be affected if the outcome
+    is unknown. With ``behind``, positions are that many records earlier, like those of an unfinished worker. Result:
+    ``{"generation", "owner", "positions": [[key, offset, assignment]]}``.
+    """
+
+    f = "commit"
+    without = "owns-nothing"
+
+    @staticmethod
+    def draw(group: str, keys: Sequence[str]) -> Generator:
+        """Commits of the members' positions, for ever."""
+
+        def step(number: int, context: Context) -> tuple[Operation, int]:
+            argument = {"group": group, "number": number, "keys": list(keys)}
+            return Operation(CommitPositions.f, argument=argument), number + 1
+
+        return unfold(step, 0)
+
+    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+        behind = argument.get("behind", 0)
+        standing = member.standing(behind)
+        if standing is None:
+            return fail(self.without)
+        try:
+            await member.commit(argument["number"], behind)
+        except CommitFailed as error:
+            return to_failure(error, standing)
+        return ok(standing)
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        """Yields a row for each committed partition or, without an answer, for each partition that may be affected."""
+        group, number = get_group(completed), completed.operation.argument["number"]
+        row, result = partial(Effect, "commit", value=number, group=group), completed.completion.result
+        if result is None and completed.completion.outcome is Outcome.INFO:
+            for key in completed.operation.argument["keys"]:
+                yield row(key=f"{group}/{key}")
+        for key, offset, assignment in [] if result is None else result["positions"]:
+            of_member = {"generation": result["generation"], "owner": result["owner"], "assignment": assignment}
+            yield row(key=f"{group}/{key}", position=offset, **of_member)
+
+
+class Rewind(MemberVerb):
+    """Reads the last ``back`` records of each partition again.
+
+    Argument: ``{"group", "back"}``. Result: ``{"sought": [[key, offset, assignment], ...]}``.
+    """
+
+    f = "rewind"
+
+    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+        return ok({"sought": member.rewind(argument["back"])})
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        for key, position, assignment in (completed.completion.result or {}).get("sought", ()):
+            yield Effect("seek", key, position=position, group=get_group(completed), assignment=assignment)
+
+
+class LeaveGroup(MemberVerb):
+    """Leaves the group with a notification. Argument: ``{"group", "for_good"?}``. Result: ``{"ownership"}``.
+
+    The client rejoins as another member at the next poll, unless ``for_good``.
+    """
+
+    f = "leave"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        group = operation.argument["group"]
+        if operation.argument.get("for_good"):
+            self.session.dead.add(group)
+        member = self.session.members.pop(group, None)
+        if member is None:
+            return fail(self.without)
+        await self.part(member)
+        return ok({"ownership": member.ownership()})
+
+    @staticmethod
+    async def part(member: GroupMember) -> None:
+        await member.leave()
+
+
+class Die(LeaveGroup):
+    """Like ``leave``, but without a notification."""
+
+    f = "die"
+
+    @staticmethod
+    async def part(member: GroupMember) -> None:
+        await member.die()
+
+
+class FallSilent(MemberVerb):
+    """Stops heartbeats and all other work. The member then continues until a heartbeat or commit is rejected.
+
+    Argument: ``{"group", "seconds"}``.
+    """
+
+    f = "silence"
+
+    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+        await member.silence(argument["seconds"])
+        return ok()
+
+
+MEMBER_VERBS: Final = (PollGroup, CommitPositions, Rewind, LeaveGroup, Die, FallSilent)
 
 
 ANY_MEMBER_ONE_IN: Final = 8
@@ -114,7 +313,7 @@ class OwnerRestriction(Generator, frozen=True):
         if completed.operation.key is not None or not isinstance(argument, dict) or argument.get("group") != self.group:
             return self
         reads = (completed.completion.result or {}).get("reads")
-        if reads is None and completed.operation.f not in (LEAVE, DIE):
+        if reads is None and completed.operation.f not in (LeaveGroup.f, Die.f):
             return self
         return OwnerRestriction(self.group, self.source, self.owners | worker if reads else self.owners & ~worker)
 
@@ -126,22 +325,13 @@ def restrict_to_owners(group: str, source: Generator) -> Generator:
     return OwnerRestriction(group, source)
 
 
-def commit(group: str, keys: Sequence[str]) -> Generator:
-    """Commits of the members' positions, for ever."""
-
-    def step(number: int, context: Context) -> tuple[Operation, int]:
-        return Operation(COMMIT, argument={"group": group, "number": number, "keys": list(keys)}), number + 1
-
-    return unfold(step, 0)
-
-
 def churn(group: str) -> Generator:
     """Members that leave, fall silent and die in turn, for ever."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
-        f = (LEAVE, SILENCE, DIE)[turn % 3]
+        f = (LeaveGroup.f, FallSilent.f, Die.f)[turn % 3]
         argument: dict[str, Any] = {"group": group}
-        return Operation(f, argument=argument | ({"seconds": SILENT_SECONDS} if f == SILENCE else {})), turn + 1
+        return Operation(f, argument=argument | ({"seconds": SILENT_SECONDS} if f == FallSilent.f else {})), turn + 1
 
     return unfold(step, 0)
 
@@ -151,124 +341,15 @@ def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] =
     all partitions that members may own, if there are more.
     """
     return mix(
-        send(keys),
-        poll(group),
-        restrict_to_owners(group, commit(group, owned or keys)),
-        end(keys),
+        Send.draw(keys),
+        PollGroup.draw(group),
+        restrict_to_owners(group, CommitPositions.draw(group, owned or keys)),
+        End.draw(keys),
         stagger(CHURN_SECONDS, churn(group)),
         weights=(8, 8, 8, 1, 4),
     )
 
 
-def effects(completed: Completed) -> Sequence[Effect]:
-    """Returns the ``effects`` rows of one operation, in order; see ``assay.checkers.log.family`` and
-    ``assay.checkers.groups.family``.
-    """
-    match completed.operation.f:
-        case "poll":
-            return [*_iterate_ownership(completed), *_iterate_reads(completed)] or list(_iterate_idle(completed))
-        case "leave" | "die":
-            return list(_iterate_ownership(completed))
-        case "commit":
-            return list(_iterate_commits(completed))
-        case "rewind":
-            return list(_iterate_seeks(completed))
-        case "silence":
-            return ()
-        case other:
-            raise ValueError(f"unknown operation of a group member: {other!r}")
-
-
-def _iterate_idle(completed: Completed) -> Iterator[Effect]:
-    """Yields a row for a member that owns nothing: otherwise no partition could count as orphaned."""
-    if "ownership" in (completed.completion.result or {}):
-        group = _get_group(completed)
-        yield Effect("idle", group, group=group, outcome=Outcome.OK)
-
-
-def _iterate_ownership(completed: Completed) -> Iterator[Effect]:
-    """Yields rows of ownership changes. They are certain, even if the operation that reported them failed."""
-    group = _get_group(completed)
-    for note in (completed.completion.result or {}).get("ownership", ()):
-        key = note["key"] if note["key"] is not None else group
-        assignment = note["assignment"]
-        yield Effect(
-            note["kind"],
-            key,
-            position=note.get("end"),
-            generation=note["generation"],
-            owner=note["owner"],
-            group=group,
-            assignment=assignment,
-            outcome=Outcome.OK,
-        )
-        if note["kind"] == "acquire" and note["key"] is not None:
-            if note["offset"] is not None:
-                yield Effect(
-                    "fetched",
-                    _format_register(group, key),
-                    position=note["offset"],
-                    value=note["number"],
-                    group=group,
-                    outcome=Outcome.OK,
-                )
-                if note["offset"] < 0:
-                    yield Effect("start", key, position=note["begin"], group=group, outcome=Outcome.OK)
-            yield Effect("seek", key, position=note["begin"], group=group, assignment=assignment, outcome=Outcome.OK)
-
-
-def _iterate_reads(completed: Completed) -> Iterator[Effect]:
-    group = _get_group(completed)
-    until: Mapping[str, int] = completed.operation.argument.get("until") or {}
-    for read in (completed.completion.result or {}).get("reads", ()):
-        key, assignment = read["key"], read["assignment"]
-        if "reset" in read:
-            yield log_operations.make_out_of_range(key, read["from"], group)
-            yield Effect("start", key, position=read["reset"], group=group)  # members begin at the earliest
-            yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
-            continue
-        yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)
-        for offset, value, *more in read["records"]:
-            about = log_operations.to_columns(more)
-            yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment, **about)
-        yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
-        if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
-            yield Effect("drained", key, position=until[key] + 1, group=group)
-
-
-def _iterate_seeks(completed: Completed) -> Iterator[Effect]:
-    group = _get_group(completed)
-    for key, position, assignment in (completed.completion.result or {}).get("sought", ()):
-        yield Effect("seek", key, position=position, group=group, assignment=assignment)
-
-
-def _iterate_commits(completed: Completed) -> Iterator[Effect]:
-    """Yields a row for each committed partition or, without an answer, for each partition that may be affected."""
-    group, number = _get_group(completed), completed.operation.argument["number"]
-    result = completed.completion.result
-    if result is None:
-        if completed.completion.outcome is Outcome.INFO:
-            for key in completed.operation.argument["keys"]:
-                yield Effect("commit", _format_register(group, key), value=number, group=group)
-        return
-    for key, offset, assignment in result["positions"]:
-        yield Effect(
-            "commit",
-            _format_register(group, key),
-            position=offset,
-            value=number,
-            generation=result["generation"],
-            owner=result["owner"],
-            group=group,
-            assignment=assignment,
-        )
-
-
-def _get_group(completed: Completed) -> str:
+def get_group(completed: Completed) -> str:
     group: str = completed.operation.argument["group"]
     return group
-
-
-def _format_register(group: str, key: str) -> str:
-    """Returns the register key of a group's offset in a partition."""
-    return f"{group}/{key}"

@@ -21,7 +21,7 @@ import msgspec
 from assay.harness.core.generator import EXHAUSTED, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.log_operations import EARLIEST, END, POLL, SEND
+from assay.workloads.broker.log_operations import EARLIEST, End, Poll, Send
 
 PAUSE: Final = NANOSECONDS // 5
 """Pause between two attempts at one partition."""
@@ -41,6 +41,16 @@ class PartitionDrain(msgspec.Struct, frozen=True):
     open: bool = False
     not_before: int = 0
     done: bool = False
+
+    def send_sentinel(self) -> tuple[Operation, PartitionDrain]:
+        attempt = self.attempts + 1
+        argument: Any = {"values": [-attempt], "keys": [f"sentinel{attempt}"]} if self.keyed else [-attempt]
+        changed = msgspec.structs.replace(self, attempts=attempt, open=True)
+        return Operation(Send.f, self.key, argument, Phase.SENTINEL), changed
+
+
+def replace_partition(partitions: Sequence[PartitionDrain], changed: PartitionDrain) -> tuple[PartitionDrain, ...]:
+    return tuple(changed if changed.key == one.key else one for one in partitions)
 
 
 class Drain(Generator, frozen=True):
@@ -88,20 +98,16 @@ class Drain(Generator, frozen=True):
     def _next(self, partition: PartitionDrain, process: int) -> tuple[Operation, PartitionDrain]:
         change = msgspec.structs.replace
         if partition.sentinel is None and partition.silent:
-            return Operation(END, partition.key, phase=Phase.DRAIN), change(partition, open=True)
+            return Operation(End.f, partition.key, phase=Phase.DRAIN), change(partition, open=True)
         if partition.sentinel is None:
-            attempt = partition.attempts + 1
-            argument: Any = {"values": [-attempt], "keys": [f"sentinel{attempt}"]} if partition.keyed else [-attempt]
-            operation = Operation(SEND, partition.key, argument, Phase.SENTINEL)
-            return operation, change(partition, attempts=attempt, open=True)
-        argument = {"start": EARLIEST, "seek": partition.reader != process}
+            return partition.send_sentinel()
+        argument: dict[str, Any] = {"start": EARLIEST, "seek": partition.reader != process}
         if not partition.silent:
             argument["until"] = partition.sentinel
-        return Operation(POLL, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
+        return Operation(Poll.f, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
 
     def _with(self, changed: PartitionDrain, until: int | None) -> Drain:
-        partitions = tuple(changed if changed.key == one.key else one for one in self.partitions)
-        return Drain(partitions, self.seconds, until)
+        return Drain(replace_partition(self.partitions, changed), self.seconds, until)
 
 
 def _update_partition(partition: PartitionDrain, event: OperationEvent) -> PartitionDrain:
@@ -111,9 +117,9 @@ def _update_partition(partition: PartitionDrain, event: OperationEvent) -> Parti
     if completion.outcome is not Outcome.OK:
         # After info the process and its position are gone; after a failed poll the position is unreliable.
         return change(partition, open=False, reader=None, not_before=event.time + PAUSE)
-    if event.operation.f == SEND:
+    if event.operation.f == Send.f:
         return change(partition, open=False, sentinel=completion.result["offset"])
-    if event.operation.f == END:
+    if event.operation.f == End.f:
         return change(partition, open=False, sentinel=completion.result["offset"] - 1)
     end = completion.result["end"]
     assert partition.sentinel is not None

@@ -16,10 +16,10 @@ The argument is a list of values, for which the client chooses the messages, or 
 ==============  ===============================================================================================
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from assay.harness.core.operation import Outcome
+from assay.harness.core.operation import Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.fetch_result import Message, get_create_time
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 
@@ -30,7 +30,7 @@ Packing = tuple[int, int]
 REGULAR: Final = "regular"
 NEWCOMER: Final = "newcomer"
 LARGE_REQUESTS: Final = "large-request"
-PLAIN: Final[Packing] = (0, 1)
+CODECS: Final = (0, 1, 2, 3)
 ALL: Final = -1
 
 
@@ -39,8 +39,13 @@ def make_plain_records(values: Sequence[int]) -> Sequence[Record]:
     return [(None, str(value).encode()) for value in values]
 
 
+def to_fields(argument: Any) -> Mapping[str, Any]:
+    """Returns the argument in its long form."""
+    return argument if isinstance(argument, Mapping) else {"values": argument}
+
+
 def get_values(argument: Any) -> Sequence[int]:
-    found: Sequence[int] = argument["values"] if isinstance(argument, Mapping) else argument
+    found: Sequence[int] = to_fields(argument)["values"]
     return found
 
 
@@ -64,39 +69,43 @@ def make_records(
 
 def get_acks(argument: Any) -> int:
     """Returns the required acknowledgements: 1 for the leader's, -1 for those of all in-sync replicas."""
-    found: int = argument.get("acks", ALL) if isinstance(argument, Mapping) else ALL
-    return found
+    return int(to_fields(argument).get("acks", ALL))
 
 
 def get_client(argument: Any) -> str | None:
     """Returns the client kind of a try (``regular``, ``newcomer``), or None for other sends."""
-    found: str | None = argument.get("client") if isinstance(argument, Mapping) else None
-    return found
+    return to_fields(argument).get("client")
+
+
+def iterate_tries(operation: Operation, outcome: Outcome | None = None) -> Iterator[Effect]:
+    """Yields the row that ``assay.checkers.liveness.client_progress`` reads, if the operation was a try."""
+    client = get_client(operation.argument)
+    if client is not None and operation.key is not None:
+        yield Effect("tried", operation.key, client=client, outcome=outcome)
 
 
 def find_places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
     """Returns the keys under which a send's messages may be, and the outcome for each of them."""
     if outcome is Outcome.OK and get_acks(argument) != ALL:
         return [key], Outcome.INFO
-    if not isinstance(argument, Mapping) or outcome is Outcome.FAIL or "lives" not in argument:
-        return [key], outcome
-    if outcome is Outcome.OK and not argument.get("adrift"):
-        return [key], outcome
-    return argument["lives"], Outcome.INFO
+    fields = to_fields(argument)
+    certain = outcome is Outcome.FAIL or (outcome is Outcome.OK and not fields.get("adrift"))
+    return ([key], outcome) if certain or "lives" not in fields else (fields["lives"], Outcome.INFO)
 
 
 def get_packing(argument: Any) -> Packing:
-    return (argument.get("codec", 0), argument.get("format", 1)) if isinstance(argument, Mapping) else PLAIN
+    fields = to_fields(argument)
+    return fields.get("codec", 0), fields.get("format", 1)
 
 
 def choose_create_time(argument: Any, now: float) -> int | None:
     """Returns the create time in milliseconds, or None without timestamps. ``now``: wall clock in seconds."""
     if get_packing(argument)[1] == 0:
         return None
-    if isinstance(argument, Mapping) and argument.get("tombstones"):
-        (number,) = get_values(argument)
-        return number
-    return int(now * 1000) - (argument.get("age", 0) if isinstance(argument, Mapping) else 0)
+    fields = to_fields(argument)
+    if fields.get("tombstones"):
+        return int(fields["values"][0])
+    return int(now * 1000) - int(fields.get("age", 0))
 
 
 def measure_record(record: Record, packed: Packing) -> int:
@@ -123,3 +132,21 @@ def to_result(message: Message) -> list[Any]:
 def decode_key(key: bytes | None) -> str | None:
     """Returns a message's key in the form of the history."""
     return None if key is None else key.decode(errors="replace")
+
+
+SetOutcome = Mapping[str, Any]
+"""Outcome, offset, node and error of one of several message sets, or messages, in an operation."""
+
+
+def describe_set(
+    outcome: Outcome, *, offset: int | None = None, node: str | None = None, error: str | None = None
+) -> SetOutcome:
+    return {"outcome": outcome, "offset": offset, "node": node, "error": error}
+
+
+def combine_outcomes(name: str, sets: Sequence[SetOutcome], **more: Any) -> Completion:
+    """Returns the completion of an operation with several sets: ``ok`` if any was appended, ``fail`` if none was."""
+    outcomes = {one["outcome"] for one in sets}
+    whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
+    error = next((one["error"] for one in sets if one["error"]), None)
+    return Completion(whole, {name: sets, **more}, error=None if whole is Outcome.OK else error)

@@ -1,9 +1,10 @@
 """Converts the client library's topics, partitions, nodes and errors to the names in the history."""
 
-from typing import Final
+from typing import Any, Final
 
-from assay.harness.core.operation import Outcome
-from assay.system_under_test.client.errors import Certainty, ClientError
+from assay.harness.core.operation import Completion, Outcome
+from assay.system_under_test.client.errors import Certainty, ClientError, SendUnknown
+from assay.system_under_test.client.membership import CommitFailed
 from assay.system_under_test.protocol.errors import ErrorCode
 
 LIFE: Final = "#"
@@ -40,6 +41,14 @@ def describe_error(error: ClientError) -> str:
 def to_outcome(known: Certainty) -> Outcome:
     """Returns the outcome of an unconfirmed operation: ``fail``, or ``info`` if it may still happen."""
     return Outcome.FAIL if known is Certainty.NOT_DONE else Outcome.INFO
+
+
+def to_failure(error: ClientError, result: Any = None) -> Completion:
+    """Returns the completion of an operation that raised ``error``: ``info`` if it may still happen, else ``fail``."""
+    outcome = Outcome.INFO if isinstance(error, SendUnknown) else Outcome.FAIL
+    if isinstance(error, CommitFailed):
+        outcome = to_outcome(error.outcome)
+    return Completion(outcome, result, error=describe_error(error))
 
 
 def format_error(error: ErrorCode) -> str:

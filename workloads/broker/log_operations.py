@@ -1,197 +1,398 @@
-"""The operations on a log, their effects, and their generators.
+"""The operations on a log, of which ``log_client`` has all: sends, polls, glances, log ends, and look-ups by time.
 
-Operations, by ``f``, with the results of ok operations:
-
-========  =============================================  ==========================================================
-f         argument                                       result
-========  =============================================  ==========================================================
-``send``  list of values, one message set, or more       ``{"offset"?: of the first, "timestamp"?, "epoch"?,
-                                                         "node"?}``
-``poll``  ``{"start", "seek"?, "until"?, "reader"?}``    ``{"begin", "records": [record, ...], "end",
-                                                         "assignment", "sought"?, "start"?, "node"?}``
-``glance`` ``{"thousandths", "steps"?}``                  as of a poll; with steps ``{"polls"}``, one of each
-``end``   none                                           ``{"offset": log end, "start"?: log start, "epoch"?,
-                                                         "node"?, "incarnation"?}``
-``look-up`` ``{"age"}``                                  ``{"timestamp", "offset": null if there is none}``
-========  =============================================  ==========================================================
-
-A record is ``[offset, value, timestamp?, key?]``: its create time in milliseconds, and the message's key. A send of
-unknown outcome has a ``timestamp``, too, unless it timed out. Other forms of a send's argument are in
-``assay.workloads.broker.log_messages``.
-
-A **poll** reads on from its client's position in the partition. Without a position, or with ``seek``, it begins at
-``start`` (``earliest`` or ``latest``) and gets a new ``assignment``. The result then has ``sought``, and ``start`` is
-the reported log start. ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of the same
-client, with a position of its own.
-
-A **glance** is a short poll in the middle of the log, like that of a consumer that resumes at an old offset. It begins
-the given thousandths of the way from the log's start to its end, as far as the client knows the end. The client's own
-position stays. Glances are needed because sequential readers request only the beginning of a segment or the latest
-records, so the broker never has to look up a position. With ``steps`` a glance requests that many consecutive offsets,
-any of which a broker may cache.
-
-A poll or glance whose answer cannot be decoded fails with the result ``{"illegible": requested offset}``.
-
-A **look-up** asks for the first message that is at most ``age`` milliseconds old, by its create time.
+A record is ``[offset, value, timestamp?, key?]`` in a result: its create time in milliseconds, and the message's key.
 
 Values are integers, unique in the run. The generator counts them; they never depend on a clock or on the sender. The
 values of sentinels, which end each partition after the last heal, are below zero.
+
+A read whose answer cannot be decoded fails with the result ``{"illegible": requested offset}``. A read that is
+``adrift`` was invoked while its topic was deleted or recreated.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
 from assay.harness.core.generator import Context, Generator, as_generator, mix, time_limit, unfold
-from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ProducerConfig
+from assay.system_under_test.client.connection import CallError
+from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
+from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
+from assay.system_under_test.client.consumer import FetchResult
+from assay.system_under_test.client.errors import DamagedAnswer, ReadFailed, SendUnknown
+from assay.system_under_test.protocol.control import PartitionName
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import EndOffsetsRequest
 from assay.workloads.broker.log_messages import (
+    NEWCOMER,
     Record,
+    choose_create_time,
     decode_key,
     find_places,
+    get_acks,
+    get_client,
     get_packing,
     get_values,
+    iterate_tries,
     make_plain_records,
     make_records,
     measure_record,
+    to_result,
 )
-
-SEND: Final = "send"
-POLL: Final = "poll"
-END: Final = "end"
-GLANCE: Final = "glance"
-LOOK_UP: Final = "look-up"
+from assay.workloads.broker.log_names import describe_error, format_error, format_node, split_key, to_failure
+from assay.workloads.broker.producer_profiles import SEND_SECONDS
+from assay.workloads.broker.verbs import FETCH_BYTES, READ_SECONDS, Table, Verb, fail, find_verb, ok
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-
 LONGEST_SET: Final = 3
 TAIL_READERS: Final = 3
 """Out of four clients that start to read a partition, this many begin at its end; the others read all of it."""
-
+LONGEST_WAIT: Final = 0.1
+"""Seconds that a poll waits at the end of a partition; short, because the worker has other work."""
 THOUSAND: Final = 1000
+GLANCE_BYTES: Final = 512
+"""Bytes that a glance requests: a few records, so that the next glance begins elsewhere."""
+STEP_BYTES: Final = 100
+"""Bytes of each step of a glance with many steps."""
+LATEST_AGE: Final = -4_000
+"""The lowest age in milliseconds that is looked up: in the future, at a time that no message has."""
+LOOKED_BACK: Final = 16_000
+"""Range of the times that are looked up, in milliseconds."""
+LARGEST: Final = 2**63 - 1
+"""A damaged record may claim any offset, and positions are 64 bits wide."""
 
 
-def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
-    """Message sets of one to ``longest`` fresh values to random partitions, for ever."""
+class Send(Verb):
+    """Appends a message set. Argument: a list of values, or more (``log_messages``).
 
-    def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = 1 + context.random_below(longest, salt=1)
-        values = list(range(following, following + count))
-        return Operation(SEND, context.choose(keys, salt=2), values), following + count
-
-    return unfold(step, 0)
-
-
-def poll(keys: Sequence[str]) -> Generator:
-    """Reads on from the client's own position in random partitions, for ever."""
-
-    def read(context: Context) -> Operation:
-        start = EARLIEST if context.random_below(TAIL_READERS + 1, salt=3) == 0 else LATEST
-        return Operation(POLL, context.choose(keys, salt=4), {"start": start})
-
-    return as_generator(read)
-
-
-def end(keys: Sequence[str]) -> Generator:
-    """Asks for log ends, for ever."""
-    return as_generator(lambda context: Operation(END, context.choose(keys, salt=5)))
-
-
-def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
-    """Glances at random positions in the ``last`` thousandths of partitions, for ever."""
-
-    def look(context: Context) -> Operation:
-        place = THOUSAND - last + context.random_below(last, salt=7)
-        return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": place})
-
-    return as_generator(look)
-
-
-def walk(keys: Sequence[str], *, steps: int, last: int = THOUSAND) -> Generator:
-    """Glances at ``steps`` consecutive offsets, anywhere in the ``last`` thousandths of partitions, for ever."""
-
-    def look(context: Context) -> Operation:
-        argument = {"thousandths": THOUSAND - last + context.random_below(last, salt=7), "steps": steps}
-        return Operation(GLANCE, context.choose(keys, salt=6), argument)
-
-    return as_generator(look)
-
-
-def glances(keys: Sequence[str], *, each: int, seconds: float) -> Generator:
-    """Glances at ``each`` evenly spread positions per partition in the end; gives up after ``seconds``."""
-
-    def step(number: int, context: Context) -> tuple[Operation | None, int]:
-        place, key = divmod(number, len(keys))
-        if place >= each:
-            return None, number
-        argument = {"thousandths": (2 * place + 1) * THOUSAND // (2 * each)}
-        return Operation(GLANCE, keys[key], argument, Phase.DRAIN), number + 1
-
-    return time_limit(seconds, unfold(step, 0))
-
-
-def traffic(keys: Sequence[str]) -> Generator:
-    """The usual mix: about as many polls as sends, and one end offset in twenty operations."""
-    return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
-
-
-def effects(
-    completed: Completed, default: Callable[[Sequence[int]], Sequence[Record]] = make_plain_records
-) -> Sequence[Effect]:
-    """Returns the ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` defines them.
-
-    ``default``: makes the messages for a plain list of values.
+    Result: ``{"offset"?: of the first, "timestamp"?, "epoch"?, "node"?}``. A send of unknown outcome has a
+    ``timestamp``, too, unless it timed out.
     """
-    if completed.operation.f != SEND and (completed.operation.argument or {}).get("adrift"):
-        return ()  # it is unknown which life the answer concerns
-    match completed.operation.f:
-        case "send":
-            return list(_iterate_appends(completed, make_records(completed.operation.argument, default)))
-        case "poll" | "glance":
-            return list(_iterate_observations(completed))
-        case "end" | "list":
-            return list(_iterate_ends(completed))
-        case "look-up":
-            return list(_iterate_look_ups(completed))
-        case other:
-            raise ValueError(f"unknown operation on a log: {other!r}")
+
+    f = "send"
+
+    @staticmethod
+    def records(values: Sequence[int]) -> Sequence[Record]:
+        """Returns the messages for a plain list of values; readers use the value alone."""
+        return make_plain_records(values)
+
+    @staticmethod
+    def draw(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
+        """Message sets of one to ``longest`` fresh values to random partitions, for ever."""
+
+        def step(following: int, context: Context) -> tuple[Operation, int]:
+            count = 1 + context.random_below(longest, salt=1)
+            values = list(range(following, following + count))
+            return Operation(Send.f, context.choose(keys, salt=2), values), following + count
+
+        return unfold(step, 0)
+
+    async def invoke(self, operation: Operation) -> Completion:
+        argument = operation.argument
+        (codec, message_format), acks = get_packing(argument), get_acks(argument)
+        config = ProducerConfig(acks=acks, timeout=SEND_SECONDS, codec=codec, message_format=message_format)
+        newcomer = get_client(argument) == NEWCOMER
+        producer = (
+            self.session.producer(config)
+            if newcomer
+            else self.session.keep((Send, codec, message_format, acks), lambda: self.session.producer(config))
+        )
+        topic, partition = split_key(str(operation.key))
+        stamp = {"timestamp": choose_create_time(argument, self.session.runtime.wall_clock())}
+        try:
+            result = await producer.send_set(topic, partition, make_records(argument, self.records), **stamp)
+        except SendUnknown as error:
+            return to_failure(error, stamp)
+        finally:
+            if newcomer:
+                await producer.close()
+        return ok(stamp | {"offset": result.base_offset, "node": format_node(result.node)})
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        """Yields a row per value, with every outcome: a value whose send failed must never be read."""
+        result: Mapping[str, Any] = completed.completion.result or {}
+        first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
+        argument = completed.operation.argument
+        keys, outcome = find_places(argument, get_key(completed), completed.completion.outcome)
+        sent = zip(get_values(argument), make_records(argument, cls.records), strict=True)
+        for key, (rank, (value, record)) in product(keys, enumerate(sent)):
+            yield Effect(
+                kind="append",
+                key=key,
+                outcome=outcome,
+                position=None if first is None or outcome is not Outcome.OK else first + rank,
+                value=value,
+                request=completed.index,
+                leader_epoch=result.get("epoch"),
+                node=result.get("node"),
+                message_key=decode_key(record[0]),
+                tombstone=record[1] is None,
+                # a tombstone's timestamp is its number, even if the client did not live to report it
+                timestamp=value if record[1] is None else result.get("timestamp"),
+                size=measure_record(record, get_packing(argument)),
+            )
+        yield from iterate_tries(completed.operation)
 
 
-def _iterate_appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
-    """A row per value, with every outcome: a value whose send failed must never be read."""
-    result: Mapping[str, Any] = completed.completion.result or {}
-    first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
-    argument = completed.operation.argument
-    keys, outcome = find_places(argument, _get_key(completed), completed.completion.outcome)
-    for key, (rank, (value, record)) in product(keys, enumerate(zip(get_values(argument), sent, strict=True))):
-        yield Effect(
-            kind="append",
-            key=key,
-            outcome=outcome,
-            position=None if first is None or outcome is not Outcome.OK else first + rank,
-            value=value,
-            request=completed.index,
-            leader_epoch=result.get("epoch"),
-            node=result.get("node"),
-            message_key=decode_key(record[0]),
-            tombstone=record[1] is None,
-            # a tombstone's timestamp is its number, even if the client did not live to report it
-            timestamp=value if record[1] is None else result.get("timestamp"),
-            size=measure_record(record, get_packing(argument)),
+class Read(Verb):
+    """A read of a partition, which leaves no effect without a result."""
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        result = completed.completion.result
+        if result is None or (completed.operation.argument or {}).get("adrift"):
+            return ()  # it is unknown which life the answer concerns
+        return cls.show(get_key(completed), result, completed.operation)
+
+    @classmethod
+    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+        """Yields what the result shows."""
+        raise NotImplementedError
+
+
+class Observation(Read):
+    """A read of records."""
+
+    async def fetch(self, key: str, offset: int, size: int, wait: float) -> FetchResult | Completion:
+        """Reads records from ``offset`` on. Returns a completion if there is no valid answer."""
+        try:
+            fetched = await self.session.consumer().fetch(*split_key(key), offset, size, max_wait=wait)
+        except DamagedAnswer as error:
+            return fail(describe_error(error), {"illegible": offset})
+        if fetched.error is ErrorCode.NONE:
+            return fetched
+        result = {"refused": offset} if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE else None
+        return fail(f"{format_error(fetched.error)}: at offset {offset}", result)
+
+    @classmethod
+    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+        if "refused" in result:
+            yield make_out_of_range(key, result["refused"])
+        elif "illegible" in result:
+            yield Effect("observe", key, position=result["illegible"])
+        else:
+            until = operation.argument.get("until") if operation.phase is Phase.DRAIN else None
+            for poll in result.get("polls", [result]):
+                yield from iterate_observed(key, poll, until)
+
+
+class Poll(Observation):
+    """Reads on from the client's position in the partition. Argument: ``{"start", "seek"?, "until"?, "reader"?}``.
+
+    Without a position, or with ``seek``, it begins at ``start`` (``earliest`` or ``latest``) and gets a new
+    ``assignment``. ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of the same
+    client, with a position of its own.
+
+    Result: ``{"begin", "records", "end", "assignment", "sought"?, "start"?: the reported log start, "node"?}``.
+    """
+
+    f = "poll"
+
+    @staticmethod
+    def draw(keys: Sequence[str]) -> Generator:
+        """Reads on in random partitions, for ever."""
+
+        def read(context: Context) -> Operation:
+            start = EARLIEST if context.random_below(TAIL_READERS + 1, salt=3) == 0 else LATEST
+            return Operation(Poll.f, context.choose(keys, salt=4), {"start": start})
+
+        return as_generator(read)
+
+    async def invoke(self, operation: Operation) -> Completion:
+        session, key, argument = self.session, str(operation.key), operation.argument
+        positions = session.positions
+        place = key if (reader := argument.get("reader")) is None else f"{key} of {reader}"
+        more: dict[str, Any] = {}
+        if argument.get("seek", False) or place not in positions:
+            positions.pop(place, None)
+            earliest = argument["start"] == EARLIEST
+            time = EARLIEST_TIME if earliest else LATEST_TIME
+            position = await session.consumer().offsets(*split_key(key), time)
+            session.assignments[place] = next(session.numbers)
+            positions[place] = position
+            more = {"sought": True} | ({"start": position} if earliest else {})
+        begin = positions[place]
+        size = session.endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
+        fetched = await self.fetch(key, begin, size, LONGEST_WAIT)
+        if isinstance(fetched, Completion):
+            if "illegible" not in (fetched.result or {}):
+                # The usual error is out of range: the reader starts again, like a consumer with auto.offset.reset.
+                del positions[place]
+            return fetched
+        result = to_poll_result(begin, fetched, session.assignments[place])
+        positions[place] = result["end"]
+        return ok(result | more)
+
+
+class Glance(Observation):
+    """Reads a little in the middle of the log, like a consumer that resumes at an old offset.
+
+    Argument: ``{"thousandths", "steps"?}``. It begins the given thousandths of the way from the log's start to its end,
+    as far as the client knows the end. The client's own position stays. Glances are needed because sequential readers
+    request only the beginning of a segment or the latest records, so the broker never has to look up a position. With
+    ``steps`` a glance requests that many consecutive offsets, any of which a broker may cache.
+
+    Result: that of a poll; with steps ``{"polls"}``, a result for each.
+    """
+
+    f = "glance"
+
+    @staticmethod
+    def draw(keys: Sequence[str], *, last: int = THOUSAND, steps: int = 1) -> Generator:
+        """Glances at random positions in the ``last`` thousandths of partitions, for ever."""
+
+        def look(context: Context) -> Operation:
+            argument = {"thousandths": THOUSAND - last + context.random_below(last, salt=7)}
+            return Operation(Glance.f, context.choose(keys, salt=6), argument | ({"steps": steps} if steps > 1 else {}))
+
+        return as_generator(look)
+
+    @staticmethod
+    def draw_evenly(keys: Sequence[str], *, each: int, seconds: float) -> Generator:
+        """Glances at ``each`` evenly spread positions per partition in the end; gives up after ``seconds``."""
+
+        def step(number: int, context: Context) -> tuple[Operation | None, int]:
+            place, key = divmod(number, len(keys))
+            if place >= each:
+                return None, number
+            argument = {"thousandths": (2 * place + 1) * THOUSAND // (2 * each)}
+            return Operation(Glance.f, keys[key], argument, Phase.DRAIN), number + 1
+
+        return time_limit(seconds, unfold(step, 0))
+
+    async def invoke(self, operation: Operation) -> Completion:
+        key, steps = str(operation.key), operation.argument.get("steps", 1)
+        consumer = self.session.consumer()
+        first = await consumer.offsets(*split_key(key), EARLIEST_TIME)
+        known = self.session.positions.get(key)
+        last = known if known is not None else await consumer.offsets(*split_key(key), LATEST_TIME)
+        begin = first + max(0, last - first) * operation.argument["thousandths"] // THOUSAND
+        size, wait = (GLANCE_BYTES, LONGEST_WAIT) if steps == 1 else (STEP_BYTES, 0.0)
+        polls: list[dict[str, Any]] = []
+        for offset in range(begin, begin + 1 if steps == 1 else min(begin + steps, last)):
+            fetched = await self.fetch(key, offset, size, wait)
+            if isinstance(fetched, Completion):
+                return fetched
+            polls.append(to_poll_result(offset, fetched, next(self.session.numbers)) | {"sought": True})
+        for poll in polls[:1]:
+            poll["start"] = first
+        return ok(polls[0] if steps == 1 else {"polls": polls})
+
+
+class End(Read):
+    """Asks the leader for the log's end and start, together with its leader epoch and incarnation.
+
+    The public ListOffsets request does not return the epoch. Without it, no check can tell whether an end that went
+    back is a violation. So the broker answers a private request (``EndOffsetsRequest``), by the same rules. There is no
+    retry, because an end offset is not worth one.
+
+    Result: ``{"offset": log end, "start"?: log start, "epoch"?, "node"?, "incarnation"?}``.
+    """
+
+    f = "end"
+
+    @staticmethod
+    def draw(keys: Sequence[str]) -> Generator:
+        """Asks for the ends of random partitions, for ever."""
+        return as_generator(lambda context: Operation(End.f, context.choose(keys, salt=5)))
+
+    async def invoke(self, operation: Operation) -> Completion:
+        topic, partition = split_key(str(operation.key))
+        loop = asyncio.get_running_loop()
+        leaders, deadline = self.session.leaders("assay-ends"), loop.time() + READ_SECONDS
+        leader = await leaders.metadata.leader(topic, partition, deadline)
+        query = EndOffsetsRequest(partitions=[PartitionName(topic=topic, partition=partition)])
+        try:
+            connection = await leaders.pool.get(leader.address, deadline - loop.time())
+            response = await connection.call(query, 0, deadline - loop.time())
+        except CallError as error:
+            leaders.metadata.forget(topic, partition)
+            raise ReadFailed(f"{topic}-{partition} at broker {leader.id}: {error}", node=leader.id) from error
+        answer = next((one for one in response.partitions if (one.topic, one.partition) == (topic, partition)), None)
+        code = ErrorCode.UNKNOWN if answer is None else ErrorCode.of(answer.error_code)
+        if answer is None or code is not ErrorCode.NONE:
+            leaders.metadata.forget(topic, partition)
+            raise ReadFailed(
+                f"{topic}-{partition}: broker {leader.id} answered {code.name}", error=code, node=leader.id
+            )
+        return ok(
+            {
+                "offset": answer.offset,
+                "start": answer.log_start,
+                "epoch": answer.leader_epoch,
+                "node": format_node(leader.id),
+                "incarnation": answer.incarnation,
+            }
         )
 
+    @classmethod
+    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+        for kind, position in (("end", result["offset"]), ("start", result.get("start"))):
+            if position is not None:
+                yield Effect(
+                    kind,
+                    key,
+                    position=position,
+                    leader_epoch=result.get("epoch"),
+                    node=result.get("node"),
+                    incarnation=result.get("incarnation"),
+                )
 
-def _iterate_observations(completed: Completed) -> Iterator[Effect]:
-    result = completed.completion.result
-    if result is not None and "refused" in result:
-        yield make_out_of_range(_get_key(completed), result["refused"])
-        return
-    if result is not None and "illegible" in result:
-        yield Effect("observe", _get_key(completed), position=result["illegible"])
-        return
-    until = completed.operation.argument.get("until") if completed.operation.phase is Phase.DRAIN else None
-    for poll in () if result is None else result.get("polls", [result]):
-        yield from iterate_observed(_get_key(completed), poll, until)
+
+class LookUp(Read):
+    """Asks for the first message that is at most ``age`` milliseconds old, by its create time.
+
+    Argument: ``{"age"}``. Result: ``{"timestamp", "offset": null if there is none}``.
+    """
+
+    f = "look-up"
+
+    @staticmethod
+    def draw(keys: Sequence[str]) -> Generator:
+        """Look-ups in random partitions, for ever, sometimes of a time that no message has reached."""
+
+        def look_up(context: Context) -> Operation:
+            age = LATEST_AGE + context.random_below(LOOKED_BACK, salt=12)
+            return Operation(LookUp.f, context.choose(keys, salt=13), {"age": age})
+
+        return as_generator(look_up)
+
+    async def invoke(self, operation: Operation) -> Completion:
+        time = int(self.session.runtime.wall_clock() * 1000) - operation.argument["age"]
+        offset = await self.session.consumer().offsets(*split_key(str(operation.key)), time)
+        return ok({"timestamp": time, "offset": None if offset < 0 else offset})
+
+    @classmethod
+    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+        yield Effect("look-up", key, timestamp=result["timestamp"], position=result["offset"])
+
+
+TABLE: Final[Table] = {(verb.f, True): verb for verb in (Send, Poll, Glance, End, LookUp)}
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """Returns the effects of an operation above, for clients of other logs; see ``assay.checkers.log.family``."""
+    return list(find_verb(TABLE, completed.operation).effects(completed))
+
+
+def traffic(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
+    """The usual mix: about as many polls as sends, and one end offset in twenty operations."""
+    return mix(Send.draw(keys, longest=longest), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
+
+
+def to_poll_result(begin: int, fetched: FetchResult, assignment: int) -> dict[str, Any]:
+    """Returns the result of a poll from ``begin``."""
+    return {
+        "begin": begin,
+        "records": [to_result(message) for message in fetched.messages],
+        "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
+        "assignment": assignment,
+        "node": format_node(fetched.node),
+    }
 
 
 def make_out_of_range(key: str, position: int, group: str | None = None) -> Effect:
@@ -223,27 +424,6 @@ def to_columns(more: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(("timestamp", "message_key"), more, strict=False))
 
 
-def _iterate_ends(completed: Completed) -> Iterator[Effect]:
-    result = completed.completion.result
-    if result is not None:
-        for kind, position in (("end", result["offset"]), ("start", result.get("start"))):
-            if position is not None:
-                yield Effect(
-                    kind=kind,
-                    key=_get_key(completed),
-                    position=position,
-                    leader_epoch=result.get("epoch"),
-                    node=result.get("node"),
-                    incarnation=result.get("incarnation"),
-                )
-
-
-def _iterate_look_ups(completed: Completed) -> Iterator[Effect]:
-    result = completed.completion.result
-    if result is not None:
-        yield Effect("look-up", _get_key(completed), timestamp=result["timestamp"], position=result["offset"])
-
-
-def _get_key(completed: Completed) -> str:
+def get_key(completed: Completed) -> str:
     assert completed.operation.key is not None, f"operation {completed.index} on a log without a partition"
     return completed.operation.key

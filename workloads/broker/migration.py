@@ -30,8 +30,7 @@ from assay.harness.core.generator import (
 from assay.harness.core.generator.context import iterate_bits
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.workloads.broker.connector_client import MODES, TO_TOPIC
-from assay.workloads.broker.group_operations import COMMIT, LEAVE
-from assay.workloads.broker.log_operations import POLL
+from assay.workloads.broker.group_operations import CommitPositions, LeaveGroup, PollGroup
 
 GROUP: Final = "migrants"
 STEPS: Final = tuple(MODES)
@@ -82,10 +81,10 @@ class Migration(Generator, frozen=True):
         following = self._with(step=step, before=before, members={**self.members, worker: entered})
         argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
         if target == known.step and not context.random_below(COMMIT_ONE_IN, salt=1):
-            return Invoke(Operation(COMMIT, argument=argument), worker), following
+            return Invoke(Operation(CommitPositions.f, argument=argument), worker), following
         if target == known.step and not context.random_below(LEAVE_ONE_IN, salt=2):
-            return Invoke(Operation(LEAVE, argument=argument), worker), following
-        return Invoke(Operation(POLL, argument=argument), worker), following
+            return Invoke(Operation(LeaveGroup.f, argument=argument), worker), following
+        return Invoke(Operation(PollGroup.f, argument=argument), worker), following
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         if event.completed is None:
@@ -99,10 +98,11 @@ class Migration(Generator, frozen=True):
                     for key, held in self.holders.items()
                 },
             )
-        if event.operation.f not in (POLL, COMMIT, LEAVE) or (argument or {}).get("group") != GROUP:
+        verbs = (PollGroup.f, CommitPositions.f, LeaveGroup.f)
+        if event.operation.f not in verbs or (argument or {}).get("group") != GROUP:
             return self  # an operation of a mix: a send, or a poll without a group
         members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
-        if completion.outcome is Outcome.OK and event.operation.f == POLL:
+        if completion.outcome is Outcome.OK and event.operation.f == PollGroup.f:
             members[event.worker] = MemberState(event.process, argument["step"])
         for note in (completion.result or {}).get("ownership", ()):
             held = holders.setdefault(note["key"], {})
@@ -143,6 +143,6 @@ def migration(keys: Sequence[str]) -> Generator:
 
 def farewell() -> Generator:
     """All members leave and rejoin in a mode that reads both stores; a partition's final offset is its begin."""
-    leave = Operation(LEAVE, argument={"group": GROUP}, phase=Phase.DRAIN)
-    last = Operation(POLL, argument={"group": GROUP, "mode": TO_TOPIC, "step": 1}, phase=Phase.DRAIN)
+    leave = Operation(LeaveGroup.f, argument={"group": GROUP}, phase=Phase.DRAIN)
+    last = Operation(PollGroup.f, argument={"group": GROUP, "mode": TO_TOPIC, "step": 1}, phase=Phase.DRAIN)
     return each_process([leave, repeat(last, LAST_POLLS), leave])

@@ -4,16 +4,16 @@ Their values are far above those of the workload's own sends. Each generator has
 must be sent only once in a run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from assay.harness.core.generator import Context, Generator, as_generator, mix, reserve, stagger, unfold
 from assay.harness.core.operation import Operation
-from assay.workloads.broker.burst_client import BURST
-from assay.workloads.broker.log_messages import LARGE_REQUESTS, NEWCOMER, REGULAR
-from assay.workloads.broker.log_operations import EARLIEST, LOOK_UP, POLL, SEND, end, glance, poll
-from assay.workloads.broker.multi_fetch_operations import LIST, SWEEP, WAIT, WAIT_MS
-from assay.workloads.broker.multi_partition_requests import WIDE
+from assay.workloads.broker.bursts import Burst
+from assay.workloads.broker.log_messages import CODECS, LARGE_REQUESTS, NEWCOMER, REGULAR
+from assay.workloads.broker.log_operations import EARLIEST, End, Glance, Poll, Send
+from assay.workloads.broker.multi_fetch_operations import Wait
+from assay.workloads.broker.multi_partition_requests import Wide
 
 RANGE: Final = 100_000_000
 """Size of each generator's range of values. Some are create times in milliseconds, all in January 1970."""
@@ -44,13 +44,10 @@ RANGE: Final = 100_000_000
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
 """Age of sent messages in milliseconds; below zero is in the future."""
-LOOKED_BACK: Final = 16_000
-"""Range of the times that are looked up, in milliseconds. It begins in the future, at a time that no message has."""
 KEYS: Final = 6
 """Number of message keys in a compacted partition."""
 BRIEF: Final = 6
 """Number of values after which a short-lived key is replaced; its last value must then stay for good."""
-CODECS: Final = (0, 1, 2, 3)
 HASTY_CODECS: Final = (0, 0, 0, 1)
 LARGE: Final = 30_000
 """Bytes of a value: three of them make a request larger than a broker's read buffer."""
@@ -70,8 +67,6 @@ JAVA_HASHES: Final = {
 """Hashes of these keys by Java's producer; the hash modulo the number of partitions selects the partition."""
 AWAITED_SECONDS: Final = 0.1
 """Average time between two sends, so that most waits are completed by a send at a random time."""
-WIDEST: Final = 6
-"""Maximum number of partitions in one request."""
 FORMATS: Final = (0, 1, 1)
 GUST: Final = 4
 """Number of volleys to one partition before the next partition has its turn."""
@@ -83,46 +78,46 @@ SLOW: Final = "slow"
 """A client's reader that polls seldom."""
 
 
+Choices = Mapping[str, tuple[Sequence[Any], int]]
+"""Fields of an argument: the values of which one is drawn, and the salt of the draw."""
+
+
+def draw_fields(context: Context, choices: Choices) -> dict[str, Any]:
+    return {name: context.choose(values, salt) for name, (values, salt) in choices.items()}
+
+
 def send_shaped(
-    keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3
+    keys: Sequence[str],
+    first: int,
+    choices: Choices | None = None,
+    *,
+    longest: int = 3,
+    message_keys: Callable[[int, Context, int], str] | None = None,
 ) -> Generator:
-    """Sends message sets of new values from ``first`` on, for ever. ``shape`` returns the properties of each set."""
+    """Sends message sets of new values from ``first`` on, for ever. ``message_keys``: makes a message's key from the
+    set's first value, the context, and the message's place in the set.
+    """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 1 + context.random_below(longest, salt=1)
-        argument = {"values": list(range(following, following + count))} | shape(context)
-        if "keys" in argument:
-            argument["keys"] = [f"k{context.random_below(argument['keys'], salt=30 + rank)}" for rank in range(count)]
-        elif "brief" in argument:
-            now = following // argument.pop("brief")
-            argument["keys"] = [f"b{now - context.random_below(3, salt=30 + rank)}" for rank in range(count)]
-        return Operation(SEND, context.choose(keys, salt=2), argument), following + count
+        argument = {"values": list(range(following, following + count))} | draw_fields(context, choices or {})
+        if message_keys is not None:
+            argument["keys"] = [message_keys(following, context, rank) for rank in range(count)]
+        return Operation(Send.f, context.choose(keys, salt=2), argument), following + count
 
     return unfold(step, first)
 
 
 def send_out_of_order_times(keys: Sequence[str]) -> Generator:
     """Sends whose create times are out of order."""
-    return send_shaped(
-        keys, STAMPED, lambda context: {"age": YOUNGEST + context.random_below(OLDEST - YOUNGEST, salt=11)}
-    )
-
-
-def look_up_times(keys: Sequence[str]) -> Generator:
-    """Look-ups by time, for ever, sometimes of a time that no message has reached."""
-
-    def look_up(context: Context) -> Operation:
-        age = 2 * YOUNGEST + context.random_below(LOOKED_BACK, salt=12)
-        return Operation(LOOK_UP, context.choose(keys, salt=13), {"age": age})
-
-    return as_generator(look_up)
+    return send_shaped(keys, STAMPED, {"age": (range(YOUNGEST, OLDEST), 11)})
 
 
 def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) -> Generator:
     """Sends by long-lived clients, each to its own partition, for ever. A third of the sends is by newcomers."""
 
     def ask(number: int, key: str, client: str) -> Operation:
-        return Operation(SEND, key, {"values": [number], "client": client})
+        return Operation(Send.f, key, {"values": [number], "client": client})
 
     return try_as_regular_and_newcomer(keys, ask, closing=closing)
 
@@ -151,7 +146,7 @@ def send_backlog(key: str, sets: int, longest: int) -> Generator:
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
         first = LOADED + number * longest
-        return Operation(SEND, key, list(range(first, first + longest))) if number < sets else None, number + 1
+        return Operation(Send.f, key, list(range(first, first + longest))) if number < sets else None, number + 1
 
     return unfold(step, 0)
 
@@ -160,22 +155,14 @@ def poll_slowly(keys: Sequence[str]) -> Generator:
     """Polls of one slow reader per client that begin at the start of a partition, for ever."""
 
     def read(context: Context) -> Operation:
-        return Operation(POLL, keys[context.pick() % len(keys)], {"start": EARLIEST, "reader": SLOW})
+        return Operation(Poll.f, keys[context.pick() % len(keys)], {"start": EARLIEST, "reader": SLOW})
 
     return as_generator(read)
 
 
 def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sends of all codecs, both formats and these sizes."""
-
-    def shape(context: Context) -> dict[str, Any]:
-        return {
-            "codec": context.choose(CODECS, salt=14),
-            "format": context.choose(FORMATS, salt=15),
-            "padding": context.choose(paddings, salt=16),
-        }
-
-    return send_shaped(keys, PACKED, shape)
+    return send_shaped(keys, PACKED, {"codec": (CODECS, 14), "format": (FORMATS, 15), "padding": (paddings, 16)})
 
 
 def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
@@ -184,11 +171,9 @@ def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     Most have one message, so that a leader appends one at a time. Its follower, after a truncation, appends them at
     once.
     """
-
-    def shape(context: Context) -> dict[str, Any]:
-        return {"acks": 1, "codec": context.choose(HASTY_CODECS, salt=17), "padding": context.choose(paddings, salt=18)}
-
-    return mix(send_shaped(keys, HASTY, shape, longest=1), send_shaped(keys, HASTY + RANGE // 2, shape), weights=(3, 1))
+    choices: Choices = {"acks": ((1,), 0), "codec": (HASTY_CODECS, 17), "padding": (paddings, 18)}
+    single = send_shaped(keys, HASTY, choices, longest=1)
+    return mix(single, send_shaped(keys, HASTY + RANGE // 2, choices), weights=(3, 1))
 
 
 def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
@@ -202,21 +187,19 @@ def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
         place, turn = divmod(number, GUST + 1)
         first = GUSTY + number * VOLLEY
         volley = {"values": list(range(first, first + VOLLEY)), "each": 1}
-        return Operation(BURST, keys[place % len(keys)], volley) if turn else made, number + 1
+        return Operation(Burst.f, keys[place % len(keys)], volley) if turn else made, number + 1
 
     return unfold(step, 0)
 
 
 def send_large_sets(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sets of many messages of these sizes."""
-    return send_shaped(
-        keys, BULKY, lambda context: {"padding": context.choose(paddings, salt=18)}, longest=BULK_MESSAGES
-    )
+    return send_shaped(keys, BULKY, {"padding": (paddings, 18)}, longest=BULK_MESSAGES)
 
 
 def send_compressed_sets(keys: Sequence[str]) -> Generator:
     """Compressed sets of some messages each."""
-    return send_shaped(keys, TOGETHER, lambda context: {"codec": context.choose(CODECS[1:], salt=17)}, longest=8)
+    return send_shaped(keys, TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
 
 
 def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
@@ -237,36 +220,9 @@ def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) 
         if way == 1 and settled:
             argument["message_key"] = context.choose(tuple(JAVA_HASHES), salt=68)
             key = keys[JAVA_HASHES[argument["message_key"]] % len(keys)]
-        return Operation(BURST, key, argument), following + count
+        return Operation(Burst.f, key, argument), following + count
 
     return unfold(step, HABITUAL)
-
-
-def produce_to_many(keys: Sequence[str]) -> Generator:
-    """Sends produce requests for several partitions; some of the parts are invalid and must be rejected."""
-
-    def step(following: int, context: Context) -> tuple[Operation, int]:
-        parts: list[dict[str, Any]] = []
-        first = context.random_below(len(keys), salt=71)
-        for rank in range(min(WIDEST, len(keys))):
-            count = 1 + context.random_below(3, salt=80 + rank)
-            part: dict[str, Any] = {
-                "key": keys[(first + rank) % len(keys)],
-                "values": list(range(following, following + count)),
-            }
-            following += count
-            parts.append(part | {"damaged": not context.random_below(8, salt=90 + rank)})
-        argument = {
-            "parts": parts,
-            "acks": context.choose((-1, -1, -1, -1, 1, 2), salt=73),
-            "codec": context.choose(CODECS, salt=74),
-            "version": context.random_below(3, salt=75),
-            "strange": not context.random_below(4, salt=76),
-            "astray": not context.random_below(3, salt=77),
-        }
-        return Operation(WIDE, parts[0]["key"], argument), following
-
-    return unfold(step, WIDELY)
 
 
 def break_off_requests(keys: Sequence[str], first: int) -> Generator:
@@ -294,7 +250,7 @@ def try_large_requests(keys: Sequence[str], first: int) -> Generator:
         return _make_large_request(keys[context.pick() % len(keys)], fresh, client=LARGE_REQUESTS), number + RESERVED
 
     def newcomer(number: int, context: Context) -> tuple[Operation, int]:
-        return Operation(SEND, context.choose(keys, salt=94), {"values": [number], "client": NEWCOMER}), number + 1
+        return Operation(Send.f, context.choose(keys, salt=94), {"values": [number], "client": NEWCOMER}), number + 1
 
     large, small = stagger(2 * TRY_SECONDS, unfold(bulky, first)), unfold(newcomer, first + RANGE // 4)
     return reserve((len(keys), large), default=stagger(TRY_SECONDS, small))
@@ -304,55 +260,36 @@ def _make_large_request(key: str, fresh: Sequence[int], **more: Any) -> Operatio
     """A large request for one partition."""
     parts = [{"key": key, "values": fresh, "padding": LARGE}]
     argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
-    return Operation(WIDE, key, argument | more)
-
-
-def fetch_from_many(keys: Sequence[str]) -> Generator:
-    """Reads of several partitions in one request, for ever."""
-
-    def sweep(context: Context) -> Operation:
-        first, count = context.random_below(len(keys), salt=31), 1 + context.random_below(len(keys), salt=32)
-        chosen = [keys[(first + rank) % len(keys)] for rank in range(count)]
-        back = {key: context.random_below(30, salt=40 + rank) for rank, key in enumerate(chosen)}
-        argument = {
-            "keys": chosen,
-            "back": {key: far for key, far in back.items() if far % 3 == 1},
-            "version": context.choose((0, 1, 2, 3, 3, 3), salt=33),
-            "max_bytes": context.choose((1, 60, 500, 1 << 20), salt=34),
-            "min_bytes": context.choose((1, 1, 200), salt=35),
-            "wait": context.choose((0.0, 0.05, 0.3), salt=36),
-        }
-        if not context.random_below(6, salt=37):
-            return Operation(LIST, chosen[0], {"count": 1 + context.random_below(4, salt=38)})
-        return Operation(SWEEP, chosen[0], argument)
-
-    return as_generator(sweep)
+    return Operation(Wide.f, key, argument | more)
 
 
 def wait_at_end(keys: Sequence[str]) -> Generator:
     """Fetches that wait at the ends of partitions, and sends that complete them, for ever. Some workers do not wait."""
-    wait = as_generator(lambda context: Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}))
-    sent = send_shaped(keys, AWAITED, lambda context: {})
-    return mix(stagger(2 * AWAITED_SECONDS, wait), stagger(AWAITED_SECONDS, sent), weights=(1, 1))
+    waits, sent = stagger(2 * AWAITED_SECONDS, Wait.draw(keys)), stagger(AWAITED_SECONDS, send_shaped(keys, AWAITED))
+    return mix(waits, sent, weights=(1, 1))
 
 
 def use_compacted_partitions(keys: Sequence[str]) -> Generator:
     """Traffic on compacted partitions: a few recurring keys, short-lived keys, tombstones, and readers."""
 
-    def packed(context: Context) -> dict[str, Any]:
-        return {"codec": context.choose(CODECS, salt=19), "format": context.choose(FORMATS, salt=20)}
+    def recur(first: int, context: Context, rank: int) -> str:
+        return f"k{context.random_below(KEYS, salt=30 + rank)}"
 
+    def pass_by(first: int, context: Context, rank: int) -> str:
+        return f"b{first // BRIEF - context.random_below(3, salt=30 + rank)}"
+
+    packed: Choices = {"codec": (CODECS, 19), "format": (FORMATS, 20)}
     return mix(
-        send_shaped(keys, KEYED, lambda context: {"keys": KEYS} | packed(context)),
-        send_shaped(keys, KEYED + RANGE // 2, lambda context: {"brief": BRIEF} | packed(context)),
-        send_shaped(keys, TOMBSTONES, lambda context: {"keys": KEYS, "tombstones": True}, longest=1),
-        poll(keys),
-        glance(keys),
-        end(keys),
+        send_shaped(keys, KEYED, packed, message_keys=recur),
+        send_shaped(keys, KEYED + RANGE // 2, packed, message_keys=pass_by),
+        send_shaped(keys, TOMBSTONES, {"tombstones": ((True,), 0)}, longest=1, message_keys=recur),
+        Poll.draw(keys),
+        Glance.draw(keys),
+        End.draw(keys),
         weights=(6, 6, 2, 8, 2, 1),
     )
 
 
 def send_and_poll(keys: Sequence[str], first: int) -> Generator:
     """The usual traffic on other topics, with values from ``first`` on."""
-    return mix(send_shaped(keys, first, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))
+    return mix(send_shaped(keys, first), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))

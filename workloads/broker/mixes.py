@@ -1,38 +1,43 @@
 """The mixes of the broker's workloads, chosen by ``--workload-mix``; docs/cookbook/mixes.md has the purpose of each."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
+
+import msgspec
 
 from assay.checkers.judging.contract import Contract
 from assay.checkers.liveness.client_progress import PROGRESS
 from assay.cluster.system import System
 from assay.harness.core.generator import Generator, Source, limit, mix, phases, stagger, time_limit
+from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings, derive_seed
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
+from assay.system_under_test.deployment import Broker, FirstTopic
 from assay.workloads.broker import mixed_traffic, topic_changes
-from assay.workloads.broker.log_client import FETCH_BYTES, KEEPS
-from assay.workloads.broker.log_operations import end, glance, walk
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import End, Glance, LookUp
 from assay.workloads.broker.mixed_traffic import BROKEN, RANGE
+from assay.workloads.broker.multi_fetch_operations import Sweep
+from assay.workloads.broker.multi_partition_requests import Wide
 from assay.workloads.broker.producer_profiles import HABITS
-from assay.workloads.broker.topic_mixes import (
-    COMPACTION,
-    CROWDED,
-    FULL_RATE_WEIGHT,
-    GROWTH,
-    LIVES,
-    STRICTNESS,
-    WRITTEN_SELDOM,
-    require_broker,
-)
+from assay.workloads.broker.topic_admin import Create
+from assay.workloads.broker.topic_growth import Growth
+from assay.workloads.broker.topic_recreation import TopicLives
+from assay.workloads.broker.verbs import FETCH_BYTES, KEEPS
 
 MOST_BYTES: Final = 1500
 """Maximum size of a message on disk."""
+PADDINGS: Final = (0, 0, 60, 400, *(MOST_BYTES - ENTRY_OVERHEAD + more for more in (-60, -13, -12, 0, 12, 13)))
 LOADED_SETS: Final = 20
 LOADED_EACH: Final = 25
 """Messages of each set; repacked as one, they are within the size limit."""
 LOADING: Final = 60
 """Weight of the backlog, so that it is complete within seconds."""
+FULL_RATE_WEIGHT: Final = 30
+"""Weight of a generator that sets its own pace."""
 SLOW_SECONDS: Final = 0.15
 """Average time between two polls of slow readers; each client's polls are seconds apart."""
 TAIL_THOUSANDTHS: Final = 300
@@ -50,15 +55,63 @@ BROKEN_EACH: Final = 24
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
 """Longer than the contract's ``progress_deadline`` plus the changes."""
+DRAIN_SECONDS: Final = 30.0
+GUST_SECONDS: Final = 0.25
+"""Average time between two volleys."""
+NEW_PARTITIONS: Final = 2
+DAY_MS: Final = 24 * 3600 * 1000
+
+LEDGER: Final = FirstTopic(
+    "ledger",
+    2,
+    (
+        ("cleanup.policy", "compact"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("segment.bytes", "250"),
+        ("file.delete.delay.ms", "100"),
+        ("message.timestamp.type", "CreateTime"),  # a tombstone's number is its create time
+        ("message.format.version", "0.10.2"),  # earlier formats have no create time
+    ),
+)
+STRICT: Final = FirstTopic("strict", 3)
+SELDOM: Final = FirstTopic("seldom", 20)
+CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))
+CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
+
+
+def require_broker(system: System) -> Broker:
+    assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
+    return system
+
+
+def add_topics(*topics: FirstTopic, in_sync: Callable[[Broker], int]) -> Callable[[System], System]:
+    """Returns a function that adds topics to a system. ``in_sync``: the number of replicas that a record needs."""
+
+    def add(system: System) -> System:
+        broker = require_broker(system)
+        more = ("min.insync.replicas", str(in_sync(broker)))
+        for topic in topics:
+            broker = broker.with_topic(replace(topic, configs=(*topic.configs, more)))
+        return broker
+
+    return add
+
+
+def pace(seconds: float, generator: Source) -> tuple[int, Generator]:
+    """Returns a share with an operation every ``seconds`` on average."""
+    return FULL_RATE_WEIGHT, stagger(seconds, generator)
+
+
+def drain_topics(*keys: str) -> Callable[[System, Settings], Source]:
+    return lambda system, settings: drain(keys, seconds=DRAIN_SECONDS)
 
 
 def add_small_segments(system: System, settings: Settings) -> Shares:
-    near = MOST_BYTES - ENTRY_OVERHEAD
-    paddings = (0, 0, 60, 400, near - 60, near - 13, near - 12, near, near + 12, near + 13)
+    keys = system.keys()
     return [
-        (10, glance(system.keys())),
-        (30, mixed_traffic.send_all_codecs(system.keys(), paddings)),
-        (FULL_RATE_WEIGHT, stagger(SLOW_SECONDS, mixed_traffic.poll_slowly(system.keys()))),
+        (10, Glance.draw(keys)),
+        (30, mixed_traffic.send_all_codecs(keys, PADDINGS)),
+        pace(SLOW_SECONDS, mixed_traffic.poll_slowly(keys)),
     ]
 
 
@@ -85,10 +138,6 @@ BACKLOGS: Final = WorkloadMix(
 )
 
 
-def _add_setting_changes(system: System, settings: Settings) -> Shares:
-    return [(FULL_RATE_WEIGHT, stagger(0.25, topic_changes.change_settings(require_broker(system).topic)))]
-
-
 def _close_with_looks(system: System, settings: Settings) -> Source:
     return topic_changes.look_at_topics(require_broker(system).topic)
 
@@ -96,44 +145,33 @@ def _close_with_looks(system: System, settings: Settings) -> Source:
 SETTINGS: Final = WorkloadMix(
     "settings",
     "an administrator who changes settings under load, and sends requests that must be rejected",
-    adds=_add_setting_changes,
+    adds=lambda system, settings: [pace(0.25, topic_changes.change_settings(require_broker(system).topic))],
     closes=_close_with_looks,
 )
-
-
-def _add_handovers(system: System, settings: Settings) -> Shares:
-    return [(FULL_RATE_WEIGHT, stagger(0.4, topic_changes.hand_over(system.keys(), settings.nodes)))]
-
 
 HANDOVERS: Final = WorkloadMix(
     "handovers",
     "partitions that are moved to other replicas and leaders, and back within a second",
-    adds=_add_handovers,
+    adds=lambda system, settings: [pace(0.4, topic_changes.hand_over(system.keys(), settings.nodes))],
     closes=_close_with_looks,
 )
-
-
-def _add_look_ups(system: System, settings: Settings) -> Shares:
-    return [
-        (20, mixed_traffic.send_out_of_order_times(system.keys())),
-        (25, mixed_traffic.look_up_times(system.keys())),
-    ]
-
 
 LOOK_UPS: Final = WorkloadMix(
     "look-ups",
     "create times out of order, and look-ups of offsets by time",
-    adds=_add_look_ups,
+    adds=lambda system, settings: [
+        (20, mixed_traffic.send_out_of_order_times(system.keys())),
+        (25, LookUp.draw(system.keys())),
+    ],
     settings={"segment.bytes": ("512", "4096"), "index.interval.bytes": ("1", "256")},
 )
-
 
 RETENTION: Final = WorkloadMix(
     "retention",
     "old segments are deleted within seconds, by age and by size, while readers are still in them",
     adds=lambda system, settings: [
-        (10, glance(system.keys())),
-        (FULL_RATE_WEIGHT, stagger(SLOW_SECONDS, mixed_traffic.poll_slowly(system.keys()))),
+        (10, Glance.draw(system.keys())),
+        pace(SLOW_SECONDS, mixed_traffic.poll_slowly(system.keys())),
     ],
     closes=lambda system, settings: topic_changes.end_retention(require_broker(system).topic),
     settings={
@@ -152,9 +190,8 @@ def _close_with_leader_changes(system: System, settings: Settings) -> Source:
     """Changes all leaders once more, without a fault. Clients must find the new leaders."""
     keys = system.keys()
     changes = topic_changes.change_leaders(keys, settings.nodes)
-    return time_limit(
-        PURSUIT_SECONDS, mix(changes, stagger(0.05, mixed_traffic.send_as_regular_and_newcomer(keys, closing=True)))
-    )
+    sends = mixed_traffic.send_as_regular_and_newcomer(keys, closing=True)
+    return time_limit(PURSUIT_SECONDS, mix(changes, stagger(0.05, sends)))
 
 
 def require_progress(contract: Contract, system: System) -> Contract:
@@ -173,16 +210,11 @@ KEPT_CONNECTIONS: Final = WorkloadMix(
 
 
 def _add_tails(system: System, settings: Settings) -> Shares:
-    keys = system.keys()
+    keys, replication = system.keys(), require_broker(system).replication
     return [
         (80, mixed_traffic.send_leader_only(keys, TAIL_PADDINGS)),
-        (20, walk(keys, steps=TAIL_STEPS, last=TAIL_THOUSANDTHS)),
-        (
-            FULL_RATE_WEIGHT,
-            stagger(
-                TURN_SECONDS, topic_changes.rotate_leaders(keys, settings.nodes, require_broker(system).replication)
-            ),
-        ),
+        (20, Glance.draw(keys, steps=TAIL_STEPS, last=TAIL_THOUSANDTHS)),
+        pace(TURN_SECONDS, topic_changes.rotate_leaders(keys, settings.nodes, replication)),
     ]
 
 
@@ -202,8 +234,8 @@ def _add_habits(system: System, settings: Settings) -> Shares:
     keys = system.keys()
     return [
         (25, mixed_traffic.send_by_habit(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
-        (15, mixed_traffic.produce_to_many(keys)),
-        (25, mixed_traffic.fetch_from_many(keys)),
+        (15, Wide.draw(keys, mixed_traffic.WIDELY)),
+        (25, Sweep.draw(keys)),
     ]
 
 
@@ -213,15 +245,6 @@ PRODUCER_PROFILES: Final = WorkloadMix(
     adds=_add_habits,
     closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.wait_at_end(system.keys())),
 )
-
-
-def _add_bulk(system: System, settings: Settings) -> Shares:
-    keys = system.keys()
-    return [
-        (12, mixed_traffic.send_large_sets(keys, BULK_PADDINGS)),
-        (40, end(keys)),
-        (FULL_RATE_WEIGHT, stagger(BREAKING_SECONDS, mixed_traffic.break_off_requests(keys, BROKEN))),
-    ]
 
 
 def _close_with_broken_requests(system: System, settings: Settings) -> Source:
@@ -235,12 +258,115 @@ def _close_with_broken_requests(system: System, settings: Settings) -> Source:
 BULK: Final = WorkloadMix(
     "bulk",
     "message sets much larger than a follower's fetch, requests for log ends, large requests that are broken off",
-    adds=_add_bulk,
+    adds=lambda system, settings: [
+        (12, mixed_traffic.send_large_sets(system.keys(), BULK_PADDINGS)),
+        (40, End.draw(system.keys())),
+        pace(BREAKING_SECONDS, mixed_traffic.break_off_requests(system.keys(), BROKEN)),
+    ],
     closes=_close_with_broken_requests,
     settings={"replica.fetch.max.bytes": ("512", "2048"), "queued.max.request.bytes": (str(QUEUED_BYTES),)},
     contract=require_progress,
 )
 
+
+def _close_with_ledger_reads(system: System, settings: Settings) -> Source:
+    keys = LEDGER.partition_keys
+    return phases(
+        topic_changes.read_each_replica(keys, settings.nodes, require_broker(system).replication),
+        drain(keys, seconds=DRAIN_SECONDS, keyed=True),
+    )
+
+
+def _adapt_contract_to_compaction(contract: Contract, system: System) -> Contract:
+    lasting = require_broker(system).topic_config.delete_retention_ms >= DAY_MS
+    compacted = (*contract.compacted, *LEDGER.partition_keys)
+    return msgspec.structs.replace(contract, compacted=compacted, lasting_tombstones=lasting)
+
+
+COMPACTION: Final = WorkloadMix(
+    "compaction",
+    "a compacted topic next to the workload's: keys again and again, tombstones, and a cleaner that hardly rests",
+    adds=lambda system, settings: [(80, mixed_traffic.use_compacted_partitions(LEDGER.partition_keys))],
+    closes=_close_with_ledger_reads,
+    settings={"log.cleaner.backoff.ms": ("50", "300"), "delete.retention.ms": ("300", "86400000")},
+    system=add_topics(LEDGER, in_sync=lambda broker: broker.min_insync),
+    contract=_adapt_contract_to_compaction,
+)
+
+
+def _add_topic_lives(system: System, settings: Settings) -> Shares:
+    broker = require_broker(system)
+    return [(60, TopicLives(broker.replication, broker.min_insync))]
+
+
+LIVES: Final = WorkloadMix(
+    "lives",
+    "a topic that is deleted and created again under its name, and grows, while clients go on writing to it",
+    adds=_add_topic_lives,
+)
+
+
+def _add_volleys(system: System, settings: Settings) -> Shares:
+    broker, keys = require_broker(system), SELDOM.partition_keys
+    configs = {"min.insync.replicas": str(broker.min_insync)}
+    argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
+    made = Operation(Create.f, SELDOM.name, argument)
+    return [pace(GUST_SECONDS, mixed_traffic.send_volleys(keys, made)), (5, Glance.draw(keys))]
+
+
+WRITTEN_SELDOM: Final = WorkloadMix(
+    "seldom",
+    "partitions that are written to for a moment, and then left alone for the rest of the run",
+    adds=_add_volleys,
+    closes=lambda system, settings: drain(SELDOM.partition_keys, seconds=DRAIN_SECONDS, silent=True),
+)
+
+CROWDED: Final = WorkloadMix(
+    "crowd",
+    "many topics of few partitions next to the workload's own",
+    adds=lambda system, settings: [(80, mixed_traffic.send_and_poll(CROWD_KEYS, mixed_traffic.CROWDED))],
+    closes=drain_topics(*CROWD_KEYS),
+    system=add_topics(*CROWD, in_sync=lambda broker: broker.min_insync),
+)
+
+STRICTNESS: Final = WorkloadMix(
+    "strict",
+    "a topic that takes records only while all of its replicas are in sync, next to the workload's own",
+    adds=lambda system, settings: [(50, mixed_traffic.send_and_poll(STRICT.partition_keys, mixed_traffic.STRICTLY))],
+    closes=drain_topics(*STRICT.partition_keys),
+    # If all replicas must be in sync, each replica that leaves the set stays eligible (KIP-966).
+    system=add_topics(STRICT, in_sync=lambda broker: broker.replication),
+)
+
+
+def list_new_partitions(broker: Broker, first: int, count: int) -> tuple[str, ...]:
+    """Returns ``count`` partitions of the workload's topic, from the ``first`` one that it lacks in the beginning."""
+    return tuple(f"{broker.topic}-{broker.partitions + first + more}" for more in range(count))
+
+
+def build_closing_growth(broker: Broker, first: int, count: int) -> Growth:
+    """Adds ``count`` partitions at the end of a run."""
+    have = broker.partitions + first
+    return Growth(broker.topic, have, have + count, closing=True, later=0)
+
+
+def _add_growth(system: System, settings: Settings) -> Shares:
+    broker = require_broker(system)
+    return [(50, Growth(broker.topic, broker.partitions, broker.partitions + NEW_PARTITIONS))]
+
+
+def close_with_growth(system: System, settings: Settings) -> Source:
+    broker = require_broker(system)
+    rest = build_closing_growth(broker, 0, NEW_PARTITIONS)
+    return phases(rest, drain(list_new_partitions(broker, 0, NEW_PARTITIONS), seconds=DRAIN_SECONDS))
+
+
+GROWTH: Final = WorkloadMix(
+    "growth",
+    "partitions added to the workload's topic, with traffic on them from then on",
+    adds=_add_growth,
+    closes=close_with_growth,
+)
 
 LOG_MIXES: Final = (
     BACKLOGS, SETTINGS, HANDOVERS, LEADER_ONLY_TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED,

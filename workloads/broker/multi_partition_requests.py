@@ -1,40 +1,36 @@
-"""Produce requests for many partitions, as only other clients' producers make them: each partition has its own outcome.
+"""Produce requests for many partitions, as only other clients' producers make them.
 
-``wide`` is one Produce request to the leader of ``key``. The argument is ``{"parts": [{"key", "values", "padding"?,
-"damaged"?}, ...], "astray", "acks", "codec", "version", "strange"}``. The result is ``{"parts": [{"outcome", "offset",
-"node", "error"}, ...]}``.
-
-- Parts with another leader are not sent. With ``astray`` the first of them is sent, and the broker must reject it.
-- ``damaged``: the set does not match its checksum.
-- ``strange``: the request also contains missing partitions, and the offsets topic, to which no client may send.
-- ``client``: the request is a try, which succeeds with any answer: a broker may reject records, but must read the
-  request.
-- ``broken_off``: only so many thousandths of the request are sent, on a connection of its own. The client closes the
-  connection, with ``silent`` a moment later, and waits for no answer. The outcome is unknown, unless there was no
-  connection.
+Each partition has an outcome of its own.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from assay.harness.core.client import Endpoint
-from assay.harness.core.operation import Completed, Completion, Effect, Outcome
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client import errors
 from assay.system_under_test.client.connection import CallError, NotSent
-from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.metadata import Metadata
-from assay.system_under_test.client.pool import Address, Pool
+from assay.system_under_test.client.pool import Address
 from assay.system_under_test.client.producer import pack
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.header import encode_request
-from assay.workloads.broker.log_messages import get_client, get_values, make_records, measure_record
-from assay.workloads.broker.log_names import describe_error, format_error, format_node, split_key, to_outcome
+from assay.workloads.broker.log_messages import (
+    CODECS,
+    SetOutcome,
+    combine_outcomes,
+    describe_set,
+    get_values,
+    iterate_tries,
+    make_records,
+    measure_record,
+)
+from assay.workloads.broker.log_names import format_error, format_node, split_key, to_outcome
 from assay.workloads.broker.producer_profiles import SHORT_SECONDS
+from assay.workloads.broker.verbs import Leaders, Verb, fail
 
-WIDE: Final = "wide"
 NAME: Final = "assay-wide"
 ANSWER_SECONDS: Final = 1.2
 """Within ``SHORT_SECONDS``, together with the preceding metadata request."""
@@ -43,39 +39,74 @@ SILENT_SECONDS: Final = 0.5
 WHOLE: Final = 1000
 """In thousandths."""
 STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
+WIDEST: Final = 6
+"""Maximum number of partitions in one request."""
 FROM_THE_END: Final = 3
 """Distance of the damaged byte from the end: in the value of the last message."""
 
 Part = Mapping[str, Any]
 
 
-class MultiPartitionProducer:
-    """The produce requests of one client."""
+class Wide(Verb):
+    """Sends a Produce request to the leader of ``key``.
 
-    def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
-        self._runtime = runtime
-        self._pool = Pool(NAME)
-        self._metadata = Metadata(list(endpoint.all), self._pool, runtime.random)
+    Argument: ``{"parts": [{"key", "values", "padding"?, "damaged"?}, ...], "astray", "acks", "codec", "version",
+    "strange"}``. Result: ``{"parts": [{"outcome", "offset", "node", "error"}, ...]}``.
 
-    async def close(self) -> None:
-        await self._pool.close()
+    - Parts with another leader are not sent. With ``astray`` the first of them is sent, and the broker must reject it.
+    - ``damaged``: the set does not match its checksum.
+    - ``strange``: the request also contains missing partitions, and the offsets topic, to which no client may send.
+    - ``client``: the request is a try, which succeeds with any answer: a broker may reject records, but must read the
+      request.
+    - ``broken_off``: only so many thousandths of the request are sent, on a connection of its own. The client closes
+      the connection, with ``silent`` a moment later, and waits for no answer. The outcome is unknown, unless there was
+      no connection.
+    """
 
-    async def invoke(self, key: str, argument: Mapping[str, Any]) -> Completion:
-        loop = asyncio.get_running_loop()
+    f = "wide"
+
+    @staticmethod
+    def draw(keys: Sequence[str], first: int) -> Generator:
+        """Requests for several partitions, for ever; some of the parts are invalid and must be rejected.
+
+        ``first``: the first value to send.
+        """
+
+        def step(following: int, context: Context) -> tuple[Operation, int]:
+            parts: list[dict[str, Any]] = []
+            place = context.random_below(len(keys), salt=71)
+            for rank in range(min(WIDEST, len(keys))):
+                count = 1 + context.random_below(3, salt=80 + rank)
+                part = {"key": keys[(place + rank) % len(keys)], "values": list(range(following, following + count))}
+                following += count
+                parts.append(part | {"damaged": not context.random_below(8, salt=90 + rank)})
+            argument = {
+                "parts": parts,
+                "acks": context.choose((-1, -1, -1, -1, 1, 2), salt=73),
+                "codec": context.choose(CODECS, salt=74),
+                "version": context.random_below(3, salt=75),
+                "strange": not context.random_below(4, salt=76),
+                "astray": not context.random_below(3, salt=77),
+            }
+            return Operation(Wide.f, parts[0]["key"], argument), following
+
+        return unfold(step, first)
+
+    async def invoke(self, operation: Operation) -> Completion:
+        loop, place, argument = asyncio.get_running_loop(), split_key(str(operation.key)), operation.argument
         parts: Sequence[Part] = argument["parts"]
         deadline = loop.time() + SHORT_SECONDS
+        leaders = self.session.leaders(NAME)
         try:
-            leader = await self._metadata.leader(*split_key(key), loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
-            sent = self._sent(parts, leader.id, argument["astray"])
+            leader = await leaders.metadata.leader(*place, loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
+            sent = _select_sent(leaders, parts, leader.id, argument["astray"])
             if "broken_off" in argument:
                 return await self._break_off(leader.address, argument, self._request(argument, sent))
-            connection = await self._pool.get(leader.address, deadline - loop.time())
+            connection = await leaders.pool.get(leader.address, deadline - loop.time())
             left = min(ANSWER_SECONDS, deadline - loop.time())
             response = await connection.call(self._request(argument, sent), argument["version"], left)
-        except ReadFailed as error:
-            return Completion(Outcome.FAIL, error=describe_error(error))
         except CallError as error:
-            self._metadata.forget(*split_key(key))
+            leaders.metadata.forget(*place)
             outcome = Outcome.FAIL if isinstance(error, NotSent) else Outcome.INFO
             return Completion(outcome, error=f"{type(error).__name__}: {error}")
         found = {(topic.topic, one.partition): one for topic in response.topics for one in topic.partitions}
@@ -84,11 +115,8 @@ class MultiPartitionProducer:
             for part in parts
         ]
         if any(one["error"] == format_error(ErrorCode.NOT_LEADER_FOR_PARTITION) for one in known):
-            self._metadata.forget(*split_key(key))
-        outcomes = {one["outcome"] for one in known}
-        whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
-        problem = next((one["error"] for one in known if one["error"]), None)
-        return Completion(whole, {"parts": known}, error=None if whole is Outcome.OK else problem)
+            leaders.metadata.forget(*place)
+        return combine_outcomes("parts", known)
 
     @staticmethod
     async def _break_off(address: Address, argument: Mapping[str, Any], request: messages.ProduceRequest) -> Completion:
@@ -97,7 +125,7 @@ class MultiPartitionProducer:
             async with asyncio.timeout(ANSWER_SECONDS):
                 _, writer = await asyncio.open_connection(address.host, address.port)
         except (TimeoutError, OSError) as error:
-            return Completion(Outcome.FAIL, error=f"no connection to {address}: {error}")
+            return fail(f"no connection to {address}: {error}")
         closed = False
         try:
             writer.write(frame[: len(frame) * argument["broken_off"] // WHOLE])
@@ -116,15 +144,8 @@ class MultiPartitionProducer:
                 writer.transport.abort()
         return Completion(Outcome.INFO, error="broken-off")
 
-    def _sent(self, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
-        """Returns the parts that this broker leads, and with ``astray`` one part that it does not lead."""
-        leaders = [self._metadata.cached(*split_key(part["key"])) for part in parts]
-        elsewhere = [part for part, node in zip(parts, leaders, strict=True) if node is None or node.id != broker]
-        left_out = elsewhere[1:] if astray else elsewhere
-        return [part for part in parts if part not in left_out]
-
     def _request(self, argument: Mapping[str, Any], parts: Sequence[Part]) -> messages.ProduceRequest:
-        stamp = int(self._runtime.wall_clock() * 1000)
+        stamp = int(self.session.runtime.wall_clock() * 1000)
         version = min(1, argument["version"] // 2)
         topics: dict[str, list[messages.ProducePartition]] = {}
 
@@ -147,32 +168,19 @@ class MultiPartitionProducer:
             topics=[messages.ProduceTopic(topic=topic, partitions=found) for topic, found in topics.items()],
         )
 
-
-_NOT_SENT: Final = {"outcome": Outcome.FAIL, "offset": None, "node": None, "error": "not-sent"}
-
-
-def _to_outcome(answer: messages.ProducePartitionResponse | None, node: str) -> dict[str, Any]:
-    code = ErrorCode.UNKNOWN if answer is None else ErrorCode.of(answer.error_code)
-    known = errors.classify_error(code, errors.PRODUCE_NOT_DONE)
-    if answer is not None and known is errors.Certainty.DONE:
-        return {"outcome": Outcome.OK, "offset": answer.base_offset, "node": node, "error": None}
-    return {"outcome": to_outcome(known), "offset": None, "node": None, "error": format_error(code)}
-
-
-def effects(completed: Completed) -> Sequence[Effect]:
-    """Returns a row for each value of each part."""
-    argument, completion = completed.operation.argument, completed.completion
-    nothing = {"outcome": completion.outcome, "offset": None, "node": None, "error": completion.error}
-    parts: Sequence[Part] = argument["parts"]
-    known = (completion.result or {}).get("parts") or [nothing] * len(parts)
-    packed = argument["codec"], min(1, argument["version"] // 2)
-    rows = []
-    for part, one in zip(parts, known, strict=True):
-        outcome = Outcome(one["outcome"])
-        stays = outcome is not Outcome.OK or argument["acks"] == -1
-        for rank, (value, record) in enumerate(zip(get_values(part), make_records(part), strict=True)):
-            rows.append(
-                Effect(
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        """Yields a row for each value of each part."""
+        argument, completion = completed.operation.argument, completed.completion
+        parts: Sequence[Part] = argument["parts"]
+        nothing = describe_set(completion.outcome, error=completion.error)
+        known = (completion.result or {}).get("parts") or [nothing] * len(parts)
+        packed = argument["codec"], min(1, argument["version"] // 2)
+        for part, one in zip(parts, known, strict=True):
+            outcome = Outcome(one["outcome"])
+            stays = outcome is not Outcome.OK or argument["acks"] == -1
+            for rank, (value, record) in enumerate(zip(get_values(part), make_records(part), strict=True)):
+                yield Effect(
                     "append",
                     part["key"],
                     position=one["offset"] + rank if stays and one["offset"] is not None else None,
@@ -183,9 +191,23 @@ def effects(completed: Completed) -> Sequence[Effect]:
                     outcome=outcome if stays else Outcome.INFO,
                     error=one["error"],
                 )
-            )
-    client, key = get_client(argument), completed.operation.key
-    if client is not None and key is not None:
-        answered = Outcome.OK if completion.result is not None else None
-        rows.append(Effect("tried", key, client=client, outcome=answered))
-    return rows
+        yield from iterate_tries(completed.operation, None if completion.result is None else Outcome.OK)
+
+
+_NOT_SENT: Final = describe_set(Outcome.FAIL, error="not-sent")
+
+
+def _select_sent(leaders: Leaders, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
+    """Returns the parts that this broker leads, and with ``astray`` one part that it does not lead."""
+    known = [leaders.metadata.cached(*split_key(part["key"])) for part in parts]
+    elsewhere = [part for part, node in zip(parts, known, strict=True) if node is None or node.id != broker]
+    left_out = elsewhere[1:] if astray else elsewhere
+    return [part for part in parts if part not in left_out]
+
+
+def _to_outcome(answer: messages.ProducePartitionResponse | None, node: str) -> SetOutcome:
+    code = ErrorCode.UNKNOWN if answer is None else ErrorCode.of(answer.error_code)
+    known = errors.classify_error(code, errors.PRODUCE_NOT_DONE)
+    if answer is not None and known is errors.Certainty.DONE:
+        return describe_set(Outcome.OK, offset=answer.base_offset, node=node)
+    return describe_set(to_outcome(known), error=format_error(code))

@@ -1,273 +1,232 @@
 """Client of a group's coordinator: joins and leaves, commits in the current or an older generation, and fetches.
 
 Each client is a process of the history, and a member of the group ``members``. Any client may commit to the group
-``tools``, which has no members.
-
-============  ========================  ======================================================================
-f             argument                  result
-============  ========================  ======================================================================
-``enter``     none                      ``{"generation", "owner", "partitions"}``
-``leave``     none                      none
-``commit``    ``{"number", "offset",    ``{"generation", "owner"}``, null for a client that is not a member
-              "client"?}``
-``zombie``    as ``commit``             as ``commit``; the request has the previous generation
-``stranger``  as ``commit``, "guise"    as ``commit``
-``fetch``     none                      ``{"number", "offset"}``, null and -1 if nothing is committed
-============  ========================  ======================================================================
-
-``key`` is a group and a partition: ``members/orders-0``. A commit's number is unique and is its metadata, because
-offsets may repeat. A member that has to rejoin joins in the same operation before it commits, so that the group need
-not wait. If the rejoin fails, the commit certainly did not happen.
-
-- A stranger's ``guise`` is ``no-one`` (no member), ``unknown`` (a member that does not exist), or ``neighbour`` (a
-  member of the other group, in the group ``tools``).
-- A commit with a ``client``, to the group ``tools``, must always succeed (a *try*). It is made by a long-lived client
-  (``regular``) or a new one (``newcomer``).
-
-An administrator's operations and those of ``assay.workloads.broker.expiring_groups`` are available, too.
+``tools``, which has no members. ``key`` is a group and a partition: ``members/orders-0``. An administrator's operations
+and those of ``assay.workloads.broker.expiring_groups`` are available, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.system_under_test.client.config import MemberConfig
-from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
-from assay.workloads.broker import expiring_groups, topic_admin
-from assay.workloads.broker.expiring_groups import ExpiringGroupsClient
-from assay.workloads.broker.log_client import KEEPS, iterate_tries
-from assay.workloads.broker.log_messages import NEWCOMER, get_client
-from assay.workloads.broker.log_names import describe_error, split_key, to_outcome
-from assay.workloads.broker.topic_admin import ADMIN, TopicAdmin
+from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
+from assay.workloads.broker.expiring_groups import EXPIRY_VERBS, OffsetsSession
+from assay.workloads.broker.log_messages import NEWCOMER, get_client, iterate_tries
+from assay.workloads.broker.log_names import split_key, to_failure
+from assay.workloads.broker.topic_admin import ADMIN
+from assay.workloads.broker.verbs import BrokerClient, Verb, fail, ok
 
-ENTER: Final = "enter"
-LEAVE: Final = "leave"
-COMMIT: Final = "commit"
-ZOMBIE: Final = "zombie"
-FETCH: Final = "fetch"
-STRANGER: Final = "stranger"
 GUISES: Final = ("no-one", "unknown", "neighbour")
 UNKNOWN: Final = "stranger-00000000-0000-0000-0000-000000000000"
 
 MEMBERS: Final = "members"
 TOOLS: Final = "tools"
-SESSION_SECONDS: Final = 1.5
-REBALANCE_SECONDS: Final = 1.5
-CALL_SECONDS: Final = 2.0
-"""Two calls, a join and a commit, fit into an operation's time (5 s). A call is longer than a session and a rebalance,
-so that a join is answered while the coordinator waits for lost members.
-"""
 RETENTION: Final = "retention"
 """Client option: the retention in seconds of the offsets of group ``members``; by default the brokers' setting."""
 TOOLS_RETENTION: Final = 24 * 3600.0
 """Seconds: brokers with a short retention would otherwise expire the offsets of a group without members."""
 
 
-class OffsetsClient:
-    """Client of offsets; operations as above."""
+class OffsetsVerb(Verb):
+    """An operation of a client, which has a member in the group ``members``."""
 
-    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        bootstrap = list(endpoint.all)
-        self.keeps = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
-        self._present: Generation | None = None
-        self._former: Generation | None = None
-        self._groups = {
-            group: Membership(
-                bootstrap,
-                group,
-                topics,
-                MemberConfig(
-                    session_timeout=SESSION_SECONDS,
-                    rebalance_timeout=REBALANCE_SECONDS,
-                    timeout=CALL_SECONDS,
-                    retention=retention,
-                ),
-                runtime=runtime,
-            )
-            for group, topics, retention in (
-                (MEMBERS, ("orders",), endpoint.options.get(RETENTION)),
-                (TOOLS, (), TOOLS_RETENTION),
-            )
-        }
-        config = MemberConfig(timeout=CALL_SECONDS, retention=TOOLS_RETENTION)
+    session: OffsetsSession
 
-        def outsider(group: str) -> Membership:
-            return Membership(bootstrap, group, (), config, runtime=runtime)
+    def membership(self, group: str) -> Membership:
+        if group == TOOLS:
+            return self.session.membership("own", TOOLS, retention=TOOLS_RETENTION)
+        return self.session.membership("own", group, ("orders",), self.session.endpoint.options.get(RETENTION))
 
-        self._outsider = outsider
-        self._outsiders = {group: outsider(group) for group in self._groups}
-        self._regular = outsider(TOOLS)
-        self._brief = ExpiringGroupsClient(endpoint, runtime)
-        self._admin = TopicAdmin(bootstrap, runtime)
-
-    async def close(self) -> None:
-        for membership in (*self._groups.values(), *self._outsiders.values(), self._regular):
-            await membership.close()
-        await self._brief.close()
-        await self._admin.close()
-
-    async def invoke(self, operation: Operation) -> Completion:
-        if operation.f in ADMIN:
-            return await self._admin.invoke(operation)
-        member = self._groups[MEMBERS]
-        self._said: int | None = None
-        self._entered: dict[str, Any] | None = None
-        try:
-            match operation.f:
-                case "enter":
-                    return Completion(Outcome.OK, await self._enter(member))
-                case "leave":
-                    await member.leave()
-                    return Completion(Outcome.OK)
-                case "commit" if (client := get_client(operation.argument)) is not None:
-                    return await self._try(operation, client)
-                case "commit" | "zombie":
-                    return await self._commit(operation)
-                case "stranger":
-                    return await self._intrude(operation)
-                case "fetch":
-                    return await self._fetch(operation)
-                case f if f in expiring_groups.OPERATIONS:
-                    return await self._brief.invoke(operation)
-        except (JoinFailed, ReadFailed) as error:
-            return Completion(Outcome.FAIL, error=describe_error(error))
-        except CommitFailed as error:
-            return Completion(
-                to_outcome(error.outcome),
-                {"generation": self._said, "entered": self._entered},
-                error=describe_error(error),
-            )
-        raise ValueError(
-            f"group operations are {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
-        )
-
-    async def _enter(self, member: Membership) -> dict[str, Any]:
-        entered = await member.enter()
-        self._note(entered)
+    async def enter(self) -> dict[str, Any]:
+        entered = await self.membership(MEMBERS).enter()
+        self.note(entered)
         return {
             "generation": entered.number,
             "owner": entered.member_id,
             "partitions": [f"{topic}-{index}" for topic, index in entered.partitions],
         }
 
-    def _note(self, generation: Generation) -> None:
+    def note(self, generation: Generation) -> None:
         """Remembers the previous generation for ``zombie`` commits."""
-        if self._present is not None and self._present != generation:
-            self._former = self._present
-        self._present = generation
+        session = self.session
+        if session.present is not None and session.present != generation:
+            session.former = session.present
+        session.present = generation
 
-    async def _commit(self, operation: Operation) -> Completion:
-        assert operation.key is not None
-        group, partition = _split_register(operation.key)
-        membership = self._groups[group]
-        generation: Generation | None = None
-        if operation.f == ZOMBIE:
-            if self._former is None:
-                return Completion(Outcome.FAIL, error="no-former-generation")
-            generation = self._former
-        elif group == MEMBERS:
+
+class Enter(OffsetsVerb):
+    """Joins the group. Result: ``{"generation", "owner", "partitions"}``."""
+
+    f = "enter"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        return ok(await self.enter())
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        return _iterate_acquired(completed, completed.completion.result)
+
+
+class Leave(OffsetsVerb):
+    """Leaves the group."""
+
+    f = "leave"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        await self.membership(MEMBERS).leave()
+        return ok()
+
+
+class Commit(OffsetsVerb):
+    """Commits an offset. Its number is unique and is its metadata, because offsets may repeat.
+
+    Argument: ``{"number", "offset", "client"?}``. Result: ``{"generation", "entered"?}``; the generation is null for a
+    client that is not a member. A member that has to rejoin joins in the same operation before it commits, so that the
+    group need not wait. If the rejoin fails, the commit certainly did not happen.
+
+    A commit with a ``client``, to the group ``tools``, must always succeed (a *try*). It is made by a long-lived client
+    (``regular``) or a new one (``newcomer``).
+    """
+
+    f = "commit"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        client = get_client(operation.argument)
+        if client is not None:
+            return await self._try(operation, client)
+        group, _ = split_register(operation)
+        membership, entered, generation = self.membership(group), None, None
+        if group == MEMBERS:
             if membership.generation is None:
-                self._entered = await self._enter(membership)
+                entered = await self.enter()
             generation = membership.generation
             if generation is None:
-                return Completion(Outcome.FAIL, {"entered": self._entered}, error="not-a-member")
-            self._note(generation)
-        self._said = None if generation is None else generation.number
-        argument = operation.argument
-        await membership.commit({partition: Position(argument["offset"], str(argument["number"]))}, generation)
-        return Completion(Outcome.OK, {"generation": self._said, "entered": self._entered})
+                return fail("not-a-member", {"entered": entered})
+            self.note(generation)
+        return await self.commit(membership, operation, generation, {"entered": entered})
 
     async def _try(self, operation: Operation, client: str) -> Completion:
-        assert operation.key is not None
-        argument = operation.argument
-        position = Position(argument["offset"], str(argument["number"]))
-        committer = self._outsider(TOOLS) if client == NEWCOMER else self._regular
+        if client != NEWCOMER:
+            regular = self.session.membership("regular", TOOLS, retention=TOOLS_RETENTION)
+            return await self.commit(regular, operation, None)
+        newcomer = self.session.join(TOOLS, (), TOOLS_RETENTION)
         try:
-            await committer.commit({_split_register(operation.key)[1]: position})
+            return await self.commit(newcomer, operation, None)
         finally:
-            if client == NEWCOMER:
-                await committer.close()
-        return Completion(Outcome.OK, {"generation": None})
-
-    async def _intrude(self, operation: Operation) -> Completion:
-        assert operation.key is not None
-        argument = operation.argument
-        group, partition = _split_register(operation.key)
-        said: Generation | None = None
-        if argument["guise"] == "unknown":
-            said = Generation(1 if self._present is None else self._present.number, UNKNOWN, ())
-        elif argument["guise"] == "neighbour":
-            said = self._present or Generation(1, UNKNOWN, ())
-            group = TOOLS
-        self._said = None if said is None else said.number
-        position = Position(argument["offset"], str(argument["number"]))
-        await self._outsiders[group].commit({partition: position}, said)
-        return Completion(Outcome.OK, {"generation": self._said})
-
-    async def _fetch(self, operation: Operation) -> Completion:
-        assert operation.key is not None
-        group, partition = _split_register(operation.key)
-        found = (await self._groups[group].committed([partition]))[partition]
-        number = int(found.metadata) if found.metadata.lstrip("-").isdigit() else None
-        return Completion(Outcome.OK, {"number": number, "offset": found.offset})
+            await newcomer.close()
 
     @staticmethod
-    def effects(completed: Completed) -> Sequence[Effect]:
-        """Returns the rows of an operation. A commit that had to join first has the rows of the join, too."""
+    async def commit(
+        membership: Membership,
+        operation: Operation,
+        generation: Generation | None,
+        more: dict[str, Any] | None = None,
+    ) -> Completion:
+        """Commits in this generation, or as a client that is not a member. ``more``: goes into the result."""
+        argument = operation.argument
+        said: dict[str, Any] = {"generation": None if generation is None else generation.number}
+        position = Position(argument["offset"], str(argument["number"]))
+        try:
+            await membership.commit({split_register(operation)[1]: position}, generation)
+        except CommitFailed as error:
+            return to_failure(error, said | (more or {"entered": None}))
+        return ok(said | (more or {}))
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        """Returns the rows of a commit. A commit that had to join first has the rows of the join, too."""
         operation, result = completed.operation, completed.completion.result or {}
-        if operation.f in ADMIN:
-            return topic_admin.effects(completed)
-        if operation.f in expiring_groups.OPERATIONS:
-            return expiring_groups.effects(completed)
-        rows: list[Effect] = []
-        entered = result if operation.f == ENTER else result.get("entered")
-        if entered and completed.ret is not None:  # the member had joined, even if the commit failed
-            rows += _list_acquired(entered)
-        if operation.f in (COMMIT, ZOMBIE, STRANGER):
-            assert operation.key is not None
-            rows.append(
-                Effect(
-                    "commit",
-                    _find_register(operation),
-                    position=operation.argument["offset"],
-                    value=operation.argument["number"],
-                    generation=result.get("generation"),
-                    group=_split_register(_find_register(operation))[0],
-                )
-            )
-            rows += iterate_tries(completed)
-        if operation.f == FETCH and result:
-            assert operation.key is not None
-            rows.append(
-                Effect(
-                    "fetched",
-                    operation.key,
-                    position=result["offset"],
-                    value=result["number"],
-                    group=_split_register(operation.key)[0],
-                )
-            )
-        return rows
-
-
-def _list_acquired(entered: dict[str, Any]) -> list[Effect]:
-    return [
-        Effect(
-            "acquire", key, generation=entered["generation"], owner=entered["owner"], group=MEMBERS, outcome=Outcome.OK
+        register = cls.find_register(operation)
+        row = Effect(
+            "commit",
+            register,
+            position=operation.argument["offset"],
+            value=operation.argument["number"],
+            generation=result.get("generation"),
+            group=register.partition("/")[0],
         )
-        for key in entered["partitions"] or [MEMBERS]
-    ]
+        return [*_iterate_acquired(completed, result.get("entered")), row, *iterate_tries(operation)]
+
+    @staticmethod
+    def find_register(operation: Operation) -> str:
+        """Returns the register that the commit writes."""
+        return str(operation.key)
 
 
-def _find_register(operation: Operation) -> str:
-    """Returns the register of a commit; a ``neighbour`` commits to ``tools``."""
-    key = operation.key or ""
-    return f"{TOOLS}/{key.partition('/')[2]}" if (operation.argument or {}).get("guise") == "neighbour" else key
+class Zombie(Commit):
+    """Commits in the previous generation. Argument and result are those of a ``commit``."""
+
+    f = "zombie"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        if self.session.former is None:
+            return fail("no-former-generation")
+        membership = self.membership(split_register(operation)[0])
+        return await self.commit(membership, operation, self.session.former, {"entered": None})
 
 
-def _split_register(key: str) -> tuple[str, tuple[str, int]]:
-    """Splits ``members/orders-3`` into the group, and the topic with its partition."""
-    group, _, partition = key.partition("/")
+class Stranger(Commit):
+    """Commits as a client that is not a member. Argument: that of a ``commit``, and ``guise``. Result: ``generation``.
+
+    The ``guise`` is ``no-one`` (no member), ``unknown`` (a member that does not exist), or ``neighbour`` (a member of
+    the other group, in the group ``tools``).
+    """
+
+    f = "stranger"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        present, guise = self.session.present, operation.argument["guise"]
+        said: Generation | None = None
+        if guise == "unknown":
+            said = Generation(1 if present is None else present.number, UNKNOWN, ())
+        elif guise == "neighbour":
+            said = present or Generation(1, UNKNOWN, ())
+        group = self.find_register(operation).partition("/")[0]
+        outsider = self.session.membership("outsider", group, retention=TOOLS_RETENTION)
+        return await self.commit(outsider, operation, said)
+
+    @staticmethod
+    def find_register(operation: Operation) -> str:
+        key = str(operation.key)
+        return f"{TOOLS}/{key.partition('/')[2]}" if operation.argument["guise"] == "neighbour" else key
+
+
+class Fetch(OffsetsVerb):
+    """Fetches a committed offset. Result: ``{"number", "offset"}``, null and -1 if nothing is committed."""
+
+    f = "fetch"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        group, partition = split_register(operation)
+        found = (await self.membership(group).committed([partition]))[partition]
+        number = int(found.metadata) if found.metadata.lstrip("-").isdigit() else None
+        return ok({"number": number, "offset": found.offset})
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterable[Effect]:
+        key, result = str(completed.operation.key), completed.completion.result
+        group = split_register(completed.operation)[0]
+        return (
+            [Effect("fetched", key, position=result["offset"], value=result["number"], group=group)] if result else []
+        )
+
+
+class OffsetsClient(BrokerClient):
+    """Client of offsets."""
+
+    verbs = (Enter, Leave, Commit, Zombie, Stranger, Fetch, *EXPIRY_VERBS, *ADMIN)
+    session_type = OffsetsSession
+
+
+def _iterate_acquired(completed: Completed, entered: Mapping[str, Any] | None) -> Iterator[Effect]:
+    if not entered or completed.ret is None:
+        return
+    for key in entered["partitions"] or [MEMBERS]:  # the member had joined, even if the commit failed
+        generation, owner = entered["generation"], entered["owner"]
+        yield Effect("acquire", key, generation=generation, owner=owner, group=MEMBERS, outcome=Outcome.OK)
+
+
+def split_register(operation: Operation) -> tuple[str, tuple[str, int]]:
+    """Splits a key such as ``members/orders-3`` into the group, and the topic with its partition."""
+    group, _, partition = str(operation.key).partition("/")
     return group, split_key(partition)

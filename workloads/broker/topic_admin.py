@@ -1,165 +1,187 @@
 """An administrator's operations on topics and partitions, and what later looks find.
 
-============  ======================================================  ==================================================
-f             argument                                                result
-============  ======================================================  ==================================================
-``create``    ``{"partitions", "replication", "configs"?}``           none
-``delete``    none                                                    none
-``grow``      ``{"partitions": in all}``                              none
-``alter``     ``{"name", "value"}``, null: back to the default        none
-``move``      ``{"replicas"}``                                        none; ``key`` is ``topic-partition``
-``elect``     none                                                    none; ``key`` is ``topic-partition``
-``describe``  none                                                    ``{"controller", "partitions": [{"leader",
-                                                                      "replicas"}, ...], null without the topic}``
-``settings``  none                                                    ``{"settings"}``: the topic's own settings;
-                                                                      null without the topic
-============  ======================================================  ==================================================
-
-``key`` is a topic unless stated otherwise. A topic that is deleted and recreated has another key each time (``orders``,
-``orders#2``, ``orders#3``), while the brokers know it by one name. A rejected change certainly did not happen; a change
-of unknown outcome may take effect at any later time.
+The key is a topic, or a partition for ``move`` and ``elect``. A topic that is deleted and recreated has another key
+each time (``orders``, ``orders#2``, ``orders#3``), while the brokers know it by one name. A rejected change certainly
+did not happen; a change of unknown outcome may take effect at any later time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.core.operation import Completed, Completion, Effect, Operation
 from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
 from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.metadata import Node
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.broker.log_names import (
-    describe_error,
-    format_error,
-    format_node,
-    split_key,
-    strip_life,
-    to_outcome,
-)
-
-CREATE: Final = "create"
-DELETE: Final = "delete"
-GROW: Final = "grow"
-ALTER: Final = "alter"
-MOVE: Final = "move"
-ELECT: Final = "elect"
-DESCRIBE: Final = "describe"
-SETTINGS: Final = "settings"
-ADMIN: Final = (CREATE, DELETE, GROW, ALTER, MOVE, ELECT, DESCRIBE, SETTINGS)
+from assay.workloads.broker.log_names import format_error, format_node, split_key, strip_life, to_outcome
+from assay.workloads.broker.log_operations import Read, get_key
+from assay.workloads.broker.verbs import Verb, fail, ok
 
 ADMIN_SECONDS: Final = 4.0
 
 
-class TopicAdmin:
-    """Client for the operations above."""
+class AdminVerb(Verb):
+    """An operation of an administrator."""
 
-    def __init__(self, bootstrap: Sequence[str], runtime: Any) -> None:
-        self._admin = Admin(bootstrap, runtime=runtime, timeout=ADMIN_SECONDS)
+    @property
+    def admin(self) -> Admin:
+        session = self.session
+        return session.keep(Admin, lambda: Admin(session.bootstrap, runtime=session.runtime, timeout=ADMIN_SECONDS))
 
-    async def close(self) -> None:
-        await self._admin.close()
+
+class Change(AdminVerb):
+    """A change, which has no result. A subclass requests it."""
+
+    async def request(self, key: str, argument: Any) -> TopicOutcome:
+        raise NotImplementedError
 
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.key is not None, f"{operation.f} without a topic"
-        topic = strip_life(operation.key)
-        argument: Mapping[str, Any] = operation.argument or {}
-        try:
-            match operation.f:
-                case "create":
-                    wanted = NewTopic(
-                        topic, argument["partitions"], argument["replication"], configs=argument.get("configs", {})
-                    )
-                    return to_completion((await self._admin.create_topics([wanted]))[topic])
-                case "delete":
-                    return to_completion((await self._admin.delete_topics([topic]))[topic])
-                case "grow":
-                    return to_completion(await self._admin.create_partitions(topic, argument["partitions"]))
-                case "alter":
-                    return to_completion(await self._admin.alter_config(topic, {argument["name"]: argument["value"]}))
-                case "move":
-                    partition = split_key(operation.key)
-                    return to_completion((await self._admin.reassign({partition: argument["replicas"]}))[partition])
-                case "elect":
-                    partition = split_key(operation.key)
-                    return to_completion((await self._admin.elect_preferred([partition]))[partition])
-                case "describe":
-                    return await self._describe(topic)
-                case "settings":
-                    return await self._settings(topic)
-        except ReadFailed as error:
-            return Completion(Outcome.FAIL, error=describe_error(error))
-        raise ValueError(f"the operations of an administrator are {', '.join(ADMIN)}, not {operation.f!r}")
+        return to_completion(await self.request(operation.key, operation.argument))
 
-    async def _describe(self, topic: str) -> Completion:
-        view = await self._admin.describe([topic])
+
+class Create(Change):
+    """Creates a topic. Argument: ``{"partitions", "replication", "configs"?}``."""
+
+    f = "create"
+
+    async def request(self, key: str, argument: Any) -> TopicOutcome:
+        topic, configs = strip_life(key), argument.get("configs", {})
+        wanted = NewTopic(topic, argument["partitions"], argument["replication"], configs=configs)
+        return (await self.admin.create_topics([wanted]))[topic]
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        yield Effect("topic-create", get_key(completed), value=completed.operation.argument["partitions"])
+
+
+class Delete(Change):
+    """Deletes a topic."""
+
+    f = "delete"
+
+    async def request(self, key: str, argument: Any) -> TopicOutcome:
+        topic = strip_life(key)
+        return (await self.admin.delete_topics([topic]))[topic]
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        yield Effect("topic-delete", get_key(completed))
+
+
+class Grow(Change):
+    """Adds partitions to a topic. Argument: ``{"partitions": in all}``."""
+
+    f = "grow"
+
+    async def request(self, key: str, argument: Any) -> TopicOutcome:
+        return await self.admin.create_partitions(strip_life(key), argument["partitions"])
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        yield Effect("partitions-add", get_key(completed), value=completed.operation.argument["partitions"])
+
+
+class Alter(Change):
+    """Changes a setting of a topic. Argument: ``{"name", "value"}``; null resets the setting to its default."""
+
+    f = "alter"
+
+    async def request(self, key: str, argument: Any) -> TopicOutcome:
+        return await self.admin.alter_config(strip_life(key), {argument["name"]: argument["value"]})
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        name, value = completed.operation.argument["name"], completed.operation.argument["value"]
+        yield Effect("setting", get_key(completed), name=name, value=_parse_number(value))
+
+
+class Move(Change):
+    """Moves a partition. Argument: ``{"replicas"}``."""
+
+    f = "move"
+
+    async def request(self, key: str, argument: Any) -> TopicOutcome:
+        partition = split_key(key)
+        return (await self.admin.reassign({partition: argument["replicas"]}))[partition]
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        replicas = completed.operation.argument["replicas"]
+        yield Effect("move", get_key(completed), replicas=_join_replicas(replicas))
+
+
+class Elect(Change):
+    """Elects the preferred leader of a partition."""
+
+    f = "elect"
+
+    async def request(self, key: str, argument: Any) -> TopicOutcome:
+        partition = split_key(key)
+        return (await self.admin.elect_preferred([partition]))[partition]
+
+
+class Describe(Read, AdminVerb):
+    """Describes a topic.
+
+    Result: ``{"controller", "partitions": [{"leader", "replicas"}, ...]}``; ``partitions`` is null without the topic.
+    """
+
+    f = "describe"
+
+    async def invoke(self, operation: Operation) -> Completion:
+        topic = strip_life(str(operation.key))
+        view = await self.admin.describe([topic])
         found = view.topics.get(topic)
-        missing = found is None or found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if found is not None and not missing and found.error is not ErrorCode.NONE:
-            return Completion(Outcome.FAIL, error=format_error(found.error))
-        partitions = None
-        if found is not None and not missing:
+        if found is None or found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            partitions = None
+        elif found.error is not ErrorCode.NONE:
+            return fail(format_error(found.error))
+        else:
             partitions = [
                 {"leader": _format_node(one.leader), "replicas": list(one.replicas)}
                 for _, one in sorted(found.partitions.items())
             ]
-        return Completion(Outcome.OK, {"controller": _format_node(view.controller), "partitions": partitions})
+        return ok({"controller": _format_node(view.controller), "partitions": partitions})
 
-    async def _settings(self, topic: str) -> Completion:
+    @classmethod
+    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+        partitions = result["partitions"]
+        yield Effect("topic-seen", key, value=None if partitions is None else len(partitions))
+        for index, one in enumerate(partitions or ()):
+            yield Effect("replicas-seen", f"{key}-{index}", replicas=_join_replicas(one["replicas"]))
+
+
+class ListSettings(Read, AdminVerb):
+    """Lists the topic's own settings. Result: ``{"settings"}``; null without the topic."""
+
+    f = "settings"
+
+    async def invoke(self, operation: Operation) -> Completion:
         try:
-            return Completion(Outcome.OK, {"settings": await self._admin.describe_config(topic)})
+            return ok({"settings": await self.admin.describe_config(strip_life(str(operation.key)))})
         except ReadFailed as error:
             if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return Completion(Outcome.OK, {"settings": None})
+                return ok({"settings": None})
             raise
 
-
-def effects(completed: Completed) -> Sequence[Effect]:
-    """Returns the ``effects`` rows of an administrator's operation; docs/reference/history.md has the kinds."""
-    key, argument = completed.operation.key, completed.operation.argument
-    assert key is not None, f"operation {completed.index} on no topic"
-    match completed.operation.f:
-        case "create":
-            return [Effect("topic-create", key, value=argument["partitions"])]
-        case "delete":
-            return [Effect("topic-delete", key)]
-        case "grow":
-            return [Effect("partitions-add", key, value=argument["partitions"])]
-        case "alter":
-            return [Effect("setting", key, name=argument["name"], value=_parse_number(argument["value"]))]
-        case "move":
-            return [Effect("move", key, replicas=_join_replicas(argument["replicas"]))]
-        case "describe":
-            return list(_iterate_described(key, completed.completion.result))
-        case "settings":
-            return list(_iterate_settings(key, completed.completion.result))
-        case _:
-            return ()
+    @classmethod
+    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+        if result["settings"] is None:
+            yield Effect("topic-seen", key)
+            return
+        yield Effect("setting-seen", key)  # the rows that follow are complete: any other setting has its default
+        for name, value in sorted(result["settings"].items()):
+            yield Effect("setting-seen", key, name=name, value=_parse_number(value))
 
 
-def _iterate_described(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
-    if result is None:
-        return
-    partitions = result["partitions"]
-    yield Effect("topic-seen", topic, value=None if partitions is None else len(partitions))
-    for index, one in enumerate(partitions or ()):
-        yield Effect("replicas-seen", f"{topic}-{index}", replicas=_join_replicas(one["replicas"]))
-
-
-def _iterate_settings(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
-    if result is None:
-        return
-    if result["settings"] is None:
-        yield Effect("topic-seen", topic)
-        return
-    yield Effect("setting-seen", topic)  # the rows that follow are complete: any other setting has its default
-    for name, value in sorted(result["settings"].items()):
-        yield Effect("setting-seen", topic, name=name, value=_parse_number(value))
+ADMIN: Final = (Create, Delete, Grow, Alter, Move, Elect, Describe, ListSettings)
 
 
 def to_completion(known: TopicOutcome) -> Completion:
     """A rejection is ``fail``. A change of unknown outcome is ``info``, because it may take effect later."""
     if known.outcome is Certainty.DONE:
-        return Completion(Outcome.OK)
+        return ok()
     named = "no-answer" if known.error is None else format_error(known.error)
     error = named if known.message is None else f"{named}: {known.message}"
     return Completion(to_outcome(known.outcome), error=error)

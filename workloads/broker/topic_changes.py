@@ -4,7 +4,7 @@ Each change is soon reverted, because each direction can fail in its own way. So
 which must be rejected, and the settings are read afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from assay.harness.core.generator import (
@@ -20,9 +20,8 @@ from assay.harness.core.generator import (
     unfold,
 )
 from assay.harness.core.operation import Operation, Phase
-from assay.workloads.broker.log_operations import end, walk
-from assay.workloads.broker.mixed_traffic import look_up_times
-from assay.workloads.broker.topic_admin import ALTER, DESCRIBE, ELECT, MOVE, SETTINGS
+from assay.workloads.broker.log_operations import End, Glance, LookUp
+from assay.workloads.broker.topic_admin import Alter, Describe, Elect, ListSettings, Move
 
 CHANGES: Final = (
     ("segment.bytes", ("256", "1024")),
@@ -63,16 +62,21 @@ def change_settings(topic: str) -> Generator:
         match turn % 6:
             case 2:
                 name, value = context.choose(INVALID, salt=1)
-                return Operation(ALTER, topic, {"name": name, "value": value}), turn + 1
+                return Operation(Alter.f, topic, {"name": name, "value": value}), turn + 1
             case 3:
-                return Operation(SETTINGS, topic), turn + 1
+                return Operation(ListSettings.f, topic), turn + 1
             case half:
                 name, values = CHANGES[turn // 6 % len(CHANGES)] if half < 2 else CHANGES[-1 - turn // 6 % len(CHANGES)]
                 there = half in (0, 4)
                 wanted = context.choose(values, salt=2) if there else None
-                return Operation(ALTER, topic, {"name": name, "value": wanted}), turn + 1
+                return Operation(Alter.f, topic, {"name": name, "value": wanted}), turn + 1
 
     return unfold(step, 0)
+
+
+def make_move(key: str, replicas: Iterable[int], brokers: int, phase: Phase = Phase.MAIN) -> Operation:
+    """Moves a partition to these brokers, which are counted from 0 and start again after the last."""
+    return Operation(Move.f, key, {"replicas": [1 + replica % brokers for replica in replicas]}, phase)
 
 
 def hand_over(keys: Sequence[str], brokers: int) -> Generator:
@@ -81,12 +85,11 @@ def hand_over(keys: Sequence[str], brokers: int) -> Generator:
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         place = turn // 4 % len(keys)
         if turn % 2:
-            return Operation(ELECT, keys[place]), turn + 1
+            return Operation(Elect.f, keys[place]), turn + 1
         away = turn % 4 == 0
         first = place + (1 + context.random_below(max(1, brokers - 1), salt=1) if away else 0)
         number = min(3, brokers) - (context.random_below(2, salt=2) if away and brokers > 1 else 0)
-        replicas = [1 + (first + rank) % brokers for rank in range(number)]
-        return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
+        return make_move(keys[place], range(first, first + number), brokers), turn + 1
 
     return unfold(step, 0)
 
@@ -97,12 +100,11 @@ def change_leaders(keys: Sequence[str], brokers: int, *, back: bool = False) -> 
     candidate.
     """
 
-    def led(first: int) -> Generator:
-        orders = [
-            [1 + (place + first + rank) % brokers for rank in range(min(3, brokers))] for place in range(len(keys))
-        ]
-        moves = [Operation(MOVE, key, {"replicas": order}) for key, order in zip(keys, orders, strict=True)]
-        return sequence(*moves, *[Operation(ELECT, key) for key in keys] * 3)
+    number = min(3, brokers)
+
+    def led(by: int) -> Generator:
+        moves = [make_move(key, range(first, first + number), brokers) for first, key in enumerate(keys, by)]
+        return sequence(*moves, *[Operation(Elect.f, key) for key in keys] * 3)
 
     return stagger(CHANGE_SECONDS / len(keys), sequence(led(1), led(0)) if back else led(1))
 
@@ -114,17 +116,17 @@ def rotate_leaders(keys: Sequence[str], brokers: int, replication: int) -> Gener
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         place = turn // 2 % len(keys)
         if turn % 2:
-            return Operation(ELECT, keys[place]), turn + 1
+            return Operation(Elect.f, keys[place]), turn + 1
         first = turn // (2 * len(keys))
-        replicas = [1 + (place + (first + rank) % number) % brokers for rank in range(number)]
-        return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
+        replicas = (place + (first + rank) % number for rank in range(number))
+        return make_move(keys[place], replicas, brokers), turn + 1
 
     return unfold(step, 0)
 
 
 def end_retention(topic: str) -> Generator:
     """Ends retention, so that records remain to be read; repeated, because an answer may be lost."""
-    ends = [Operation(ALTER, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]
+    ends = [Operation(Alter.f, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]
     return stagger(0.1, sequence(*ends * 3))
 
 
@@ -132,7 +134,7 @@ def look_at_topics(*topics: str) -> Generator:
     """Looks at the topics for some seconds after the last heal."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
-        f = (DESCRIBE, SETTINGS)[turn // len(topics) % 2]
+        f = (Describe.f, ListSettings.f)[turn // len(topics) % 2]
         return Operation(f, topics[turn % len(topics)], phase=Phase.DRAIN), turn + 1
 
     return stagger(LOOK_SECONDS / (2 * len(topics)), limit(2 * LOOKS * len(topics), unfold(step, 0)))
@@ -144,17 +146,16 @@ def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Ge
     """
     number = min(replication, brokers)
 
-    def turn(first: int) -> Generator:
-        orders = [[1 + (place + first + rank) % brokers for rank in range(number)] for place in range(len(keys))]
+    def turn(by: int) -> Generator:
         moves = [
-            Operation(MOVE, key, {"replicas": order}, Phase.DRAIN) for key, order in zip(keys, orders, strict=True)
+            make_move(key, range(first, first + number), brokers, Phase.DRAIN) for first, key in enumerate(keys, by)
         ]
-        elections = [Operation(ELECT, key, phase=Phase.DRAIN) for key in keys]
-        looks = mix(walk(keys, steps=TURN_STEPS), look_up_times(keys), end(keys), weights=(4, 2, 1))
+        elections = [Operation(Elect.f, key, phase=Phase.DRAIN) for key in keys]
+        looks = mix(Glance.draw(keys, steps=TURN_STEPS), LookUp.draw(keys), End.draw(keys), weights=(4, 2, 1))
         return phases(
             stagger(0.02, sequence(*moves)),
             stagger(0.1, sequence(*elections * 3)),
             time_limit(TURN_SECONDS, in_phase(Phase.DRAIN, limit(TURN_LOOKS * len(keys), looks))),
         )
 
-    return phases(*(turn(first) for first in range(brokers)))
+    return phases(*(turn(by) for by in range(brokers)))

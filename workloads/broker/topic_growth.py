@@ -9,9 +9,9 @@ import msgspec
 from assay.harness.core.generator import EXHAUSTED, PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.log_operations import EARLIEST, END, LATEST, POLL, SEND
+from assay.workloads.broker.log_operations import EARLIEST, LATEST, End, Poll, Send
 from assay.workloads.broker.mixed_traffic import GROWN
-from assay.workloads.broker.topic_admin import GROW
+from assay.workloads.broker.topic_admin import Grow
 
 EVERY: Final = 2 * NANOSECONDS
 AGAIN: Final = NANOSECONDS // 2
@@ -45,20 +45,20 @@ class Growth(Generator, frozen=True):
         if not self.asking and context.time >= self.later and (self.rejecting or have < self.most):
             wanted = have - 1 if self.rejecting else self.most if self.closing else have + 1
             phase = Phase.DRAIN if self.closing else Phase.MAIN
-            operation = Operation(GROW, self.topic, {"partitions": wanted}, phase)
+            operation = Operation(Grow.f, self.topic, {"partitions": wanted}, phase)
             return Invoke(operation, context.pick()), self._with(asking=True, tries=self.tries + 1)
         if self.closing or have == self.first:
             return Pending(self.later) if context.time < self.later else PENDING, self
         key = f"{self.topic}-{self.first + context.random_below(have - self.first, salt=61)}"
-        verb = context.choose((SEND, SEND, POLL, POLL, POLL, END), salt=62)
-        argument: Any = {"start": EARLIEST if context.random_below(2, salt=63) else LATEST} if verb == POLL else None
-        if verb == SEND:
+        verb = context.choose((Send.f, Send.f, Poll.f, Poll.f, Poll.f, End.f), salt=62)
+        argument: Any = {"start": EARLIEST if context.random_below(2, salt=63) else LATEST} if verb == Poll.f else None
+        if verb == Send.f:
             argument = {"values": [self.value, self.value + 1]}
         return Invoke(Operation(verb, key, argument), context.pick()), self._with(value=self.value + 2)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         operation = event.operation
-        if event.completed is None or operation.f != GROW or operation.key != self.topic:
+        if event.completed is None or operation.f != Grow.f or operation.key != self.topic:
             return self
         completion, wanted = event.completed.completion, operation.argument["partitions"]
         if self.rejecting:

@@ -23,9 +23,9 @@ from assay.harness.core.generator import PENDING, Answer, Context, Generator, In
 from assay.harness.core.operation import Operation, Outcome
 from assay.harness.core.timestamps import NANOSECONDS
 from assay.workloads.broker.log_names import format_life, strip_life
-from assay.workloads.broker.log_operations import EARLIEST, END, LATEST, POLL, SEND
+from assay.workloads.broker.log_operations import EARLIEST, LATEST, End, Poll, Send
 from assay.workloads.broker.mixed_traffic import PASSING
-from assay.workloads.broker.topic_admin import CREATE, DELETE, GROW, SETTINGS
+from assay.workloads.broker.topic_admin import Create, Delete, Grow, ListSettings
 
 NAME: Final = "brief"
 PARTITIONS: Final = 2
@@ -87,7 +87,7 @@ class TopicLives(Generator, frozen=True):
             return self._live(context)
         if self.stage == LifeStage.READING and self.read < self.partitions:
             argument = {"start": EARLIEST, "seek": True}
-            operation = Operation(POLL, f"{self.topic}-{self.read}", argument)
+            operation = Operation(Poll.f, f"{self.topic}-{self.read}", argument)
             return Invoke(operation, context.pick()), self._with(read=self.read + 1, open=self.open + 1)
         if self.stage in (LifeStage.CREATED, LifeStage.DELETED, LifeStage.LOOKING) and not self.changing:
             if context.time < self.later:
@@ -105,7 +105,7 @@ class TopicLives(Generator, frozen=True):
 
     def _live(self, context: Context) -> tuple[Answer, Generator]:
         if self.partitions == PARTITIONS and not context.random_below(20, salt=41):
-            operation = Operation(GROW, self.topic, {"partitions": PARTITIONS + 1})
+            operation = Operation(Grow.f, self.topic, {"partitions": PARTITIONS + 1})
             return Invoke(operation, context.pick()), self._with(open=self.open + 1)
         operation = self._traffic(context, adrift=False)
         return Invoke(operation, context.pick()), self._with(open=self.open + 1, value=self.value + 3)
@@ -115,23 +115,23 @@ class TopicLives(Generator, frozen=True):
         lives = [
             f"{format_life(strip_life(self.topic), self.life + more)}-{key.rpartition('-')[2]}" for more in range(LIVES)
         ]
-        verb = context.choose((SEND, SEND, SEND, POLL, POLL, POLL, END), salt=43)
+        verb = context.choose((Send.f, Send.f, Send.f, Poll.f, Poll.f, Poll.f, End.f), salt=43)
         mark: dict[str, Any] = {"adrift": True} if adrift else {}
-        if verb == SEND:
+        if verb == Send.f:
             count = 1 if adrift else 1 + context.random_below(3, salt=44)
             values = list(range(self.value, self.value + count))
-            return Operation(SEND, key, {"values": values, "lives": lives} | mark)
-        if verb == POLL:
+            return Operation(Send.f, key, {"values": values, "lives": lives} | mark)
+        if verb == Poll.f:
             start = EARLIEST if context.random_below(2, salt=45) else LATEST
-            return Operation(POLL, key, {"start": start} | mark)
-        return Operation(END, key, mark or None)
+            return Operation(Poll.f, key, {"start": start} | mark)
+        return Operation(End.f, key, mark or None)
 
     def _change(self) -> Operation:
         if self.stage == LifeStage.CREATED:
             configs = {"min.insync.replicas": str(self.min_insync)}
             shape = {"partitions": PARTITIONS, "replication": self.replication, "configs": configs}
-            return Operation(CREATE, self.topic, shape)
-        return Operation(DELETE if self.stage == LifeStage.DELETED else SETTINGS, self.topic)
+            return Operation(Create.f, self.topic, shape)
+        return Operation(Delete.f if self.stage == LifeStage.DELETED else ListSettings.f, self.topic)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         operation = event.operation
@@ -140,18 +140,18 @@ class TopicLives(Generator, frozen=True):
         if isinstance(operation.argument, dict) and operation.argument.get("adrift"):
             return self._with(adrift=self.adrift - 1)
         completion = event.completed.completion
-        if operation.f in (CREATE, DELETE, SETTINGS):
+        if operation.f in (Create.f, Delete.f, ListSettings.f):
             error = (completion.error or "").partition(":")[0]
             lost = completion.outcome is Outcome.INFO and error in UNANSWERED
             return self._changed(context, operation.f, completion.outcome, completion.result, error, lost=lost)
-        grown = operation.f == GROW and completion.outcome is Outcome.OK
+        grown = operation.f == Grow.f and completion.outcome is Outcome.OK
         return self._with(open=self.open - 1, partitions=PARTITIONS + 1 if grown else self.partitions)
 
     def _changed(self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool) -> Generator:
         again = self._with(changing=False, later=context.time + PAUSE)
-        if lost and f != SETTINGS:
+        if lost and f != ListSettings.f:
             return again._with(name=self.name + 1, life=1, stage=LifeStage.CREATED, asked=False)
-        if f == CREATE:
+        if f == Create.f:
             if outcome is Outcome.OK or (error == "topic-already-exists" and self.asked):
                 lasts = SHORTEST_LIFE + context.random_below(2 * NANOSECONDS, salt=46)
                 return self._with(
@@ -162,11 +162,11 @@ class TopicLives(Generator, frozen=True):
                     read=0,
                     until=context.time + lasts,
                 )
-        elif (f == DELETE and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.asked))) or (
-            f == SETTINGS and outcome is Outcome.OK and result["settings"] is None
+        elif (f == Delete.f and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.asked))) or (
+            f == ListSettings.f and outcome is Outcome.OK and result["settings"] is None
         ):
             return self._with(changing=False, asked=False, stage=LifeStage.CREATED, life=self.life + 1)
-        elif f == DELETE and outcome is Outcome.INFO:
+        elif f == Delete.f and outcome is Outcome.INFO:
             return again._with(stage=LifeStage.LOOKING)
         return again._with(asked=self.asked or outcome is Outcome.INFO)
 

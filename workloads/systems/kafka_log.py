@@ -12,10 +12,9 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from assay import Completed, Completion, Effect, Endpoint, Generator, Operation, Outcome
-from assay.harness.core.generator import mix
 from assay.workloads.broker import log_operations
 from assay.workloads.broker.log_drain import drain
-from assay.workloads.broker.log_operations import EARLIEST, END, SEND
+from assay.workloads.broker.log_operations import EARLIEST, End, Send
 
 SECONDS: Final = 3.0
 """Timeout of a request, and of a send before its outcome counts as unknown."""
@@ -29,9 +28,7 @@ MOST: Final = 500
 
 def traffic(keys: Sequence[str], *, seconds: float) -> Generator:
     """Sends and polls on all partitions with occasional end offsets, then a drain within ``seconds``."""
-    main = mix(log_operations.send(keys, longest=1), log_operations.poll(keys), log_operations.end(keys),
-               weights=(9, 10, 1))  # fmt: skip
-    return main | drain(keys, seconds=seconds)
+    return log_operations.traffic(keys, longest=1) | drain(keys, seconds=seconds)
 
 
 class KafkaLog:
@@ -66,9 +63,9 @@ class KafkaLog:
     def invoke(self, operation: Operation) -> Completion:
         assert operation.key is not None
         try:
-            if operation.f == SEND:
+            if operation.f == Send.f:
                 return self._send(operation.key, operation.argument)
-            if operation.f == END:
+            if operation.f == End.f:
                 low, high = self._ends(operation.key)
                 return Completion(Outcome.OK, {"offset": high, "start": low})
             return self._poll(operation.key, operation.argument)

@@ -12,8 +12,7 @@ from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.judging.history_views import register_history
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads.broker import burst_client
-from assay.workloads.broker.burst_client import BURST
+from assay.workloads.broker.bursts import Burst
 
 from helpers.judging import Opens
 from helpers.log_histories import Row, effect, write
@@ -94,8 +93,8 @@ def test_a_burst_says_who_was_informed_of_what_and_who_was_not() -> None:
     lost = {"outcome": "fail", "offset": None, "node": None, "error": "refused"}
     reports = [[7, "stages", "ok", 4], [7, "done", "ok", 4], [8, "stages", "fail", None]]
     completion = Completion(Outcome.OK, {"sets": [known, lost], "reports": reports})
-    operation = Operation(BURST, "orders-0", {"values": [7, 8], "habit": "single"})
-    rows = burst_client.effects(Completed(41, 3, "w3", operation, completion, 10, 20))
+    operation = Operation(Burst.f, "orders-0", {"values": [7, 8], "habit": "single"})
+    rows = Burst.effects(Completed(41, 3, "w3", operation, completion, 10, 20))
     assert [(row.kind, row.value, row.source, row.position) for row in rows] == [
         ("append", 7, None, 4),
         ("append", 8, None, None),
@@ -109,8 +108,9 @@ def test_a_burst_says_who_was_informed_of_what_and_who_was_not() -> None:
 @pytest.mark.parametrize(("habit", "rows"), [("insistent", 5), ("leader-only", 1), ("unheard", 1), ("together", 1)])
 def test_what_may_be_appended_again_or_may_not_stay_is_in_doubt(habit: str, rows: int) -> None:
     known = {"outcome": "ok", "offset": 4, "node": "n1", "error": None}
-    operation = Operation(BURST, "orders-0", {"values": [7], "habit": habit})
-    made = burst_client.effects(Completed(41, 3, "w3", operation, Completion(Outcome.OK, {"sets": [known]}), 10, 20))
+    operation = Operation(Burst.f, "orders-0", {"values": [7], "habit": habit})
+    done = Completed(41, 3, "w3", operation, Completion(Outcome.OK, {"sets": [known]}), 10, 20)
+    made = list(Burst.effects(done))
     assert len(made) == rows
     stays = habit in ("insistent", "together")
     assert (made[0].outcome, made[0].position) == ((Outcome.OK, 4) if stays else (Outcome.INFO, None))

@@ -1,0 +1,245 @@
+"""Bursts: message sets sent by an asynchronous producer, several in flight at a time."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.callbacks import Callbacks, Envelope
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import ClientError, SendFailed
+from assay.system_under_test.client.message_ledger import OutcomeSummary
+from assay.system_under_test.client.producer import Producer
+from assay.workloads.broker.log_messages import (
+    SetOutcome,
+    combine_outcomes,
+    describe_set,
+    get_values,
+    make_records,
+    measure_record,
+    to_fields,
+)
+from assay.workloads.broker.log_names import describe_error, format_node, split_key
+from assay.workloads.broker.log_operations import get_key
+from assay.workloads.broker.producer_profiles import SINGLE, build_config, count_tries, waits_for_all
+from assay.workloads.broker.verbs import Session, Verb
+
+SHORTEST: Final = 4
+LONGEST: Final = 10
+PACE: Final = 0.01
+"""Seconds between two messages of a burst: shorter than the producer's back-off before a retry."""
+MOST_CALLS: Final = 100
+CLOSING_SECONDS: Final = 0.05
+"""Seconds for which a closed producer waits for outcomes: some arrive in time, others do not."""
+
+OWED: Final = ("done", "stages")
+"""Sources that must report each message's outcome; ``account`` covers only messages that were not appended."""
+
+Report = list[Any]
+"""Value, source, outcome and offset."""
+
+
+class CallbackRecorder(Callbacks):
+    """Collects the producer's notifications about each message's outcome."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    def after_sending(self, envelope: Envelope, result: SendResult) -> None:
+        self.note("stages", envelope, result)
+
+    def on_drop(self, envelope: Envelope, error: ClientError) -> None:
+        self.note("stages", envelope, error)
+
+    def note(self, source: str, envelope: Envelope, known: SendResult | ClientError) -> None:
+        one = _to_outcome(known)
+        self.reports.append([int(envelope.value), source, one["outcome"], one["offset"]])
+
+    def account(self, account: OutcomeSummary) -> None:
+        for outcome, envelopes in ((Outcome.FAIL, account.failed), (Outcome.INFO, account.unknown)):
+            self.reports += [[int(envelope.value), "account", outcome, None] for envelope in envelopes]
+
+
+class ReportingProducer:
+    """A producer of one habit, with its notifications."""
+
+    def __init__(self, session: Session, habit: str) -> None:
+        self.recorder = CallbackRecorder()
+        self.producer = session.producer(build_config(habit), self.recorder)
+
+    async def close(self) -> None:
+        await self.producer.close(0.0)
+
+
+class Burst(Verb):
+    """Sends messages to one partition, a little time apart; none waits for the outcome of an earlier one.
+
+    The argument is a list of values, one message each, or ``{"values", ...}`` with any of
+
+    ===============  =============================================================================================
+    ``habit``        the profile of the producer (``producer_profiles``); by default a set for each message
+    ``padding``      the number of bytes to which each value is padded
+    ``then``         ``flush`` or ``close``: called as soon as all are sent; otherwise each outcome is awaited
+    ``message_key``  of all messages; the producer chooses the partition, and must choose that of the operation
+    ``each``         the number of values in one call of ``Producer.send_set``, atomic; all calls at once
+    ===============  =============================================================================================
+
+    The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, source, outcome,
+    offset], ...]}``. ``sets`` has the result of each message's future, one for each value; unknown fields are null.
+    ``reports`` exists if the argument was not a plain list. It has all other notifications about the messages, in
+    order, by source. The sources are ``done``, the function given to each ``send``; ``stages``, the callbacks of the
+    producer; ``account``, the result of ``flush`` or ``close``.
+
+    Acknowledged messages must be in the log in the order of sending. A burst is ``ok`` if any message is acknowledged,
+    ``fail`` if all certainly failed; each message has an outcome of its own, too.
+    """
+
+    f = "burst"
+
+    @staticmethod
+    def draw(keys: Sequence[str]) -> Generator:
+        """Bursts of fresh values to random partitions, for ever."""
+
+        def step(following: int, context: Context) -> tuple[Operation, int]:
+            count = SHORTEST + context.random_below(LONGEST - SHORTEST + 1, salt=1)
+            values = list(range(following, following + count))
+            return Operation(Burst.f, context.choose(keys, salt=2), values), following + count
+
+        return unfold(step, 0)
+
+    async def invoke(self, operation: Operation) -> Completion:
+        key, argument, habit = str(operation.key), operation.argument, _get_habit(operation.argument)
+        fields = to_fields(argument)
+        if "each" in fields:
+            plain = self.session.keep(
+                (Burst, "plain", habit), lambda: self.session.producer(build_config(habit).without_queue())
+            )
+            return combine_outcomes("sets", await _send_sets(plain, key, argument))
+        reporting = self.session.keep((Burst, habit), lambda: ReportingProducer(self.session, habit))
+        producer, recorder = reporting.producer, reporting.recorder
+        reports: list[Report] = []
+        recorder.reports = reports
+        futures = await _send_messages(producer, recorder, key, argument)
+        if fields.get("then") == "flush":
+            recorder.account(await producer.flush())
+        elif fields.get("then") == "close":
+            self.session.drop((Burst, habit))
+            recorder.account(await producer.close(CLOSING_SECONDS))
+        sets = [_to_outcome(found) for found in await asyncio.gather(*futures, return_exceptions=True)]
+        return combine_outcomes("sets", sets, **({"reports": reports} if isinstance(argument, Mapping) else {}))
+
+    @classmethod
+    def effects(cls, completed: Completed) -> Iterator[Effect]:
+        """Yields a row for each message, even if all outcomes are unknown, and one for each retry that may have
+        appended it again. The rows of ``reports`` follow.
+        """
+        yield from _iterate_appends(completed)
+        yield from _iterate_reports(completed)
+
+
+async def _send_sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Sequence[SetOutcome]:
+    """Sends the values in atomic calls and returns each message's outcome; messages of one call share theirs."""
+    topic, partition = split_key(key)
+    sent, each = make_records(argument), argument["each"]
+    calls = [producer.send_set(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
+    known = [_to_outcome(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
+    return [_shift_offset(known[rank // each], rank % each) for rank in range(len(sent))]
+
+
+def _shift_offset(one: SetOutcome, rank: int) -> SetOutcome:
+    return {**one, "offset": None if one["offset"] is None or one["offset"] < 0 else one["offset"] + rank}
+
+
+async def _send_messages(
+    producer: Producer, recorder: CallbackRecorder, key: str, argument: Any
+) -> Sequence[asyncio.Future[SendResult]]:
+    """Sends the messages and returns their futures; messages rejected by a full queue have failed futures."""
+    topic, index = split_key(key)
+    message_key = to_fields(argument).get("message_key")
+    # The partitioner chooses the partition of a message with a key.
+    named, place = (None, index) if message_key is None else (message_key.encode(), None)
+    futures: list[asyncio.Future[SendResult]] = []
+    for _, value in make_records(argument):
+        if futures:
+            await asyncio.sleep(PACE)
+        try:
+            done = partial(recorder.note, "done")
+            futures.append(await producer.send(topic, named, value, partition=place, on_done=done))
+        except SendFailed as error:
+            refused: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            futures.append(refused)
+    return futures
+
+
+def _iterate_appends(completed: Completed) -> Iterator[Effect]:
+    argument, habit = completed.operation.argument, _get_habit(completed.operation.argument)
+    settings, result = build_config(habit), completed.completion.result
+    packed = settings.codec, settings.message_format
+    sets = [_UNKNOWN] * len(get_values(argument)) if result is None else result["sets"]
+    fields = to_fields(argument)
+    each = fields.get("each")
+    for rank, (value, record, one) in enumerate(zip(get_values(argument), make_records(argument), sets, strict=True)):
+        outcome = Outcome(one["outcome"])
+        stays = outcome is not Outcome.OK or waits_for_all(habit)
+        row = Effect(
+            "append",
+            get_key(completed),
+            position=one["offset"] if stays else None,
+            value=value,
+            request=None if each is None else _number_request(completed.index, rank // each),
+            message_key=fields.get("message_key"),
+            size=measure_record(record, packed) + len(fields.get("message_key", "")),
+            node=one["node"],
+            outcome=outcome if stays else Outcome.INFO,
+            error=one["error"],
+        )
+        yield row
+        if outcome is not Outcome.FAIL:
+            for _ in range(count_tries(habit) - 1):
+                yield msgspec.structs.replace(row, position=None, request=None, node=None, outcome=Outcome.INFO)
+
+
+def _iterate_reports(completed: Completed) -> Iterator[Effect]:
+    key, argument = get_key(completed), completed.operation.argument
+    reports = (completed.completion.result or {}).get("reports")
+    if reports is None:
+        return
+    owed = {(value, source): None for value in get_values(argument) for source in OWED}
+    for value, source, outcome, offset in reports:
+        owed.pop((value, source), None)
+        unsure = outcome == Outcome.OK and not waits_for_all(_get_habit(argument))
+        yield Effect(
+            "reported",
+            key,
+            position=None if unsure else offset,
+            value=value,
+            source=source,
+            outcome=Outcome.INFO if unsure else Outcome(outcome),
+        )
+    for value, source in owed:
+        yield Effect("unreported", key, value=value, source=source)
+
+
+def _number_request(index: int, call: int) -> int:
+    """Returns a negative request number for each set of a burst; other requests use operation numbers."""
+    return -1 - (index * MOST_CALLS + call)
+
+
+_UNKNOWN: Final = describe_set(Outcome.INFO, error="timeout")
+
+
+def _get_habit(argument: Any) -> str:
+    return str(to_fields(argument).get("habit", SINGLE))
+
+
+def _to_outcome(found: SendResult | BaseException) -> SetOutcome:
+    if isinstance(found, SendResult):
+        return describe_set(Outcome.OK, offset=found.base_offset, node=format_node(found.node))
+    if not isinstance(found, ClientError):
+        raise found
+    return describe_set(Outcome.FAIL if isinstance(found, SendFailed) else Outcome.INFO, error=describe_error(found))

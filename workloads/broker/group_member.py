@@ -1,0 +1,212 @@
+"""A member of a consumer group through the client library, and what it reports.
+
+A member learns of its assignments and revocations while it polls. It reports them with that answer, or with the next
+one that it can give.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ConsumerConfig
+from assay.system_under_test.client.group_consumer import ConsumerRecord, GroupConsumer, GroupListener
+from assay.system_under_test.client.membership import Generation
+from assay.system_under_test.client.traits import select_client_traits
+from assay.workloads.broker.log_messages import decode_key, parse_number
+from assay.workloads.broker.log_operations import LARGEST
+from assay.workloads.broker.verbs import FETCH_BYTES
+
+TOPIC: Final = "orders"
+TOPICS: Final = "topics"
+"""Client option: topics to which members subscribe in addition."""
+ASSIGNOR: Final = "assignor"
+"""Client option: the assignment strategy, ``range`` by default."""
+SESSION_SECONDS: Final = 2.0
+REBALANCE_SECONDS: Final = 1.5
+"""A member that does not rejoin within this time is dropped from the group."""
+CALL_SECONDS: Final = 2.0
+"""Longer than a rebalance, so that a join is answered. A join, an offset fetch and a read fit into an operation's time
+(5 s) unless all three go wrong.
+"""
+DREAMY_SECONDS: Final = 0.5
+"""Seconds for which a resumed member works before its first heartbeat reveals that its session expired."""
+POLL_SECONDS: Final = 0.1
+"""Short, because a member has other work than to wait at the end of its partitions. A member also waits this long after
+a failure; an immediate retry would fail again, thousands of times.
+"""
+
+
+def get_topics(endpoint: Endpoint) -> list[str]:
+    """Returns the topics to which a client's members subscribe."""
+    return [TOPIC, *endpoint.options.get(TOPICS, ())]
+
+
+@dataclass
+class PartitionHold:
+    """Ownership of a partition, from when the member learned of it.
+
+    ``position``: the offset to read next. ``chain``: the assignment number of its reads, which changes after a reset.
+    """
+
+    generation: int
+    owner: str
+    assignment: int
+    position: int
+    chain: int
+
+
+class GroupMember:
+    """A member of one group, and its unreported events. ``numbers`` gives each hold a number of its own."""
+
+    def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+        self._holds: dict[Partition, PartitionHold] = {}
+        self._resets: dict[Partition, int] = {}
+        """Unreported positions at which reading resumes after an offset was out of range."""
+        self._notes: list[dict[str, Any]] = []
+        self._parting = "lost"
+        listener = GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__)
+        self._consumer = self.consumer(endpoint, group, runtime, listener)
+
+    @staticmethod
+    def consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> GroupConsumer:
+        """Returns a consumer as an application would configure it."""
+        return GroupConsumer(
+            endpoint.all,
+            group,
+            get_topics(endpoint),
+            ConsumerConfig(
+                assignors=(endpoint.options.get(ASSIGNOR, "range"),),
+                session_timeout=SESSION_SECONDS,
+                rebalance_timeout=REBALANCE_SECONDS,
+                timeout=CALL_SECONDS,
+                fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
+            ),
+            runtime=runtime,
+            listener=listener,
+            traits=select_client_traits(endpoint.defects),
+        )
+
+    def go_on(self) -> None:
+        """Reports all holds again under new numbers; see ``assay.workloads.broker.group_operations``."""
+        for partition, hold in self._holds.items():
+            if hold.assignment not in {note["assignment"] for note in self._notes}:
+                hold.assignment = hold.chain = next(self._numbers)
+                self._notes.append(_make_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
+
+    def ownership(self) -> list[dict[str, Any]]:
+        """Returns and clears everything that happened since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    async def poll(self) -> list[dict[str, Any]]:
+        """Returns the new records of each partition. Raises ``JoinFailed`` or ``ReadFailed``."""
+        received = await self._consumer.poll(POLL_SECONDS)
+        reads: list[dict[str, Any]] = []
+        for partition, hold in self._holds.items():
+            found = [record for record in received if (record.topic, record.partition) == partition]
+            begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
+            if (start := self._resets.pop(partition, None)) is not None:
+                reads.append(
+                    {"key": _format_key(partition), "reset": start, "from": begin, "assignment": next(self._numbers)}
+                )
+                hold.chain, begin = reads[-1]["assignment"], start
+            reads.append(
+                {
+                    "key": _format_key(partition),
+                    "begin": begin,
+                    "records": [
+                        [record.offset, parse_number(record.value), _get_create_time(record), decode_key(record.key)]
+                        for record in found
+                    ],
+                    "end": hold.position,
+                    "assignment": hold.chain,
+                }
+            )
+        return reads
+
+    def standing(self, behind: int) -> dict[str, Any] | None:
+        """Returns generation, owner and positions for a commit, or None if the member owns nothing."""
+        if not self._holds:
+            return None
+        first = next(iter(self._holds.values()))
+        positions = [[_format_key(one), self._behind(hold, behind), hold.chain] for one, hold in self._holds.items()]
+        return {"generation": first.generation, "owner": first.owner, "positions": positions}
+
+    async def commit(self, number: int, behind: int) -> None:
+        """Commits positions ``behind`` records before the read positions. Raises ``CommitFailed``."""
+        if behind:
+            offsets = {one: self._behind(hold, behind) for one, hold in self._holds.items()}
+            await self._consumer.commit(str(number), offsets=offsets)
+        else:
+            await self._consumer.commit(str(number))
+
+    def rewind(self, back: int) -> list[list[Any]]:
+        """Moves each partition ``back`` records; returns the new positions and assignment numbers."""
+        sought: list[list[Any]] = []
+        for partition, hold in self._holds.items():
+            hold.position, hold.chain = max(0, hold.position - back), next(self._numbers)
+            self._consumer.seek(partition, hold.position)
+            sought.append([_format_key(partition), hold.position, hold.chain])
+        return sought
+
+    @staticmethod
+    def _behind(hold: PartitionHold, records: int) -> int:
+        return max(0, hold.position - records)
+
+    async def silence(self, seconds: float) -> None:
+        self._consumer.fall_silent(seconds + DREAMY_SECONDS)
+        await asyncio.sleep(seconds)
+
+    async def leave(self) -> None:
+        """Leaves the group with a notification."""
+        self._parting = "release"
+        await self._consumer.close()
+
+    async def die(self) -> None:
+        self._drop()
+        await self._consumer.close(leave=False)
+
+    def _assigned(self, partitions: Sequence[Partition]) -> None:
+        generation = self._consumer.generation
+        assert generation is not None, "assigned without a generation"
+        for partition in partitions:
+            committed, position = self._consumer.found(partition), self._consumer.position(partition)
+            hold = self._holds[partition] = self._hold(generation, position)
+            about = {"begin": position, "offset": committed.offset, "number": parse_number(committed.metadata.encode())}
+            self._notes.append(_make_note("acquire", partition, hold) | about)
+        if not partitions:
+            self._notes.append(_make_note("acquire", None, self._hold(generation, -1)))
+
+    def _hold(self, generation: Generation, position: int) -> PartitionHold:
+        assignment = next(self._numbers)
+        return PartitionHold(generation.number, generation.member_id, assignment, position, assignment)
+
+    def _revoked(self, partitions: Sequence[Partition]) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        self._notes += [_make_note(self._parting, partition, hold) for partition, hold in self._holds.items()]
+        self._holds.clear()
+        self._resets.clear()
+
+
+def _get_create_time(record: ConsumerRecord) -> int | None:
+    return None if record.is_append_time else record.timestamp
+
+
+def _format_key(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _make_note(kind: str, partition: Partition | None, hold: PartitionHold) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "key": None if partition is None else _format_key(partition),
+        "generation": hold.generation,
+        "owner": hold.owner,
+        "assignment": hold.assignment,
+    }
