@@ -83,6 +83,11 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     stages: dict[str, float] = {}
     """Seconds of each part of the work in order, within ``seconds`` and before and after it."""
 
+    @property
+    def violations(self) -> dict[str, int]:
+        """The forbidden anomalies that were found, with their numbers of instances."""
+        return {name: count for name, count in self.anomalies.items() if count and name in self.forbidden}
+
 
 def add_stage(judgement: Judgement, name: str, seconds: float, *, first: bool = False) -> Judgement:
     """Returns the judgement with the seconds of a further stage. ``first``: before the other stages."""

@@ -47,6 +47,14 @@ def read_json(path: Path, kind: type[T]) -> T:
     return decode_json(read_file(path), kind)
 
 
+def read_json_if_valid(path: Path, kind: type[T]) -> T | None:
+    """Reads a JSON file, or returns None if it is missing, unreadable or damaged: for readers that must not fail."""
+    try:
+        return read_json(path, kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
 def decode_json(data: bytes, kind: type[T]) -> T:
     """Decodes JSON. Raises ``msgspec.DecodeError`` also for text that is not UTF-8, and for values nested too deep."""
     try:

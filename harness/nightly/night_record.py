@@ -10,7 +10,7 @@ another version find more keys, never others.
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,7 @@ from assay.harness.core.files import (
     decode_json,
     read_file,
     read_json,
+    read_json_if_valid,
     require_own,
     write_atomically,
 )
@@ -272,10 +273,7 @@ class NightFolder:
 
     def running(self) -> RunningAttempt | None:
         """Returns the attempt that is running, or that was running when the night died."""
-        try:
-            return read_json(self.path / "running.json", RunningAttempt)
-        except (OSError, msgspec.MsgspecError):
-            return None
+        return read_json_if_valid(self.path / "running.json", RunningAttempt)
 
     def now_running(self, running: RunningAttempt | None) -> None:
         """Raises ``OSError``."""
@@ -317,27 +315,34 @@ def night_folder(store: Path, night: str) -> NightFolder:
     return NightFolder(store / NIGHTS / night)
 
 
+def scan_nights(store: Path) -> tuple[list[tuple[NightFolder, Night]], dict[Path, str]]:
+    """Returns the nights that can be read, the oldest first, and for each other folder the reason."""
+    found, unreadable = [], {}
+    for path in sorted((store / NIGHTS).glob("*/")):
+        try:
+            found.append((NightFolder(path), NightFolder(path).read()))
+        except NightError as error:
+            unreadable[path] = str(error)
+    return sorted(found, key=lambda pair: (pair[1].started, pair[1].night)), unreadable
+
+
 def read_nights(store: Path) -> list[tuple[NightFolder, Night]]:
     """All that can be read, the oldest first."""
-    found = []
-    for path in (store / NIGHTS).glob("*/night.json"):
-        try:
-            found.append((NightFolder(path.parent), NightFolder(path.parent).read()))
-        except NightError:
-            continue
-    return sorted(found, key=lambda pair: (pair[1].started, pair[1].night))
+    return scan_nights(store)[0]
 
 
 def find_unreadable(store: Path) -> list[str]:
     """Why the records of other nights cannot be read; a folder without a record and without results is none."""
-    reasons = []
-    for path in sorted((store / NIGHTS).glob("*/")):
-        if (path / "night.json").exists() or (path / CELLS).exists():
-            try:
-                NightFolder(path).read()
-            except NightError as error:
-                reasons.append(str(error))
-    return reasons
+    reasons = scan_nights(store)[1]
+    return [why for path, why in reasons.items() if (path / "night.json").exists() or (path / CELLS).exists()]
+
+
+def read_if_possible(read: Callable[[], list[Line]]) -> list[Line]:
+    """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
+    try:
+        return read()
+    except OSError:
+        return []
 
 
 def _append(path: Path, line: msgspec.Struct) -> None:

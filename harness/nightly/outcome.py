@@ -7,16 +7,14 @@ has an outcome of its own. So a machine in trouble never counts as a failure of 
 import re
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pytest
 
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.harness.core.files import read_json
+from assay.harness.core.files import read_json_if_valid
 from assay.harness.nightly.night_record import AttemptOutcome, CellKind, MatrixCell
 from assay.harness.nightly.subprocess_runner import AttemptEnd
 from assay.harness.run import store
@@ -59,10 +57,8 @@ def read_seen_run(run: Path) -> SeenRun:
     info = store.read_info(run)
     if info is None or info.verdict is None:
         return SeenRun(None)
-    with suppress(OSError, msgspec.MsgspecError):
-        judgement = read_json(run / "verdict.json", Judgement)
-        return SeenRun(info.verdict, tuple(name for name in judgement.anomalies if name in judgement.forbidden))
-    return SeenRun(None)
+    judgement = read_json_if_valid(run / "verdict.json", Judgement)
+    return SeenRun(None) if judgement is None else SeenRun(info.verdict, tuple(judgement.violations))
 
 
 def classify(

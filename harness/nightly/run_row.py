@@ -21,7 +21,7 @@ from assay.checkers.judging.history_views import open_history, register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
-from assay.harness.core.files import SpecialFileError, read_json
+from assay.harness.core.files import SpecialFileError, read_json, read_json_if_valid
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultPhases, RecoveryRow, RunFinding, RunRow
 from assay.harness.run import store
@@ -137,10 +137,7 @@ def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
 
 def read_figures(folder: Path) -> RunFigures:
     """Reads the figures of a run; empty if they are missing or unreadable."""
-    try:
-        return read_json(folder / FIGURES, RunFigures)
-    except (OSError, msgspec.DecodeError):
-        return RunFigures()
+    return read_json_if_valid(folder / FIGURES, RunFigures) or RunFigures()
 
 
 def _make_findings(judgement: Judgement, faults: Sequence[FaultPhases]) -> tuple[RunFinding, ...]:
@@ -263,11 +260,8 @@ def _hash_identity(folder: Path, info: RunInfo) -> str:
 
 def _read_settings(folder: Path) -> dict[str, Any]:
     """Reads the settings; empty if they are missing or unreadable, which ``open_stored`` reports for a judged run."""
-    try:
-        found = read_json(folder / "settings.json", object)
-    except (OSError, msgspec.DecodeError):
-        return {}
-    return found if isinstance(found, dict) and isinstance(found.get("settings", {}), dict) else {}
+    found = read_json_if_valid(folder / "settings.json", dict[str, Any]) or {}
+    return found if isinstance(found.get("settings", {}), dict) else {}
 
 
 def _find_workload(test: str, settings: dict[str, Any]) -> str:

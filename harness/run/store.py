@@ -26,7 +26,7 @@ from assay.cluster.owner import parse_owner, read_machine_id
 from assay.harness.core.files import (
     OutsideLinkError,
     SpecialFileError,
-    read_json,
+    read_json_if_valid,
     require_regular_below,
     write_atomically,
 )
@@ -236,10 +236,7 @@ def read_run(path: Path) -> RunInfo | None:
 
 def read_info(path: Path) -> RunInfo | None:
     """As :func:`read_run`, for who reads ``run.json`` alone: raises nothing for what else is in the folder."""
-    try:
-        return read_json(path / "run.json", RunInfo)
-    except (OSError, msgspec.DecodeError):
-        return None
+    return read_json_if_valid(path / "run.json", RunInfo)
 
 
 def overwrite(path: Path, data: bytes) -> None:

@@ -54,7 +54,7 @@ class PlayOutcome:
 
 def make_outcome(judgement: Judgement, problem: str | None, digest: str | None, steering: RunFeatures) -> PlayOutcome:
     """Returns the outcome of a run that ended, without its folder and text."""
-    failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+    failures = set(judgement.violations)
     if problem is not None and CRASHED in problem:
         failures.add(CRASH)
     return PlayOutcome(

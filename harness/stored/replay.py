@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.core.files import read_json, write_atomically
+from assay.harness.core.files import read_json_if_valid, write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
@@ -149,10 +149,7 @@ def _describe_differences(first: Path, again: Path) -> str:
 
 def read_versions(run: Path) -> dict[str, str]:
     """Returns the recorded versions that may change the history; none if the settings cannot be read."""
-    try:
-        settings = read_json(run / "settings.json", _Settings)
-    except (OSError, msgspec.MsgspecError):
-        return {}
+    settings = read_json_if_valid(run / "settings.json", _Settings) or _Settings()
     return {name: version for name, version in settings.versions.items() if name not in ("kernel", "machine")}
 
 
@@ -165,17 +162,12 @@ class _Settings(msgspec.Struct):
 def read_forbidden_anomalies(run: Path) -> set[str]:
     """Returns the forbidden anomalies of a run; none if it was not judged."""
     judgement = read_judgement(run)
-    if judgement is None:
-        return set()
-    return {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+    return set() if judgement is None else set(judgement.violations)
 
 
 def read_judgement(run: Path) -> Judgement | None:
     """Returns the judgement of a run, or None if it was not judged or the file is damaged."""
-    try:
-        return read_json(run / "verdict.json", Judgement)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    return read_json_if_valid(run / "verdict.json", Judgement)
 
 
 def _join_names(names: set[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from assay.harness.core.files import read_json
+from assay.harness.core.files import read_json_if_valid
 
 FILE: Final = "through.json"
 
@@ -20,7 +20,4 @@ def encode_worker_nodes(through: Mapping[str, str]) -> bytes:
 
 def read_worker_nodes(folder: Path) -> dict[str, str]:
     """Reads the file of a history's folder; empty if there is none, as during a run."""
-    try:
-        return read_json(folder / FILE, dict[str, str])
-    except (OSError, msgspec.MsgspecError):
-        return {}
+    return read_json_if_valid(folder / FILE, dict[str, str]) or {}
