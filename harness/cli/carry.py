@@ -17,8 +17,9 @@ night, and the shrunk schedules. A store that begins empty every night then know
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("carry", help="copy the small files of a store, for later nights",
-        description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = commands.add_parser(
+        "carry", help="copy the small files of a store, for later nights", description=DESCRIPTION
+    )
     parser.add_argument("store", type=Path, metavar="STORE", help="source; a missing folder counts as empty")
     parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="target store, made if it is missing")
     parser.set_defaults(run=run)

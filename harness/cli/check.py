@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import ExitCode, add_plugin_options, convert_errors
+from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, convert_errors
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, CheckRequest
@@ -57,8 +57,8 @@ exit codes: 0 pass, 1 fail, 2 unknown (also for too few operations), 64 wrong us
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
-        "check", help="judge a stored history, or one from elsewhere", description=DESCRIPTION,
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        "check", help="judge a stored history, or one from elsewhere", description=DESCRIPTION, epilog=EXAMPLES
+    )
     parser.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH",
         help="a run, a history folder, a file, or Jepsen's folder; or a store, or several runs and history folders",
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
     from assay.checkers.engine import Engines
-    from assay.checkers.judging.verdict import Verdict, add_stage
+    from assay.checkers.judging.verdict import add_stage
     from assay.harness.cli.command import hide_pandas
     from assay.harness.cli.time_estimate import show_estimate
     from assay.harness.run.registry import Registry
@@ -143,9 +143,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if judgement.interrupted:
         print("assay: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
-    return {Verdict.PASS: ExitCode.PASS, Verdict.FAIL: ExitCode.FAIL, Verdict.UNKNOWN: ExitCode.UNKNOWN}[
-        judgement.verdict
-    ]
+    return EXITS[judgement.verdict]
 
 
 def _measure_start_seconds() -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from assay.harness.run.limits import COUNT, check_number
 from assay.harness.run.settings import SettingsError
@@ -31,8 +31,20 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+EXITS: Final = {"pass": ExitCode.PASS, "fail": ExitCode.FAIL, "unknown": ExitCode.UNKNOWN}
+"""The exit code of a verdict."""
+
+
 class InputError(Exception):
     """The input cannot be used; the message says what to give instead."""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of a description that has several, and wraps a description of one line."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        kind = argparse.RawDescriptionHelpFormatter if "\n" in text else argparse.HelpFormatter
+        return kind._fill_text(self, text, width, indent)
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,7 +54,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, **{"formatter_class": HelpFormatter} | options)
         self.register("type", Path, _parse_path)
 
     def add_argument(self, *names: str, **given: Any) -> argparse.Action:

@@ -45,7 +45,7 @@ LIMIT: Final = 1800
 def add(commands: Any) -> None:
     parser = commands.add_parser(
         "defects", help="list the defects built into the broker, for --defect=NAME, or verify that they are caught",
-        description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
     parser.add_argument("--verify", action="store_true", help="do the run of each, with the defect and without")

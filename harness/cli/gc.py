@@ -20,8 +20,7 @@ exit codes: 0 done, or nothing to do; 2 nothing was deleted, because it was not 
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("gc", help="delete old runs", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = commands.add_parser("gc", help="delete old runs", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument(
         "--keep", type=parse_count, default=10, metavar="N", help="newest runs to keep of each test (10)"

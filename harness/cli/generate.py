@@ -23,8 +23,7 @@ not grow with the number of operations.
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("generate", help="write a synthetic history of any size to check",
-        description=DESCRIPTION, epilog=_describe_catalogue(),
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        description=DESCRIPTION, epilog=_describe_catalogue())  # fmt: skip
     option = parser.add_argument
     option("model", choices=tuple(CATALOGUE), metavar="MODEL", help=f"{', '.join(CATALOGUE)}")
     option("--out", type=Path, required=True, metavar="DIR", help="an empty or missing folder")

@@ -26,8 +26,7 @@ repeats it.
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("index", help="one page over all runs of a store", description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = commands.add_parser("index", help="one page over all runs of a store", description=DESCRIPTION)
     add_options(parser)
     parser.add_argument("--check", action="store_true",
         help="exit 1 when a failure is unmarked, or its mark expired; 2 when a run or a record is damaged")  # fmt: skip

@@ -121,9 +121,7 @@ def _discard_output() -> None:
 
 def build_parser() -> argparse.ArgumentParser:
     """Builds the parser of all verbs with their options."""
-    top = Parser(
-        prog="assay", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    top = Parser(prog="assay", description=DESCRIPTION, epilog=EPILOG)
     top.add_argument("--version", action="version", version=f"assay {metadata.version('assay')}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     for verb in VERBS:

@@ -38,8 +38,9 @@ not confirmed; 64 a cell or the file is wrong; 130 interrupted
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("nightly", help="run a matrix of cells for as long as there is time",
-        description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = commands.add_parser(
+        "nightly", help="run a matrix of cells for as long as there is time", description=DESCRIPTION, epilog=EPILOG
+    )
     parser.add_argument(
         "--budget", metavar="TIME", help="30min, 8h; required, but with --resume the rest is the default"
     )

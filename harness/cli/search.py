@@ -22,11 +22,9 @@ that were reached, module by module, and what no example reached.
 
 
 def add(commands: Any) -> None:
-    about = commands.add_parser("search", help="show what searches have reached", description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    about = commands.add_parser("search", help="show what searches have reached", description=DESCRIPTION)
     actions = about.add_subparsers(required=True, metavar="ACTION")
-    parser = actions.add_parser("show", help="show what was reached, and what was not", description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = actions.add_parser("show", help="show what was reached, and what was not", description=DESCRIPTION)
     parser.add_argument("path", type=Path, nargs="?", default=Path("store"), metavar="PATH",
         help="a store, or a file of its searches/ folder (store)")  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page")

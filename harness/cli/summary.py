@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, convert_errors
+from assay.harness.cli.command import EXITS, ExitCode, InputError, convert_errors
 
 if TYPE_CHECKING:
     from assay.harness.nightly.night_verdict import NightAccount
@@ -28,8 +28,9 @@ exit codes: 0 only marked failures, and something passed; 1 a failure that no va
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("summary", help="report a night as Markdown and JUnit XML",
-        description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = commands.add_parser(
+        "summary", help="report a night as Markdown and JUnit XML", description=DESCRIPTION, epilog=EPILOG
+    )
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument("--night", metavar="ID", help="(the newest)")
     add_known_option(parser)
@@ -78,10 +79,5 @@ def read_marks(given: Path | None) -> "KnownFailures":
 
 def to_exit_code(found: "NightAccount") -> ExitCode:
     """Returns the exit code: a failure comes first, then a broken cell, then a missing answer."""
-    from assay.checkers.judging.verdict import Verdict
-
-    if found.verdict is Verdict.FAIL:
-        return ExitCode.FAIL
-    if found.broken:
-        return ExitCode.USAGE
-    return ExitCode.PASS if found.verdict is Verdict.PASS else ExitCode.UNKNOWN
+    code = EXITS[found.verdict]
+    return ExitCode.USAGE if found.broken and code is not ExitCode.FAIL else code

@@ -4,13 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, add_plugin_options, convert_errors, note
+from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, convert_errors, note
 
 if TYPE_CHECKING:
-    from assay.checkers.judging.verdict import Judgement
     from assay.harness.stored.live_check import WatchJudgement
-
-EXITS: Final = {"pass": ExitCode.PASS, "fail": ExitCode.FAIL, "unknown": ExitCode.UNKNOWN}
 
 DESCRIPTION: Final = """\
 Judges a running run. Each time that a part of its history has been written (every 5 s), all of the history so far is
@@ -29,9 +26,7 @@ exit codes: as of assay check; with --fail-fast 1 at the first forbidden anomaly
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "watch", help="judge a running run", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = commands.add_parser("watch", help="judge a running run", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument(
         "path", type=Path, nargs="?", default=Path("store"), metavar="PATH", help="a run, or a store (store)"
     )
@@ -60,7 +55,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         looks = watch_run(path, engines, registry)
         while True:
             look = convert_errors(lambda: next(looks))
-            found = find_forbidden(look.judgement)
+            found = look.judgement.violations
             if arguments.json:
                 seen = LiveJudgement(look.until, look.taken, look.judgement.operations, found, look.text, look.ended)
                 print(encode_judgement(seen), flush=True)
@@ -69,7 +64,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             first = False
             known |= found.keys()
             if look.ended:
-                return EXITS[look.judgement.verdict.value]
+                return EXITS[look.judgement.verdict]
             if known and arguments.fail_fast:
                 return ExitCode.FAIL
 
@@ -81,15 +76,10 @@ def _print_look(look: "WatchJudgement", *, first: bool, new: bool) -> None:
     late = [one.check for one in judgement.examined if one.note == LATE]
     if first and late and not look.ended:
         note(f"only once the run is over can be judged: {', '.join(late)}")
-    found = ", ".join(f"{name} {many}" for name, many in sorted(find_forbidden(judgement).items()))
+    found = ", ".join(f"{name} {many}" for name, many in sorted(judgement.violations.items()))
     note(
         f"{look.until:.1f} s: {judgement.operations} operations judged in {look.taken:.1f} s: "
         f"{found or 'nothing forbidden'}"
     )
     if new or look.ended:
         print(look.text, flush=True)
-
-
-def find_forbidden(judgement: "Judgement") -> dict[str, int]:
-    """Returns the forbidden anomalies that were found, with their numbers of instances."""
-    return {name: many for name, many in judgement.anomalies.items() if name in judgement.forbidden}
