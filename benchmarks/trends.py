@@ -1,9 +1,9 @@
-"""Time of Spark in local[2] for many nights: the trends and the tables, compared with DuckDB's time for medians.
+"""Time of DuckDB, and of Spark in local[2], for many nights: the trends and the tables. DuckDB's medians to compare.
 
 The data set is synthetic: one packed file per night, in which each cell has one run with random figures of a constant
 distribution. ``peak``: resident bytes of this process, Spark's JVM and its Python workers.
 
-    PYTHONPATH=tests python benchmarks/trends.py [--nights 1000] [--cells 500] [--engines spark,duckdb] [--keep DIR]
+    PYTHONPATH=tests python benchmarks/trends.py [--nights 1000] [--cells 500] [--engines duckdb,spark] [--keep DIR]
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.checkers.engine.spark_application import SparkApplication
 from assay.harness.nightly import tables, trends
 from assay.harness.nightly.dataset import PACKED, PARTITION
 from assay.harness.nightly.rows import SCHEMA
@@ -55,7 +54,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--nights", type=int, default=1_000)
     parser.add_argument("--cells", type=int, default=500)
-    parser.add_argument("--engines", type=names, default=["spark", "duckdb"])
+    parser.add_argument("--engines", type=names, default=["duckdb", "spark"])
     parser.add_argument("--keep", type=Path, metavar="DIR", help="make the data set there, and leave it")
     options = parser.parse_args()
     out = Output(options.json)
@@ -63,26 +62,23 @@ def main() -> None:
         place = options.keep or Path(folder)
         made(place, options.nights, options.cells)
         figures: dict[str, float] = {"nights": options.nights, "cells": options.cells}
-        if "spark" in options.engines:
-            figures |= by_spark(place)
-        if "duckdb" in options.engines:
-            figures["duckdb"] = medians_by_duckdb(place)
+        figures["medians"] = medians_by_duckdb(place)
+        for name in options.engines:
+            of_engine = measure(place, "local[2]" if name == "spark" else None)
+            figures |= {f"{name}_{figure}": value for figure, value in of_engine.items()}
     for name, value in figures.items():
-        out.text(f"{name:8} {value:,.1f}")
-    if {"trends", "duckdb"} <= figures.keys():
-        figures["ratio"] = figures["trends"] / figures["duckdb"]
-        out.text(f"trends take {figures['ratio']:.0f} times as long as DuckDB's medians")
+        out.text(f"{name:16} {value:,.1f}")
     out.figures(figures)
 
 
-def by_spark(place: Path) -> dict[str, float]:
+def measure(place: Path, master: str | None) -> dict[str, float]:
     """Returns seconds, and the numbers of rows, tested figures and trends found."""
     began = time.monotonic()
-    with watched() as peak, SparkApplication(quick=True) as application:
+    with watched() as peak, tables.open_engine(master) as engine:
         started = time.monotonic()
-        found = trends.compute_trends_on(application, place, ZOO)
+        found = trends.compute_trends_on(engine, place, ZOO)
         middle = time.monotonic()
-        rows = tables.compute_tables_on(application, place, ZOO).tables
+        rows = tables.compute_tables_on(engine, place, ZOO).tables
         ended = time.monotonic()
     return {
         "start": started - began, "trends": middle - started, "tables": ended - middle,

@@ -116,7 +116,8 @@ class Spark:
     def load(self, name: str, rows: pa.Table) -> None:
         self._deferred.redefine(name)
         with raising_engine_errors(f"load {name}"):
-            self._known(name, self._session.createDataFrame(rows).localCheckpoint(eager=True))
+            whole = rows.combine_chunks()  # Spark 4.3 leaves out everything after an empty chunk
+            self._known(name, self._session.createDataFrame(whole).localCheckpoint(eager=True))
         self._deferred.given(name, rows.num_rows)
 
     def _make(self, relation: LazyRelation) -> int | None:

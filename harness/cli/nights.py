@@ -15,7 +15,7 @@ NAMED: Final = 5
 """Runs that are named in one line; the rest is counted."""
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
-tables over it, by Spark.
+tables over it, by DuckDB, or by Spark with --spark-master.
 
   assay nights add store --into=nights                 tonight's runs; can be repeated, also from other machines
   assay nights show nights                             verdicts, recovery times, changes, and which defects were caught
@@ -26,8 +26,7 @@ tables over it, by Spark.
 
 
 def add(commands: Any) -> None:
-    about = commands.add_parser("nights", help="tables over the runs of many nights", description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    about = commands.add_parser("nights", help="tables over the runs of many nights", description=DESCRIPTION)
     actions = about.add_subparsers(required=True, metavar="ACTION")
     _define_add(actions)
     _define_show(actions)
@@ -48,7 +47,7 @@ def _define_add(actions: Any) -> None:
 
 
 def _define_show(actions: Any) -> None:
-    parser = actions.add_parser("show", help="show tables over a data set, by Spark", description=(
+    parser = actions.add_parser("show", help="show tables over a data set", description=(
         "Verdicts and recovery times of the newest night, changes since the one before, and the runs that caught "
         "each defect, over all nights."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
@@ -58,22 +57,25 @@ def _define_show(actions: Any) -> None:
         "--require-detection", action="store_true",
         help="exit 1 unless the newest night caught every one of `assay defects`, and every other that was ever run",
     )  # fmt: skip
-    parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
-    add_system_option(parser)
+    _add_computing_options(parser)
     parser.set_defaults(run=show_tables)
 
 
 def _define_trends(actions: Any) -> None:
-    parser = actions.add_parser("trends", help="show what got worse over the nights, by Spark", description=(
+    parser = actions.add_parser("trends", help="show what got worse over the nights", description=(
         "Compares the newest nights of each cell with earlier ones: rate, latency, recovery, time to detection, and "
         "share of failures. At most 1 in 100 listed changes is noise (docs/guide/nights.md)."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write them there as JSON; `assay index` draws them")
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     parser.add_argument("--check", action="store_true", help="exit 1 when anything got worse")
-    parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
-    add_system_option(parser)
+    _add_computing_options(parser)
     parser.set_defaults(run=show_trends)
+
+
+def _add_computing_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: by DuckDB, here)")
+    add_system_option(parser)
 
 
 def _define_pack(actions: Any) -> None:
@@ -160,10 +162,7 @@ def _packed(dataset: Path) -> int:
 
 
 def _read_zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
-    """Returns the defects of the requested system, after verifying that Spark is available."""
-    from assay.checkers.engine import Engines
-
-    convert_errors(Engines("spark", spark_master=arguments.spark_master).check)
+    """Returns the defects of the requested system."""
     return {
         defect.name: tuple(defect.anomalies) for defect in convert_errors(lambda: described_defects(arguments.system))
     }

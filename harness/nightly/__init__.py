@@ -1,4 +1,4 @@
-"""A night of runs, and the data set of the runs of many nights, with tables over it, by Spark.
+"""A night of runs, and the data set of the runs of many nights, with tables over it, in SQL.
 
 It imports ``harness.run``, ``harness.stored``, ``reports.index`` and the checks' verdicts and engines. Only
 ``harness.cli`` imports it.
@@ -6,8 +6,7 @@ It imports ``harness.run``, ``harness.stored``, ``reports.index`` and the checks
 A single night:
 
 - ``night_record``: the record of a night on disk
-- ``matrix``: the cells of a night, from ``nightly.toml``
-- ``cell_order``: the order of the cells
+- ``matrix``: the cells of a night, from ``nightly.toml``, and their order
 - ``subprocess_runner``: runs an attempt as a process
 - ``outcome``: classifies the end of an attempt
 - ``failure_shrinking``: shrinks new failures

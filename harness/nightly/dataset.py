@@ -149,13 +149,14 @@ def list_parts(dataset: Path) -> list[Path]:
     return found
 
 
-def require_readable(dataset: Path) -> None:
-    """Raises :class:`DataSetError` naming the file whose content is damaged, if there is one."""
-    for part in list_parts(dataset):
-        try:
-            pq.ParquetFile(part).read()
-        except (pa.ArrowException, OSError) as error:
-            raise _make_damage_error(part, "its content is damaged") from error
+def read_runs(dataset: Path) -> list[pa.Table]:
+    """Returns the rows of each file, each run once, with a column ``night``. Raises :class:`DataSetError`."""
+    with lock_dataset(dataset, alone=False):
+        parts = list_parts(dataset)
+        newer = {part.stem for part in parts if part.name != PACKED}
+        found = [(part.parent.name.removeprefix(PARTITION), _read_current(part, newer)) for part in parts]
+    # A night is the name of a folder, which may be anything: as a value it never becomes part of a statement.
+    return [runs.append_column("night", pa.repeat(night, len(runs))) for night, runs in found]
 
 
 def _make_damage_error(part: Path, why: str) -> DataSetError:

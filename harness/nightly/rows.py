@@ -4,7 +4,6 @@ A run is one row of one file, so it is in the data set completely or not at all.
 began, as in its history, unless a name says seconds.
 """
 
-from collections.abc import Iterable
 from types import UnionType
 from typing import Any, Final, get_args, get_origin
 
@@ -132,22 +131,16 @@ LATER: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "r
 """Columns that parts of older data sets lack."""
 
 
-def _list_fields(kind: pa.DataType) -> list[pa.Field]:
-    return [kind.field(index) for index in range(kind.num_fields)]
-
-
-def _with_fault_fields(fields: Iterable[pa.Field], schema: pa.Schema = SCHEMA) -> pa.Schema:
-    """Returns ``schema`` with these fields of a fault."""
-    return schema.set(schema.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(list(fields)))))
-
-
-_FIELDS: Final = _list_fields(SCHEMA.field("faults").type.value_type)
-_FORMER_FIELDS: Final = [field.with_name(FORMER.get(field.name, field.name)) for field in _FIELDS]
 _SHORT: Final = pa.schema([field for field in SCHEMA if field.name not in LATER])
-SCHEMAS: Final = (SCHEMA, _SHORT, _with_fault_fields(_FORMER_FIELDS, _SHORT))
+_FORMER_FAULT: Final = [
+    field.with_name(FORMER.get(field.name, field.name)) for field in SCHEMA.field("faults").type.value_type
+]
+SCHEMAS: Final = (
+    SCHEMA,
+    _SHORT,
+    _SHORT.set(_SHORT.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(_FORMER_FAULT)))),
+)
 """The schemas that a part of a data set may have."""
-READ: Final = _with_fault_fields(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
-"""The schema with the columns of all of them; columns that a part lacks are read as null."""
 
 
 def to_table(run: RunRow) -> pa.Table:
@@ -163,12 +156,3 @@ def to_current_columns(content: pa.Table) -> pa.Table:
     for row in rows:
         row["faults"] = [{former.get(key, key): value for key, value in one.items()} for one in row["faults"] or ()]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def to_spark_type(kind: pa.DataType) -> str:
-    """Returns Spark's name of a type of ``SCHEMA``."""
-    if pa.types.is_list(kind):
-        return f"array<{to_spark_type(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'`{field.name}`: {to_spark_type(field.type)}' for field in kind)}>"
-    return {_TEXT: "string", _NUMBER: "bigint", pa.float64(): "double", pa.bool_(): "boolean"}[kind]

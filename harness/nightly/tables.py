@@ -1,4 +1,6 @@
-"""Tables over many nights, in SQL on Spark.
+"""Tables over many nights, in SQL that DuckDB and Spark share.
+
+DuckDB computes them in this process; with a master, Spark does. The reader of the data set is the same for both.
 
 - A *cell* is a workload under a nemesis, with or without a defect: one job of a nightly matrix.
 - Runs without a verdict are counted separately.
@@ -6,27 +8,29 @@
   counts as a failure, but catches nothing. For a defect that is in no zoo, any forbidden anomaly suffices.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import col
+import pyarrow.compute as pc
 
-from assay.checkers.engine import EngineError
-from assay.checkers.engine.spark_application import SparkApplication
+from assay.checkers.engine import DuckDB, Engine, Engines
+from assay.checkers.engine.engine_selection import DUCKDB, SPARK
 from assay.harness.nightly import dataset
-from assay.harness.nightly.rows import NONE, READ, to_spark_type
+from assay.harness.nightly.rows import NONE
 
 Zoo = Mapping[str, tuple[str, ...]]
 """Defect -> anomalies; at least one of them must be reported."""
 
 CAUGHT: Final = "caught"
+NESTED: Final = ("findings", "faults", "returns")
+"""Columns of a run that become tables of their own, with the ``line`` of the run in ``runs``."""
+ZOO: Final = pa.schema({"defect": pa.string(), "expected": pa.string(), "anomaly": pa.string()})
+"""A row for each demanded anomaly; ``expected`` has all anomalies of the defect."""
 
 
 @dataclass(frozen=True)
@@ -44,137 +48,161 @@ class NightTables:
 
 
 def compute_tables(place: Path, zoo: Zoo, master: str | None = None) -> NightTables:
-    """Computes the tables. On a cluster, all nodes must see the data set under the same path.
+    """Computes the tables, by DuckDB or on this Spark.
 
     Raises ``DataSetError`` for a missing or damaged data set, and ``EngineUnavailable`` if Spark is not available.
     """
     dataset.list_parts(place)  # errors are found before Spark is started
-    with SparkApplication(master, quick=True) as application:
-        return compute_tables_on(application, place, zoo)
-
-
-def compute_tables_on(application: SparkApplication, place: Path, zoo: Zoo) -> NightTables:
-    """Computes the tables on a running Spark application, and leaves it running."""
-    with open_session(application, place, zoo) as session:
-        newest = [row["night"] for row in session.sql("select distinct night from runs order by night desc").take(2)]
-        for name, night in zip(("newest", "before"), (*newest, None), strict=False):
-            # A night is the name of a folder, which may be anything: it must not become part of a statement.
-            session.table("cells").where(col("night").eqNullSafe(night)).createOrReplaceTempView(name)
-        return NightTables(
-            night=newest[0],
-            before=newest[1] if len(newest) > 1 else None,
-            tables={name: session.sql(sql).toArrow() for name, sql in TABLES.items()},
-        )
+    with open_engine(master) as engine:
+        return compute_tables_on(engine, place, zoo)
 
 
 @contextmanager
-def open_session(application: SparkApplication, place: Path, zoo: Zoo) -> Iterator[SparkSession]:
-    """Opens a session with ``VIEWS`` over the data set, locked against packing. Raises as ``compute_tables`` does."""
-    with dataset.lock_dataset(place, alone=False):
-        files = dataset.list_parts(place)
-        session = application.session(effects=0)
-        try:
-            _create_views(session, place, files, zoo)
-            yield session
-        except (PySparkException, Py4JError) as error:
-            dataset.require_readable(place)  # raises an error that names the damaged file, if there is one
-            raise EngineError(f"Spark could not compute the tables over {place}: {error}") from error
+def open_engine(master: str | None) -> Iterator[Engine]:
+    """Opens Spark if there is a master, else DuckDB. Raises ``EngineUnavailable``."""
+    with Engines(SPARK if master else DUCKDB, spark_master=master) as engines, engines.spark(0) or DuckDB() as engine:
+        yield engine
 
 
-def _create_views(session: SparkSession, place: Path, files: Sequence[Path], zoo: Zoo) -> None:
-    columns = ", ".join(f"`{field.name}` {to_spark_type(field.type)}" for field in READ)
-    reader = session.read.schema(f"{columns}, `night` string").option("__globPaths__", "false")
-    stored = reader.parquet(f"file://{place.resolve()}")
-    newer = [(file.stem,) for file in files if file.name != dataset.PACKED]
-    if newer and len(newer) < len(files):
-        single = session.createDataFrame(newer, "single string")
-        superseded = (stored["_metadata.file_name"] == dataset.PACKED) & (stored["run"] == single["single"])
-        stored = stored.join(single, superseded, "left_anti")
-    stored.createOrReplaceTempView("stored")
-    known = [(defect, list(anomalies)) for defect, anomalies in sorted(zoo.items())]
-    session.createDataFrame(known, "defect string, expected array<string>").createOrReplaceTempView("zoo")
+def compute_tables_on(engine: Engine, place: Path, zoo: Zoo) -> NightTables:
+    """Computes the tables on this engine, and leaves it open."""
+    load_runs(engine, place, zoo)
+    newest = engine.arrow("select night from nights where age <= 2 order by age").column("night").to_pylist()
+    return NightTables(
+        night=newest[0],
+        before=newest[1] if len(newest) > 1 else None,
+        tables={name: engine.arrow(sql) for name, sql in TABLES.items()},
+    )
+
+
+def load_runs(engine: Engine, place: Path, zoo: Zoo) -> None:
+    """Loads a data set as ``runs``, with ``NESTED`` as further tables, and ``zoo``, and defines ``VIEWS`` of them."""
+    parts: dict[str, list[pa.Table]] = defaultdict(list)
+    line = 0
+    for runs in dataset.read_runs(place):
+        lines = pa.array(range(line, line := line + len(runs)), pa.int64())
+        parts["runs"].append(runs.drop_columns(NESTED).append_column("line", lines))
+        for name in NESTED:
+            column = runs.column(name).combine_chunks()
+            inner = pa.Table.from_struct_array(pc.list_flatten(column))
+            parts[name].append(inner.append_column("line", lines.take(pc.list_parent_indices(column))))
+    for name, tables in parts.items():
+        engine.load(name, pa.concat_tables(tables))
+    demanded = [
+        {"defect": defect, "expected": ", ".join(anomalies), "anomaly": anomaly}
+        for defect, anomalies in zoo.items()
+        for anomaly in anomalies or (None,)
+    ]
+    engine.load("zoo", pa.Table.from_pylist(demanded, ZOO))
     for name, sql in VIEWS.items():
-        session.sql(f"create or replace temporary view {name} as {sql}")
+        engine.view(name, sql)
 
 
 VIEWS: Final = {
-    "runs": f"""
-        select s.*, z.expected,
-            filter(s.findings, f -> f.forbidden and s.verdict <=> 'fail'
-                and (z.expected is null or array_contains(z.expected, f.anomaly))) as hits
-        from stored s left join zoo z on s.defect = z.defect and s.defect <> '{NONE}'
+    "nights": """
+        select night, row_number() over (order by night desc) as age from (select distinct night from runs) as known
+        """,
+    "found": """
+        select f.line, f.anomaly, f.forbidden, f.time, f.since_fault, r.workload, r.nemesis, r.defect, r.verdict, t.age
+        from findings f join runs r on f.line = r.line join nights t on t.night = r.night
+        """,
+    "hits": f"""
+        select f.line, min(f.time) / 1e9 as seconds, min(f.since_fault) / 1e9 as since_fault
+        from found f left join (select distinct defect from zoo) k on k.defect = f.defect and f.defect <> '{NONE}'
+            left join zoo z on z.defect = f.defect and z.anomaly = f.anomaly
+        where f.forbidden and f.verdict = 'fail' and (k.defect is null or z.anomaly is not null)
+        group by f.line
+        """,
+    "results": """
+        select r.*, t.age, h.line as hit, h.seconds, h.since_fault
+        from runs r join nights t on t.night = r.night left join hits h on h.line = r.line
         """,
     "cells": """
-        select night, workload, nemesis, defect, case
-                when count_if(verdict = 'fail') > 0 then 'fail'
-                when count_if(verdict is null) > 0 then 'unjudged'
-                when count_if(verdict = 'unknown') > 0 then 'unknown'
-                else 'pass' end as verdict,
-            array_sort(array_distinct(flatten(collect_list(transform(findings, f -> f.anomaly))))) as anomalies
-        from runs group by night, workload, nemesis, defect
+        select age, workload, nemesis, defect, case
+                when count(*) filter (where verdict = 'fail') > 0 then 'fail'
+                when count(*) filter (where verdict is null) > 0 then 'unjudged'
+                when count(*) filter (where verdict = 'unknown') > 0 then 'unknown'
+                else 'pass' end as verdict
+        from results where age <= 2 group by age, workload, nemesis, defect
         """,
-    "returns": f"""
-        select night, r.fault, e.what, e.took / 1e9 as took from (
-            select night, explode(returns) as r from runs where defect = '{NONE}') lateral view
-            explode(array(struct(r.change as what, r.changed as took), struct(r.look as what, r.looked as took))) as e
+    "new_anomalies": """
+        select workload, nemesis, defect, concat_ws(', ', array_sort(array_agg(anomaly))) as anomalies from (
+            select workload, nemesis, defect, anomaly from found
+            where age <= 2 group by workload, nemesis, defect, anomaly having max(age) = 1) as fresh
+        group by workload, nemesis, defect
+        """,
+    "waits": f"""
+        select r.night, b.fault, b.change, b.changed / 1e9 as changed, b.look, b.looked / 1e9 as looked
+        from returns b join runs r on b.line = r.line where r.defect = '{NONE}'
         """,
     "recovered": """
-        select night, fault, what, count(*) as times, count_if(took is null) as never,
-            percentile(took, 0.5) as median, percentile(took, 0.95) as p95, max(took) as longest
-        from returns group by night, fault, what
+        select night, fault, what, count(*) as times, count(*) - count(took) as never, median(took) as median,
+            percentile_cont(0.95) within group (order by took) as p95, max(took) as longest
+        from (select night, fault, change as what, changed as took from waits
+            union all select night, fault, look, looked from waits) as each
+        group by night, fault, what
         """,
 }
 
 TABLES: Final = {
     "verdicts": """
-        select night, workload, nemesis, defect, count(*) as runs,
-            count_if(verdict = 'pass') as pass, count_if(verdict = 'fail') as fail,
-            count_if(verdict = 'unknown') as unknown, count_if(verdict is null) as unjudged,
-            count_if(verdict = 'pass') / count(*) as pass_share, count_if(verdict = 'fail') / count(*) as fail_share,
-            count_if(verdict = 'unknown') / count(*) as unknown_share,
-            coalesce(sum(operations), 0) as operations, sum(size(faults)) as faults_meant,
-            sum(size(filter(faults, f -> f.injected is not null))) as faults_injected,
-            sum(size(filter(faults, f -> coalesce(f.took_effect, f.bit)))) as faults_took_effect
-        from runs group by night, workload, nemesis, defect order by night, workload, nemesis, defect
+        select night, workload, nemesis, defect, runs, pass, fail, "unknown", unjudged, pass / runs as pass_share,
+            fail / runs as fail_share, "unknown" / runs as unknown_share, operations, faults_meant, faults_injected,
+            faults_took_effect
+        from (
+            select night, workload, nemesis, defect, count(*) as runs,
+                count(*) filter (where verdict = 'pass') as pass, count(*) filter (where verdict = 'fail') as fail,
+                count(*) filter (where verdict = 'unknown') as "unknown",
+                count(*) filter (where verdict is null) as unjudged,
+                coalesce(cast(sum(operations) as bigint), 0) as operations,
+                coalesce(cast(sum(meant) as bigint), 0) as faults_meant,
+                coalesce(cast(sum(injected) as bigint), 0) as faults_injected,
+                coalesce(cast(sum(took_effect) as bigint), 0) as faults_took_effect
+            from runs r left join (
+                select line, count(*) as meant, count(injected) as injected,
+                    count(*) filter (where took_effect) as took_effect
+                from faults group by line) f on f.line = r.line
+            group by night, workload, nemesis, defect) as counted
+        order by night, workload, nemesis, defect
         """,
     "detection": f"""
-        select defect, workload, nemesis, count(*) as runs, count_if(size(hits) > 0) as caught,
-            count_if(size(hits) > 0) / count(*) as rate,
-            count_if(size(hits) = 0 and verdict = 'fail') as failed_otherwise, count_if(verdict is null) as unjudged,
-            array_join(array_sort(array_distinct(flatten(collect_list(transform(findings, f -> f.anomaly))))), ', ')
-                as reported,
-            min(detected) as seconds_min, percentile(detected, 0.5) as seconds_median, max(detected) as seconds_max,
-            percentile(since_fault, 0.5) as since_fault_median
-        from (select *, array_min(transform(hits, h -> h.time)) / 1e9 as detected,
-                array_min(transform(hits, h -> h.since_fault)) / 1e9 as since_fault
-            from runs where defect <> '{NONE}')
-        group by defect, workload, nemesis order by defect, workload, nemesis
+        select r.defect, r.workload, r.nemesis, count(*) as runs, count(hit) as caught, count(hit) / count(*) as rate,
+            count(*) filter (where hit is null and verdict = 'fail') as failed_otherwise,
+            count(*) filter (where verdict is null) as unjudged, coalesce(min(anomalies), '') as reported,
+            min(seconds) as seconds_min, median(seconds) as seconds_median, max(seconds) as seconds_max,
+            median(since_fault) as since_fault_median
+        from results r left join (
+            select workload, nemesis, defect, concat_ws(', ', array_sort(array_agg(distinct anomaly))) as anomalies
+            from found group by workload, nemesis, defect) a
+            on a.workload = r.workload and a.nemesis = r.nemesis and a.defect = r.defect
+        where r.defect <> '{NONE}'
+        group by r.defect, r.workload, r.nemesis order by r.defect, r.workload, r.nemesis
         """,
     "defects": f"""
-        select coalesce(z.defect, r.defect) as defect, array_join(z.expected, ', ') as expected,
-            coalesce(r.runs, 0) as runs, coalesce(r.caught, 0) as caught,
+        select coalesce(z.defect, r.defect) as defect, z.expected, coalesce(r.runs, 0) as runs,
+            coalesce(r.caught, 0) as caught,
             case when r.caught > 0 then '{CAUGHT}' when r.runs > 0 then 'missed' else 'not run' end as state
-        from zoo z full outer join (
-            select defect, count_if(night = n.newest) as runs, count_if(night = n.newest and size(hits) > 0) as caught
-            from runs cross join (select max(night) as newest from runs) n
-            where defect <> '{NONE}' group by defect) r on z.defect = r.defect
+        from (select distinct defect, expected from zoo) z full outer join (
+            select defect, count(*) filter (where age = 1) as runs, count(hit) filter (where age = 1) as caught
+            from results where defect <> '{NONE}' group by defect) r on z.defect = r.defect
         order by defect
         """,
     "recovery": """
         select *, median / nullif(mean_before, 0) as trend from (
             select *, avg(median) over (partition by fault, what order by night
-                rows between unbounded preceding and 1 preceding) as mean_before from recovered)
+                rows between unbounded preceding and 1 preceding) as mean_before from recovered) as compared
         order by night, fault, what
         """,
     "changes": """
         select coalesce(n.workload, b.workload) as workload, coalesce(n.nemesis, b.nemesis) as nemesis,
             coalesce(n.defect, b.defect) as defect, coalesce(b.verdict, 'not run') as was,
-            coalesce(n.verdict, 'not run') as is_now,
-            coalesce(array_join(array_except(n.anomalies, coalesce(b.anomalies, array())), ', '), '') as new_anomalies
-        from newest n full outer join before b
-            on n.workload = b.workload and n.nemesis = b.nemesis and n.defect = b.defect
-        where exists (select 1 from before) and (not n.verdict <=> b.verdict
-            or size(array_except(n.anomalies, coalesce(b.anomalies, array()))) > 0)
+            coalesce(n.verdict, 'not run') as is_now, coalesce(a.anomalies, '') as new_anomalies
+        from (select * from cells where age = 1) n full outer join (select * from cells where age = 2) b
+                on n.workload = b.workload and n.nemesis = b.nemesis and n.defect = b.defect
+            left join new_anomalies a
+                on a.workload = n.workload and a.nemesis = n.nemesis and a.defect = n.defect
+        where exists (select 1 from nights where age = 2)
+            and (n.verdict is distinct from b.verdict or a.anomalies is not null)
         order by workload, nemesis, defect
         """,
     "unjudged": """

@@ -1,4 +1,4 @@
-"""Computes the cells of a data set over its nights, by Spark, and finds those that got worse.
+"""Computes the cells of a data set over its nights, and finds those that got worse.
 
 A cell is a system, a workload, a nemesis, a cluster and a defect. Its value for a night is the median of its runs.
 """
@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from assay.checkers.engine.spark_application import SparkApplication
+from assay.checkers.engine import Engine
 from assay.harness.nightly import dataset
 from assay.harness.nightly.regression import (
     FALSE_DISCOVERY_RATE,
@@ -21,7 +21,7 @@ from assay.harness.nightly.regression import (
     find_regressions,
 )
 from assay.harness.nightly.rows import NONE, UNKNOWN
-from assay.harness.nightly.tables import Zoo, open_session
+from assay.harness.nightly.tables import Zoo, load_runs, open_engine
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Regression, Trend, Trends
 
@@ -34,13 +34,13 @@ SHOWN: Final = 60
 
 CELL_NIGHTS: Final = f"""
     select coalesce(system, '{UNKNOWN}') as system, workload, nemesis, coalesce(cluster, '{UNKNOWN}') as cluster,
-        if(defect = '{NONE}', '', defect) as defect, night, min_by(version, started) as version,
-        count_if(verdict = 'fail') as failed, count_if(verdict = 'unknown') as unknown,
-        count_if(verdict is null) as without, count_if(verdict = 'pass') as passed,
-        count_if(size(hits) > 0) as caught, median(operations) as operations, median(rate) as rate,
-        median(median_ms) as median_ms, median(p99_ms) as p99_ms, median(recovery_seconds) as recovery,
-        median(array_min(transform(hits, h -> h.time)) / 1e9) as detection
-    from runs where night in (select distinct night from runs order by night desc limit {REACH})
+        case when defect = '{NONE}' then '' else defect end as defect, night,
+        min_by(coalesce(version, ''), started) as version, count(*) filter (where verdict = 'fail') as failed,
+        count(*) filter (where verdict = 'unknown') as "unknown", count(*) filter (where verdict is null) as without,
+        count(*) filter (where verdict = 'pass') as passed, count(hit) as caught, median(operations) as operations,
+        median(rate) as rate, median(median_ms) as median_ms, median(p99_ms) as p99_ms,
+        median(recovery_seconds) as recovery, median(seconds) as detection
+    from results where age <= {REACH}
     group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
     """
 SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detection")
@@ -76,15 +76,14 @@ NightRow = Mapping[str, Any]
 def compute_trends(place: Path, zoo: Zoo, master: str | None = None) -> Trends:
     """Computes the trends. Raises the errors of ``assay.harness.nightly.tables.compute_tables``."""
     dataset.list_parts(place)  # errors are found before Spark is started
-    with SparkApplication(master, quick=True) as application:
-        return compute_trends_on(application, place, zoo)
+    with open_engine(master) as engine:
+        return compute_trends_on(engine, place, zoo)
 
 
-def compute_trends_on(application: SparkApplication, place: Path, zoo: Zoo) -> Trends:
-    """Computes the trends on a running Spark application, and leaves it running."""
-    with open_session(application, place, zoo) as session:
-        rows = session.sql(CELL_NIGHTS).toArrow().to_pylist()
-    return make_trends(rows)
+def compute_trends_on(engine: Engine, place: Path, zoo: Zoo) -> Trends:
+    """Computes the trends on this engine, and leaves it open."""
+    load_runs(engine, place, zoo)
+    return make_trends(engine.arrow(CELL_NIGHTS).to_pylist())
 
 
 def make_trends(rows: Sequence[NightRow]) -> Trends:

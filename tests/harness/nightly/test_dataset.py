@@ -19,7 +19,7 @@ import pytest
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.cli.main import main
-from assay.harness.nightly.dataset import DataSetError, add_stores, list_parts, require_readable
+from assay.harness.nightly.dataset import DataSetError, add_stores, list_parts, read_runs
 from assay.harness.nightly.rows import SCHEMA, RunRow
 from assay.harness.nightly.run_row import make_row
 from assay.harness.run import store
@@ -216,7 +216,7 @@ def test_a_data_set_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
     whole = part.read_bytes()
     part.write_bytes(whole[:4] + bytes(60) + whole[64:])
     with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged; delete it, and add its run again"):
-        require_readable(tmp_path / "nights")
+        read_runs(tmp_path / "nights")
     part.write_bytes(b"")
     with pytest.raises(DataSetError, match="it is not a Parquet file"):
         list_parts(tmp_path / "nights")

@@ -1,4 +1,4 @@
-"""Spark's tables against the same tables in plain Python, over random runs."""
+"""The tables of both engines against the same tables in plain Python, over random runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assay.checkers.engine import DuckDB, Engine
+from assay.harness.cli import nights
 from assay.harness.cli.main import main
 from assay.harness.nightly import tables
 from assay.harness.nightly.dataset import DataSetError, list_parts, store_run
 from assay.harness.nightly.rows import NONE, SCHEMAS, RunRow
 from assay.harness.nightly.table_output import to_json
-from assay.harness.nightly.tables import NightTables, Zoo, compute_tables_on
+from assay.harness.nightly.tables import NightTables, Zoo, compute_tables, compute_tables_on
 from assay.system_under_test.defects import DEFECTS
 
 from helpers.night_runs import ZOO, random_run
 from helpers.standalone import WORKERS, Cluster
-
-pytestmark = pytest.mark.spark
 
 Night = tuple[str, RunRow]
 Rows = list[dict[str, Any]]
@@ -199,36 +199,54 @@ def assert_equal(table: pa.Table, expected: Rows, name: str) -> None:
 SOME = some_runs(1, 40)
 
 
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    opened = DuckDB() if request.param == "duckdb" else request.getfixturevalue("application").engine(effects=0)
+    with opened as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
-def computed(application: Any, tmp_path_factory: pytest.TempPathFactory) -> NightTables:
+def computed(tmp_path_factory: pytest.TempPathFactory) -> NightTables:
     """The tables of ``SOME``, of a folder whose name looks like a pattern."""
-    return compute_tables_on(application, stored(tmp_path_factory.mktemp("computed") / "[nights]", SOME), ZOO)
+    with DuckDB() as engine:
+        return compute_tables_on(engine, stored(tmp_path_factory.mktemp("computed") / "[nights]", SOME), ZOO)
 
 
 def test_the_tables_are_those_of_plain_python(computed: NightTables) -> None:
     check_tables(computed, SOME)
 
 
+@pytest.mark.spark
+def test_spark_computes_the_same_tables(application: Any, tmp_path: Path) -> None:
+    with application.engine(effects=0) as engine:
+        check_tables(compute_tables_on(engine, stored(tmp_path / "nights", SOME), ZOO), SOME)
+
+
 @pytest.mark.parametrize(
     ("seed", "number", "nights"),
     [(2, 12, NIGHTS), (3, 9, NIGHTS[:1])],
 )
-@pytest.mark.long
 def test_the_tables_of_few_runs_are_those_of_plain_python(
-    application: Any, tmp_path: Path, seed: int, number: int, nights: tuple[str, ...]
+    engine: Engine, tmp_path: Path, seed: int, number: int, nights: tuple[str, ...]
 ) -> None:
     runs = some_runs(seed, number, nights)
-    check_tables(compute_tables_on(application, stored(tmp_path / "nights", runs), ZOO), runs)
+    check_tables(compute_tables_on(engine, stored(tmp_path / "nights", runs), ZOO), runs)
 
 
-def check_tables(computed: NightTables, runs: Sequence[Night]) -> None:
+def test_a_defect_of_which_no_anomaly_is_demanded_is_never_caught(engine: Engine, tmp_path: Path) -> None:
+    runs, zoo = some_runs(5, 30), {"acks-early": (), "homemade": ("duplicate", "lost-write")}
+    check_tables(compute_tables_on(engine, stored(tmp_path / "nights", runs), zoo), runs, zoo)
+
+
+def check_tables(computed: NightTables, runs: Sequence[Night], zoo: Zoo = ZOO) -> None:
     newest, before = [*sorted({night for night, _ in runs}, reverse=True), None][:2]
     assert newest is not None
     assert (computed.night, computed.before) == (newest, before)
     expected = {
         "verdicts": verdicts(runs),
-        "detection": detection(runs, ZOO),
-        "defects": defects(runs, ZOO, newest),
+        "detection": detection(runs, zoo),
+        "defects": defects(runs, zoo, newest),
         "recovery": recovery(runs),
         "changes": changes(runs, newest, before),
         "unjudged": unjudged(runs),
@@ -239,9 +257,8 @@ def check_tables(computed: NightTables, runs: Sequence[Night]) -> None:
     assert computed.missed == [row["defect"] for row in expected["defects"] if row["state"] != "caught"]
 
 
-@pytest.mark.long
 def test_added_in_another_order_and_twice_and_with_columns_of_other_names_the_tables_are_the_same(
-    application: Any, tmp_path: Path, computed: NightTables
+    tmp_path: Path, computed: NightTables
 ) -> None:
     """Half of the parts are from before, when a column had another name."""
     place = stored(tmp_path / "mixed", [*SOME[5:], *reversed(SOME)])
@@ -250,17 +267,17 @@ def test_added_in_another_order_and_twice_and_with_columns_of_other_names_the_ta
         for fault in rows[0]["faults"]:
             fault["bit"] = fault.pop("took_effect")
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[-1]), part)
-    assert compute_tables_on(application, place, ZOO) == computed
+    with DuckDB() as engine:
+        assert compute_tables_on(engine, place, ZOO) == computed
 
 
 def test_the_command_tells_writes_and_requires(
-    application: Any,
     tmp_path: Path,
     computed: NightTables,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without a Spark: to start one is what ``compute`` does besides."""
+    """Without a Spark, which the command would start."""
     asked = []
 
     def compute(place: Path, zoo: Zoo, master: str | None) -> NightTables:
@@ -290,38 +307,21 @@ def test_the_command_tells_writes_and_requires(
     assert "…" not in shown.out
     assert asked == [place, place]
 
-    night = []
-
-    def of_one_night(place: Path, zoo: Zoo, master: str | None) -> NightTables:
-        night.append(compute_tables_on(application, place, {}))
-        return night[-1]
-
-    monkeypatch.setattr(tables, "compute_tables", of_one_night)
-    assert (
-        main(
-            [
-                "nights",
-                "show",
-                str(stored(tmp_path / "good", [("2026-11-21", sound())])),
-                "--require-detection",
-            ]
-        )
-        == 0
-    )
-    assert [(one.night, one.before, one.tables["changes"].num_rows) for one in night] == [("2026-11-21", None, 0)]
+    monkeypatch.undo()
+    good = stored(tmp_path / "good", [("2026-11-21", sound())])
+    assert main(["nights", "show", str(good), "--json"]) == 0
+    recorded = json.loads(capsys.readouterr().out)
+    assert (recorded["night"], recorded["before"], recorded["tables"]["changes"]) == ("2026-11-21", None, [])
+    monkeypatch.setattr(nights, "described_defects", lambda system: ())
+    assert main(["nights", "show", str(good), "--require-detection"]) == 0
 
 
+@pytest.mark.spark
 @pytest.mark.long
-def test_a_standalone_cluster_computes_the_same_tables_on_all_its_workers(
-    application: Any, tmp_path: Path, cluster: Cluster
-) -> None:
+def test_a_standalone_cluster_computes_the_same_tables_on_all_its_workers(tmp_path: Path, cluster: Cluster) -> None:
     place = stored(tmp_path / "nights", some_runs(7, 60))
     code, recorded, done = cluster.asked("nights", "show", str(place))
-    here = compute_tables_on(
-        application,
-        place,
-        {defect.name: defect.anomalies for defect in DEFECTS.values()},
-    )
+    here = compute_tables(place, {defect.name: defect.anomalies for defect in DEFECTS.values()})
     assert code == 0
     assert json.loads(recorded) == json.loads(to_json(here))
     assert len(done) == WORKERS, done
@@ -331,16 +331,17 @@ def sound() -> RunRow:
     return next(run for seed in range(100) if (run := random_run(random.Random(seed))).defect == NONE)
 
 
-def test_a_damaged_part_is_named_instead_of_what_spark_says(application: Any, tmp_path: Path) -> None:
+def test_a_damaged_part_is_named_instead_of_what_the_engine_says(tmp_path: Path) -> None:
     place = stored(tmp_path / "nights", some_runs(6, 3))
     part = list_parts(place)[0]
     whole = part.read_bytes()
     footer = 8 + int.from_bytes(whole[-8:-4], "little")
     part.write_bytes(whole[:4] + bytes(len(whole) - 4 - footer) + whole[-footer:])
     with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged"):
-        compute_tables_on(application, place, ZOO)
+        compute_tables(place, ZOO)
 
 
+@pytest.mark.spark
 def test_the_name_of_a_night_is_never_executed(application: Any, tmp_path: Path) -> None:
     """Folders of a data set may come from elsewhere, and Spark's SQL can call any method of Java."""
     runs = some_runs(7, 4, NIGHTS[:1])
@@ -349,7 +350,9 @@ def test_the_name_of_a_night_is_never_executed(application: Any, tmp_path: Path)
     name = f"z' or {called} or night = 'z"
     stored(tmp_path / "more", [(NIGHTS[1], run) for _, run in some_runs(8, 1)])
     (tmp_path / "more" / f"night={NIGHTS[1]}").rename(place / f"night={name}")
-    found = compute_tables_on(application, place, ZOO)
-    assert (found.night, found.before) == (name, NIGHTS[0])
+    for opened in (DuckDB(), application.engine(effects=0)):
+        with opened as engine:
+            found = compute_tables_on(engine, place, ZOO)
+            assert (found.night, found.before) == (name, NIGHTS[0])
     jvm = application.session(effects=0).sparkContext._jvm
     assert jvm.java.lang.System.getProperty("assay.called") is None

@@ -1,4 +1,4 @@
-"""The cells over the nights: Spark's rows against plain Python's, and from them what a page is given."""
+"""The cells over the nights: the engines' rows against plain Python's, and from them what a page is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assay.harness.cli.main import main
 from assay.harness.nightly import trends as module
 from assay.harness.nightly.dataset import lock_dataset, pack, store_run
 from assay.harness.nightly.rows import NONE, UNKNOWN, RunRow
-from assay.harness.nightly.trends import RECENT, SHOWN, compute_trends_on, make_trends
+from assay.harness.nightly.trends import RECENT, SHOWN, compute_trends, compute_trends_on, make_trends
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Trends, read_trends
 
@@ -83,27 +83,35 @@ def drawn(found: Trends) -> dict[CellKey, dict[str, list[Any]]]:
     return {one.cell: {found.nights[int(row[0] or 0)]: row[1:] for row in one.rows} for one in found.cells}
 
 
-@pytest.mark.spark
-def test_the_rows_are_those_of_plain_python_packed_or_not_and_added_again(application: Any, tmp_path: Path) -> None:
+def test_the_rows_are_those_of_plain_python_packed_or_not_and_added_again(tmp_path: Path) -> None:
     chance = random.Random(5)
     runs = [((LAST - timedelta(days=chance.randrange(4))).isoformat(), measured(chance)) for _ in range(40)]
     model = {run.run: (night, run) for night, run in runs}
     for night, run in model.values():
         store_run(tmp_path, date.fromisoformat(night), run)
-    found = compute_trends_on(application, tmp_path, ZOO)
+    found = compute_trends(tmp_path, ZOO)
     assert without_detection(drawn(found)) == without_detection(plain(list(model.values())))
     with lock_dataset(tmp_path, alone=True):
         pack(tmp_path)
-    assert compute_trends_on(application, tmp_path, ZOO) == found
+    assert compute_trends(tmp_path, ZOO) == found
     for night, run in runs[:10]:
         again = msgspec.structs.replace(measured(chance), run=run.run)
         other = LAST if night == runs[0][0] else date.fromisoformat(night)
         store_run(tmp_path, other, again)
         model[run.run] = (other.isoformat(), again)
-    found = compute_trends_on(application, tmp_path, ZOO)
+    found = compute_trends(tmp_path, ZOO)
     assert without_detection(drawn(found)) == without_detection(plain(list(model.values())))
     with_defect = {cell: rows for cell, rows in drawn(found).items() if cell.defect}
     assert with_defect == {cell: rows for cell, rows in plain(list(model.values())).items() if cell.defect}
+
+
+@pytest.mark.spark
+def test_spark_computes_the_same_trends(application: Any, tmp_path: Path) -> None:
+    chance = random.Random(6)
+    for number in range(30):
+        store_run(tmp_path, LAST - timedelta(days=number % 4), measured(chance))
+    with application.engine(effects=0) as engine:
+        assert compute_trends_on(engine, tmp_path, ZOO) == compute_trends(tmp_path, ZOO)
 
 
 def without_detection(rows: dict[CellKey, dict[str, list[Any]]]) -> dict[CellKey, dict[str, list[Any]]]:
