@@ -25,6 +25,7 @@ from assay.harness.nightly.night_record import (
     NightFolder,
     RunningAttempt,
     ShrunkFailure,
+    read_if_possible,
     read_nights,
 )
 from assay.harness.nightly.store_index import FOUND, read_store
@@ -71,7 +72,10 @@ class Shrinker:
         """
         own = {run for result in self.path.results() for run in result.runs}
         tried = {
-            failure_key(one) for folder, _ in read_nights(self.store) for one in _tried(folder) if not one.interrupted
+            failure_key(one)
+            for folder, _ in read_nights(self.store)
+            for one in read_if_possible(folder.shrunk)
+            if not one.interrupted
         }
         cells = {cell.name: cell for cell in self.night.cells}
         found = group_failures(read_store(self.store, {}), KnownFailures())
@@ -150,14 +154,6 @@ def select_due(
 def failure_key(one: Failure | ShrunkFailure) -> Key:
     """Returns the identity of a failure; each identity is tried once."""
     return one.system, one.workload, one.anomalies
-
-
-def _tried(folder: NightFolder) -> list[ShrunkFailure]:
-    """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
-    try:
-        return folder.shrunk()
-    except OSError:
-        return []
 
 
 def delete_runs(path: NightFolder) -> None:

@@ -47,6 +47,7 @@ from assay.harness.nightly.night_record import (
     find_unreadable,
     make_part_name,
     night_folder,
+    read_if_possible,
     read_nights,
 )
 from assay.harness.nightly.outcome import MachineState, classify, read_seen_run
@@ -140,7 +141,9 @@ class NightRunner:
             self._recover()
             results = self.path.results()
             earlier = read_last_ends(
-                _earlier(one) for one, night in read_nights(self.store) if night.night != self.night.night
+                read_if_possible(one.results)
+                for one, night in read_nights(self.store)
+                if night.night != self.night.night
             )
             self._reserve.keep(RESERVE)
             end = time.monotonic() + self.budget
@@ -395,14 +398,6 @@ def _sound(night: Night) -> Night:
             f"{where} has a budget of {night.budget_seconds:g} s, and {night.shrink_seconds:g} s to shrink"
         )
     return night
-
-
-def _earlier(path: NightFolder) -> list[AttemptResult]:
-    """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
-    try:
-        return path.results()
-    except OSError:
-        return []
 
 
 def _is_made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:

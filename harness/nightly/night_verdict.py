@@ -19,6 +19,7 @@ from assay.harness.nightly.night_record import (
     NightFolder,
     find_unreadable,
     group_by_cell,
+    is_failed,
     is_troubled,
     read_nights,
 )
@@ -47,8 +48,7 @@ class CellResult:
     @property
     def failed(self) -> bool:
         """Whether it failed in a way that is not marked as known. A canary passes if any attempt detects its defect."""
-        missed = AttemptOutcome.MISSED in self.outcomes and AttemptOutcome.DETECTED not in self.outcomes
-        return AttemptOutcome.FAIL in self.outcomes or missed
+        return is_failed(self.outcomes)
 
     @property
     def troubled(self) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -19,7 +19,7 @@ from assay.checkers.times import NANOSECONDS
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
-from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, NightError, NightFolder
+from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, NightFolder
 from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.nightly.run_row import UNJUDGED, find_setting, read_figures, read_outline, read_trusted_judgement
 from assay.harness.run import store
@@ -62,36 +62,34 @@ class _Plan(msgspec.Struct):
 
 def read_store(root: Path, zoo: Zoo) -> StoreContents:
     """Reads a store. For a defect that is not in ``zoo``, any forbidden anomaly counts as caught."""
-    parts: dict[str, list[tuple[record.Night, NightEntry]]] = {}
+    parts: dict[str, list[_NightPart]] = {}
     problems: list[str] = []
     expected = dict(zoo)
-    of_run: dict[str, tuple[NightEntry, AttemptResult]] = {}
+    of_run: dict[str, tuple[record.Night, AttemptResult]] = {}
     small: dict[str, record.ShrunkFailure] = {}
-    results: list[tuple[NightEntry, AttemptResult, record.MatrixCell | None, Path]] = []
-    for folder, planned in _read_nights(root, problems):
+    readable, unreadable = record.scan_nights(root)
+    for folder, night in readable:
         done, shrunk = _read_lines(folder.results, folder, problems), _read_lines(folder.shrunk, folder, problems)
-        lost = [*_read_lines(partial(folder.lost, planned), folder, []), *_read_lines(folder.damaged, folder, [])]
+        lost = [*_read_lines(partial(folder.lost, night), folder, []), *_read_lines(folder.damaged, folder, [])]
         problems += map(str, lost)
         small |= {one.run: one for one in shrunk if one.schedule and (root / one.schedule).is_file()}
-        night = _make_night_entry(folder, planned, done)
-        parts.setdefault(planned.name, []).append((planned, night))
-        cells = {cell.name: cell for cell in planned.cells}
-        expected |= {cell.defect: cell.expected for cell in planned.cells if cell.defect and cell.expected}
-        for result in done:
-            results.append((night, result, cells.get(result.cell), folder.path))
-            of_run |= dict.fromkeys(result.runs, (night, result))
+        cells = {cell.name: cell for cell in night.cells}
+        parts.setdefault(night.name, []).append(_NightPart(folder, night, cells, done))
+        expected |= {cell.defect: cell.expected for cell in night.cells if cell.defect and cell.expected}
+        of_run |= {run: (night, result) for result in done for run in result.runs}
+    problems += unreadable.values()
     damaged = list(problems)
-    nights = [_merge_parts(some, problems) for some in parts.values()]
+    nights = [_make_night_entry(some, problems) for some in parts.values()]
     entries = []
     for path in store.list_runs(root):
         name = f"{path.parent.name}/{path.name}"
         entries.append(_make_run_entry(path, of_run.get(name), small.get(name), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
-        _make_attempt_entry(
-            night, result, cell, home, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs)
-        )
-        for night, result, cell, home in results
+        _make_attempt_entry(part, result, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs))
+        for some in parts.values()
+        for part in some
+        for result in part.done
         if not any(_shows_outcome(by_name.get(name), result) for name in result.runs)
     ]
     damaged += [f"{one.name}: {one.reason}" for one in entries if one.status == DAMAGED]
@@ -102,15 +100,21 @@ def read_store(root: Path, zoo: Zoo) -> StoreContents:
                   problems=tuple(map(sanitize_text, problems)), damaged=tuple(map(sanitize_text, damaged)))  # fmt: skip
 
 
-def _read_nights(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, record.Night]]:
-    readable = record.read_nights(root)
-    yield from readable
-    for path in sorted((root / store.NIGHTS).glob("*/")):
-        if path not in {folder.path for folder, _ in readable}:
-            try:
-                NightFolder(path).read()
-            except NightError as error:
-                problems.append(str(error))
+class _NightPart(NamedTuple):
+    """A part of a night, with its ended attempts."""
+
+    folder: NightFolder
+    night: record.Night
+    cells: dict[str, record.MatrixCell]
+    done: list[AttemptResult]
+
+    @property
+    def now(self) -> str:
+        """The cell that is running."""
+        running = self.folder.running()
+        if running is None or self.night.ended is not msgspec.UNSET or not _is_alive(running.owner):
+            return ""
+        return sanitize_text(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
 
 
 def _read_lines(read: Callable[[], list[T]], folder: NightFolder, problems: list[str]) -> list[T]:
@@ -121,47 +125,26 @@ def _read_lines(read: Callable[[], list[T]], folder: NightFolder, problems: list
         return []
 
 
-def _make_night_entry(folder: NightFolder, night: record.Night, done: list[AttemptResult]) -> NightEntry:
-    running = folder.running()
-    ended = None if night.ended is msgspec.UNSET else _to_utc(str(night.ended))
-    alive = running is not None and ended is None and _is_alive(running.owner)
-    return NightEntry(
-        name=sanitize_text(night.name),
-        started=_to_utc(night.started),
-        ended=ended,
-        budget=night.budget_seconds,
-        planned=len(night.cells),
-        done=len({result.cell for result in done} & {cell.name for cell in night.cells}),
-        version=sanitize_text(night.version or ""),
-        after=sanitize_text(night.after),
-        commits=tuple(map(sanitize_text, night.commits)),
-        now=_describe_running(running) if running is not None and alive else "",
-    )
-
-
-def _describe_running(running: record.RunningAttempt) -> str:
-    return sanitize_text(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
-
-
-def _merge_parts(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
+def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntry:
     """Combines the parts of one night; a part without a record becomes a problem."""
-    nights = [night for _, night in parts]
-    there = {planned.part for planned, _ in parts}
-    count = max(planned.parts for planned, _ in parts)
-    problems += [f"{nights[0].name}: part {one} of {count} has left no record"
+    nights = [part.night for part in parts]
+    name = sanitize_text(nights[0].name)
+    there = {night.part for night in nights}
+    count = max(night.parts for night in nights)
+    problems += [f"{name}: part {one} of {count} has left no record"
                  for one in range(1, count + 1) if one not in there]  # fmt: skip
-    ends = [night.ended for night in nights]
+    ends = [_to_utc(str(night.ended)) for night in nights if night.ended is not msgspec.UNSET]
     return NightEntry(
-        name=nights[0].name,
-        started=min(night.started for night in nights),
-        ended=None if None in ends else max(str(end) for end in ends),
-        budget=max(night.budget for night in nights),
-        planned=sum(night.planned for night in nights),
-        done=sum(night.done for night in nights),
-        version=nights[0].version,
-        after=nights[0].after,
-        commits=nights[0].commits,
-        now=", ".join(night.now for night in nights if night.now),
+        name=name,
+        started=min(_to_utc(night.started) for night in nights),
+        ended=max(ends) if len(ends) == len(nights) else None,
+        budget=max(night.budget_seconds for night in nights),
+        planned=sum(len(night.cells) for night in nights),
+        done=sum(len({one.cell for one in part.done} & part.cells.keys()) for part in parts),
+        version=sanitize_text(nights[0].version or ""),
+        after=sanitize_text(nights[0].after),
+        commits=tuple(map(sanitize_text, nights[0].commits)),
+        now=", ".join(filter(None, (part.now for part in parts))),
     )
 
 
@@ -173,7 +156,7 @@ def _make_days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
 
 
 def _make_run_entry(
-    folder: Path, attempt: tuple[NightEntry, AttemptResult] | None, small: record.ShrunkFailure | None, zoo: Zoo
+    folder: Path, attempt: tuple[record.Night, AttemptResult] | None, small: record.ShrunkFailure | None, zoo: Zoo
 ) -> Entry:
     night, result = attempt or (None, None)
     try:
@@ -214,7 +197,7 @@ def _make_run_entry(
         cell=_make_cell_key(*parts),
         base=sanitize_text(base),
         planned="" if result is None else sanitize_text(result.cell),
-        night=_to_utc(run.started)[:10] if night is None else night.name,
+        night=_to_utc(run.started)[:10] if night is None else sanitize_text(night.name),
         started=_to_utc(run.started),
         standing=standing,
         status=sanitize_text(status),
@@ -223,18 +206,18 @@ def _make_run_entry(
         reason=_shorten(reason),
         command=sanitize_command(command),
         seed=run.seed,
-        version=(night.version if night is not None else "") or sanitize_text(run.version or ""),
+        version=sanitize_text((None if night is None else night.version) or run.version or ""),
         figures=_make_figures(folder, judgement, hits),
         caught=None if judgement is None or defect == NONE else bool(hits),
     )
 
 
-def _make_damaged_entry(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
+def _make_damaged_entry(folder: Path, night: record.Night | None, error: Exception) -> Entry:
     started = datetime.fromtimestamp(folder.lstat().st_mtime, UTC).isoformat() if folder.exists() else ""
     return Entry(
         **_describe_folder(folder),
         cell=_make_cell_key(UNKNOWN, folder.parent.name, UNKNOWN, UNKNOWN, NONE),
-        night=_to_utc(started)[:10] if night is None else night.name,
+        night=_to_utc(started)[:10] if night is None else sanitize_text(night.name),
         started=_to_utc(started),
         standing=RunVerdict.NONE,
         status=DAMAGED,
@@ -242,15 +225,13 @@ def _make_damaged_entry(folder: Path, night: NightEntry | None, error: Exception
     )
 
 
-def _make_attempt_entry(
-    night: NightEntry, result: AttemptResult, cell: record.MatrixCell | None, home: Path, *, gone: bool
-) -> Entry:
-    """Makes the entry of an attempt whose outcome no run shows. ``home`` is the record of its night.
+def _make_attempt_entry(part: _NightPart, result: AttemptResult, *, gone: bool) -> Entry:
+    """Makes the entry of an attempt whose outcome no run shows.
 
     Only its run could identify the failure. So an attempt without its run has no failure, but a pass remains a pass.
     """
-    parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
-    if cell is not None:
+    parts, home = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE), part.folder.path
+    if (cell := part.cells.get(result.cell)) is not None:
         parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
     standing, reason = STANDINGS.get(result.outcome, RunVerdict.NONE), result.detail
     if gone and result.outcome is AttemptOutcome.FAIL:
@@ -263,7 +244,7 @@ def _make_attempt_entry(
         more=(("log", f"{address}/{quote(result.log)}"),) if result.log and (home / result.log).is_file() else (),
         cell=_make_cell_key(*parts),
         planned=sanitize_text(result.cell),
-        night=night.name,
+        night=sanitize_text(part.night.name),
         started=_to_utc(result.started),
         standing=standing,
         status=str(result.outcome),
@@ -271,7 +252,7 @@ def _make_attempt_entry(
         reason=_shorten(reason),
         command=sanitize_command(result.command),
         seed=result.seed,
-        version=night.version,
+        version=sanitize_text(part.night.version or ""),
         caught=result.outcome is AttemptOutcome.DETECTED if answered else None,
         gone=gone,
     )
@@ -334,8 +315,7 @@ def _find_hits(judgement: Judgement | None, expected: tuple[str, ...] | None) ->
     """Returns the forbidden anomalies that were found; only expected ones, if any are expected."""
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return set()
-    found = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
-    return found & set(expected) if expected else found
+    return set(judgement.violations).intersection(expected or judgement.violations)
 
 
 def _make_figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> EntryFigures:
