@@ -20,8 +20,7 @@ from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.run.judging import SupportsOpen, open_together
 from assay.harness.run.registry import Registry
-from assay.harness.stored.by_contract import StoredHistory, judge_again, open_stored
-from assay.harness.stored.check_path import explain
+from assay.harness.stored.by_contract import StoredHistory, explain, judge_again, open_stored
 
 TOGETHER: Final = 48
 """Histories that are judged at once."""
@@ -122,18 +121,21 @@ def _judge_together(
             if isinstance(one, BatchResult):
                 yield one
                 continue
-            judged = _judge_with_others(one, opens[one.path], registry) if one.path in opens else None
-            yield judged or _judge_alone(one.path, engines, registry)
+            judged = _judge(one, opens[one.path], registry) if one.path in opens else None
+            if judged is None or judged.judgement is None:  # judged alone, it has the exact error text
+                alone = _open(one.path, load=False)
+                judged = alone if isinstance(alone, BatchResult) else _judge(alone, engines, registry)
+            yield judged
 
 
-def _judge_with_others(one: _OpenedHistory, opens: SupportsOpen, registry: Registry) -> BatchResult | None:
-    """Judges a history together with others. Returns None on its errors: judged alone, it has the exact error text."""
+def _judge(one: _OpenedHistory, opens: SupportsOpen, registry: Registry) -> BatchResult:
     try:
-        return _explain(one, judge_again(one.stored, one.history, opens, registry))
+        judged = explain(one.stored, one.history, judge_again(one.stored, one.history, opens, registry))
+        return BatchResult(one.path, judged.judgement, judged.text)
     except Exception as error:
-        if _find_reason(error) is None:
+        if (reason := _find_reason(error)) is None:
             raise
-        return None
+        return BatchResult(one.path, None, reason)
 
 
 def _find_reason(error: Exception) -> str | None:
@@ -147,33 +149,18 @@ def _count_rows(one: _OpenedHistory | BatchResult) -> int:
     return one.rows if isinstance(one, _OpenedHistory) else 0
 
 
-def _open(path: Path) -> _OpenedHistory | BatchResult:
+def _open(path: Path, *, load: bool = True) -> _OpenedHistory | BatchResult:
+    """Opens a history. ``load``: also reads a small one into memory, to be judged with others."""
     try:
         stored = open_stored(path)
         history = stored.open_complete_part()
     except (HistoryError, OSError) as error:
         return BatchResult(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
-    if rows > SMALL or stored.seal is not None:
+    if not load or rows > SMALL or stored.seal is not None:
         return _OpenedHistory(path, stored, history)
     try:
         history.load()
     except Exception:  # noqa: BLE001 - a damaged file may raise anything; judged alone, it gets its own error
         return _OpenedHistory(path, stored, history)
     return _OpenedHistory(path, stored, history, rows)
-
-
-def _judge_alone(path: Path, engines: Engines, registry: Registry) -> BatchResult:
-    try:
-        stored = open_stored(path)
-        history = stored.open_complete_part()
-        judgement = judge_again(stored, history, engines, registry)
-    except Exception as error:
-        if (reason := _find_reason(error)) is None:
-            raise
-        return BatchResult(path, None, reason)
-    return BatchResult(path, judgement, explain(stored, history, judgement).text)
-
-
-def _explain(one: _OpenedHistory, judgement: Judgement) -> BatchResult:
-    return BatchResult(one.path, judgement, explain(one.stored, one.history, judgement).text)

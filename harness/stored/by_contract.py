@@ -34,6 +34,8 @@ from assay.harness.stored.contracts import (
     judge_without_contract,
     read_settings,
 )
+from assay.reports.evidence import look_up_evidence
+from assay.reports.failure_text import FailureFooter, describe
 
 VERIFY_STAGE: Final = "looking through the files"
 
@@ -94,6 +96,14 @@ class StoredHistory:
     @property
     def interrupted(self) -> bool:
         return self.info is not None and self.info.status in (store.INTERRUPTED, store.RUNNING)
+
+
+@dataclass(frozen=True)
+class JudgedHistory:
+    """A judgement, and its text for the user."""
+
+    judgement: Judgement
+    text: str
 
 
 def open_stored(path: Path) -> StoredHistory:
@@ -187,6 +197,19 @@ def judge_again(
     if digest is not None and history.closed is not None and history.closed.digest != digest:
         raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")
     return judgement
+
+
+def explain(stored: StoredHistory, history: HistoryReader, judgement: Judgement) -> JudgedHistory:
+    """Adds the text for the user. ``history`` is the opened history of ``stored``."""
+    ending = FailureFooter(
+        seed=stored.info.seed if stored.info else None,
+        command=stored.info.command if stored.info else None,
+        report=str(stored.report) if stored.report else None,
+        digest=stored.info.digest if stored.info else None,
+    )
+    begun = time.perf_counter()
+    text = describe(judgement, look_up_evidence(history, judgement), ending)
+    return JudgedHistory(add_stage(judgement, "looking up the operations", time.perf_counter() - begun), text)
 
 
 def _find_last_line(problem: str | None) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,11 +38,11 @@ from assay.harness.run.import_by_name import find_model
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored import effects_of_workload as effects
-from assay.harness.stored.by_contract import StoredHistory, judge_again, open_stored
+from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
 from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
-from assay.reports.evidence import look_up_evidence, look_up_operations
+from assay.reports.evidence import look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
 
 if TYPE_CHECKING:
@@ -88,14 +87,6 @@ def judge_workload(
 JEPSEN_HISTORY: Final = "history.edn"
 
 
-@dataclass(frozen=True)
-class JudgedHistory:
-    """A judgement, and its text for the user."""
-
-    judgement: Judgement
-    text: str
-
-
 def check(request: CheckRequest, engines: Engines, registry: Registry, watch: ProgressCallback) -> JudgedHistory:
     """Judges the history at ``request.path``; ``watch`` is called with the current stage and its progress.
 
@@ -133,19 +124,6 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Pr
     taken = time.perf_counter() - begun
     judgement = judge_again(stored, opened, engines, registry, watch)
     return explain(stored, opened, add_stage(judgement, "opening the files", taken, first=True))
-
-
-def explain(stored: StoredHistory, history: HistoryReader, judgement: Judgement) -> JudgedHistory:
-    """Adds the text for the user. ``history`` is the opened history of ``stored``."""
-    ending = FailureFooter(
-        seed=stored.info.seed if stored.info else None,
-        command=stored.info.command if stored.info else None,
-        report=str(stored.report) if stored.report else None,
-        digest=stored.info.digest if stored.info else None,
-    )
-    begun = time.perf_counter()
-    text = describe(judgement, look_up_evidence(history, judgement), ending)
-    return JudgedHistory(add_stage(judgement, "looking up the operations", time.perf_counter() - begun), text)
 
 
 def _validate_workload_options(request: CheckRequest) -> None:

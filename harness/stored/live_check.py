@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow.parquet as pq
-
 from assay.checkers.engine import Engines
+from assay.checkers.engine.parquet_stats import read_sizes
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.files import SpecialFileError
@@ -31,7 +30,7 @@ from assay.harness.run import store
 from assay.harness.run.judging import judge_run
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
-from assay.harness.stored.by_contract import judge_again, open_stored
+from assay.harness.stored.by_contract import explain, judge_again, open_stored
 from assay.harness.stored.contracts import judge_without_contract
 from assay.reports.evidence import look_up_evidence
 from assay.reports.failure_text import FailureFooter, describe
@@ -128,27 +127,13 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
 
 def _find_last_call(history: HistoryReader) -> float:
     """Returns the second at which the last operation was called."""
-    latest = 0
-    for path in history.paths("ops"):
-        metadata = pq.read_metadata(path)
-        column = metadata.schema.to_arrow_schema().get_field_index("call")
-        for group in range(metadata.num_row_groups):
-            found = metadata.row_group(group).column(column).statistics
-            if found is not None and found.has_min_max:
-                latest = max(latest, found.max)
-    return latest / 1e9
+    return max((read_sizes(path)["call"] for path in history.paths("ops")), default=0) / 1e9
 
 
 def _judge_complete_run(run: Path, engines: Engines, registry: Registry) -> WatchJudgement:
     begun = time.monotonic()
     stored = open_stored(run)
     history = stored.open_complete_part()
-    judgement = judge_again(stored, history, engines, registry)
-    ending = FailureFooter(
-        seed=None if stored.info is None else stored.info.seed,
-        command=None if stored.info is None else stored.info.command,
-        report=None if stored.report is None else str(stored.report),
-        digest=None if stored.info is None else stored.info.digest,
-    )
-    text = describe(judgement, look_up_evidence(history, judgement), ending)
-    return WatchJudgement(_find_last_call(history), time.monotonic() - begun, judgement, text, ended=True)
+    judged = explain(stored, history, judge_again(stored, history, engines, registry))
+    taken = time.monotonic() - begun
+    return WatchJudgement(_find_last_call(history), taken, judged.judgement, judged.text, ended=True)
