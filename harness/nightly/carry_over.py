@@ -32,9 +32,6 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
     A run with its history and a longer night stay in ``target``. ``skipped`` is called with each link and each special
     file that was left out. A link to a run is followed. Raises ``OSError``, and :class:`SameStoreError` before anything
     is written.
-
-    Better copies in ``target`` stay: a run with its history, a longer night. ``skipped`` is called with each skipped
-    link and special file.
     """
     here, there = source.resolve(), target.resolve()
     if here == there:

@@ -92,13 +92,11 @@ class CellVariant:
     arguments: tuple[str, ...]
 
 
-def read_cells(path: Path) -> tuple[MatrixCell, ...]:
-    """Returns the cells of the file, in its order. Raises :class:`NightError`."""
-    return read_plan(path)[0]
-
-
 def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
-    """Returns the cells, and the seconds for shrinking each new failure. Raises :class:`NightError`."""
+    """Returns the cells, in the order of the file, and the seconds for shrinking each new failure.
+
+    Raises :class:`NightError`.
+    """
     try:
         table = tomllib.loads(read_file(path).decode())
     except FileNotFoundError:

@@ -2,12 +2,12 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from assay.reports.index.entry import CellKey, Entry, EntryFigures, RunVerdict, StoreContents
+from assay.reports.index.entry import CellKey, Entry, RunVerdict, StoreContents
 from assay.reports.index.trends import Row, Trends
 
 MOST_NIGHTS: Final = 60
@@ -121,15 +121,6 @@ def count_detections(store: StoreContents) -> dict[str, dict[str, DetectionCount
     return dict(found)
 
 
-FIGURES: Final[tuple[Callable[[EntryFigures], float | None], ...]] = (
-    lambda one: one.operations,
-    lambda one: one.median,
-    lambda one: one.p99,
-    lambda one: one.recovery,
-    lambda one: one.detection,
-)
-
-
 def list_nights(store: StoreContents, trends: Trends | None) -> list[str]:
     """Returns the names of nights, the oldest first: earlier ones from the trends, then the store's."""
     first = min((night.started[:10] for night in store.nights), default="")
@@ -163,8 +154,8 @@ def build_histories(store: StoreContents, trends: Trends | None = None) -> dict[
 def _build_row(night: int, runs: Sequence[Entry]) -> Row:
     counts = count_verdicts(runs).counts
     row: Row = [night, *(counts[one] for one in WORST)]
-    for figure in FIGURES:
-        known = [value for one in runs if (value := figure(one.figures)) is not None]
+    for values in zip(*(one.figures for one in runs), strict=True):
+        known = [value for value in values if value is not None]
         row.append(round(median(known), 3) if known else None)
     return row
 

@@ -35,11 +35,10 @@ class CellKey(NamedTuple):
     defect: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFigures:
+class EntryFigures(NamedTuple):
     """Measurements: latencies of successful operations in ms; seconds from a heal until all served, and to a finding.
 
-    None: unknown.
+    None: unknown. The order is that of a cell's row in the trends.
     """
 
     operations: int | None = None
@@ -47,6 +46,9 @@ class EntryFigures:
     p99: float | None = None
     recovery: float | None = None
     detection: float | None = None
+
+
+UNMEASURED: Final = EntryFigures()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Entry:
     command: str = ""
     seed: int | None = None
     version: str = ""
-    figures: EntryFigures = EntryFigures()
+    figures: EntryFigures = UNMEASURED
     caught: bool | None = None
     """For a run with a defect: whether an expected anomaly was reported; None: no verdict."""
 

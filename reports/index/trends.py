@@ -1,14 +1,13 @@
 """Trends of cells over many nights, as ``assay nights trends`` writes them for the page."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from assay.harness.core.files import read_file
 from assay.reports.index.entry import CellKey, sanitize_text
 
-TRENDS: Final = "trends.json"
 FORMAT: Final = 1
 Row = list[int | float | None]
 """Number of the night; failed, unknown, without verdict, passed; then medians: operations, latency in ms (median and 99
@@ -60,7 +59,7 @@ class Trends(msgspec.Struct, frozen=True, kw_only=True):
 def read_trends(path: Path) -> Trends:
     """Reads and sanitizes the file. Raises :class:`TrendsError`."""
     try:
-        found = msgspec.json.decode(read_file(path), type=Trends)
+        found = msgspec.convert(_sanitize(msgspec.json.decode(read_file(path))), Trends)
     except (OSError, ValueError, RecursionError) as error:
         raise TrendsError(f"{path}: {error}; create it with `assay nights trends DATASET --out={path}`") from error
     if found.format != FORMAT:
@@ -68,20 +67,13 @@ def read_trends(path: Path) -> Trends:
     if any(not row or len(row) != 10 or not 0 <= int(row[0] or 0) < len(found.nights)
            for trend in found.cells for row in trend.rows):  # fmt: skip
         raise TrendsError(f"{path} has a row for a missing night; create it again")
-    return msgspec.structs.replace(
-        found,
-        nights=tuple(map(sanitize_text, found.nights)),
-        cells=tuple(Trend(cell=_sanitize_cell(one.cell), rows=one.rows) for one in found.cells),
-        worse=tuple(
-            msgspec.structs.replace(
-                one, cell=_sanitize_cell(one.cell), figure=sanitize_text(one.figure), unit=sanitize_text(one.unit),
-                since=sanitize_text(one.since),
-                last_version=sanitize_text(one.last_version), first_version=sanitize_text(one.first_version),
-            )
-            for one in found.worse
-        ),
-    )  # fmt: skip
+    return found
 
 
-def _sanitize_cell(cell: CellKey) -> CellKey:
-    return CellKey(*map(sanitize_text, cell))
+def _sanitize(value: Any) -> Any:
+    """Sanitizes all texts of decoded JSON."""
+    if isinstance(value, str):
+        return sanitize_text(value)
+    if isinstance(value, dict):
+        return {key: _sanitize(one) for key, one in value.items()}
+    return [_sanitize(one) for one in value] if isinstance(value, list) else value

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.harness.nightly.matrix import KEYS, read_cells
-from assay.harness.nightly.night_record import CellKind, NightError
+from assay.harness.nightly.matrix import KEYS, read_plan
+from assay.harness.nightly.night_record import CellKind, MatrixCell, NightError
 from assay.system_under_test.defects import DEFECTS
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +32,10 @@ def written(place: Path, text: str, systems: str = SYSTEMS) -> Path:
     path = place / "nightly.toml"
     path.write_text(systems + text)
     return path
+
+
+def read_cells(path: Path) -> tuple[MatrixCell, ...]:
+    return read_plan(path)[0]
 
 
 def wrong(place: Path, text: str, systems: str = SYSTEMS) -> str:

@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assay.harness.cli.index import TRENDS
 from assay.harness.cli.main import main
 from assay.harness.nightly.store_index import read_store
 from assay.reports.index.board import build_histories, list_nights
 from assay.reports.index.entry import CellKey, Entry, NightEntry, RunVerdict, StoreContents
 from assay.reports.index.known import KnownFailures
 from assay.reports.index.page import render_page
-from assay.reports.index.trends import TRENDS, Regression, Row, Trend, Trends, TrendsError, read_trends
+from assay.reports.index.trends import Regression, Row, Trend, Trends, TrendsError, read_trends
 
 from helpers.morning_store import HOSTILE, Made, write
 
