@@ -29,7 +29,7 @@ from typing import Any, cast
 from assay.cluster.node import Cluster, Node, SupportsDataRestore
 from assay.cluster.system import SupportsDataFolder, SupportsLockFiles, SupportsSoleReplica, System
 from assay.nemesis.faults.abilities import DATA_RESTORE
-from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, Proof, on_each
+from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import evidence_of
@@ -123,13 +123,9 @@ class Wipe(Kill):
         left = await disk.contents(folder, kept)
         evidence_of(injection, node).update({"files": len(before), "left": len(left)})
 
-    def proof(self, injection: Injection) -> Proof:
-        killed = super().proof(injection)
-        if not killed.took_effect:
-            return killed
+    def find_missing_effect(self, injection: Injection) -> str | None:
         lacking = {name: self.data_lacking(injection.evidence[name]) for name in injection.names}
-        reasons = [f"{name} {reason}" for name, reason in lacking.items() if reason is not None]
-        return Proof(not reasons, killed.evidence, "; ".join(reasons) or None)
+        return "; ".join(f"{name} {reason}" for name, reason in lacking.items() if reason is not None) or None
 
     def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
         """Returns what is missing from the proof of one node's data, or None."""

@@ -32,7 +32,7 @@ from typing import Any
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import SupportsDataFiles, System
-from assay.nemesis.faults.fault import Census, Injection, Proof, on_each
+from assay.nemesis.faults.fault import Census, Injection, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import draw_target, probe_processes
@@ -129,20 +129,14 @@ class FileDamage(Kill):
             }
         return found
 
-    def proof(self, injection: Injection) -> Proof:
-        killed = super().proof(injection)
-        if not killed.took_effect:
-            return killed
+    def find_missing_effect(self, injection: Injection) -> str | None:
         seen = {name: injection.evidence[name] for name in injection.names}
         unharmed = [name for name in seen if not any(one.get("changed") for one in seen[name].get("damage", []))]
         if len(unharmed) == len(seen) and not any(one.get("damageable") for one in seen.values()):
-            reason = f"no byte of {', '.join(unharmed)} was changed: nothing lay in the region"
-            return Proof(False, killed.evidence, reason)
+            return f"no byte of {', '.join(unharmed)} was changed: nothing lay in the region"
         # Some targets may have nothing to damage: they were killed, and the evidence says so.
         missed = [name for name in unharmed if seen[name].get("damageable")]
-        if missed:
-            return Proof(False, killed.evidence, f"no byte of {', '.join(missed)} was changed")
-        return killed
+        return f"no byte of {', '.join(missed)} was changed" if missed else None
 
 
 async def _truncate(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:

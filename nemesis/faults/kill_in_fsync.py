@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from assay.cluster.node import Node, SupportsSlowDisk
 from assay.nemesis.faults.abilities import SLOW_DISK, Ability
-from assay.nemesis.faults.fault import Injection, Proof, on_each, run_on_all
+from assay.nemesis.faults.fault import Injection, on_each, run_on_all
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.power_loss import PowerLoss
 from assay.nemesis.faults.process import evidence_of
@@ -69,11 +69,9 @@ class KillInFsync(Kill):
         await on_each(injection.targets, _repair_disk)
         await super().heal(injection)
 
-    def proof(self, injection: Injection) -> Proof:
-        lost = super().proof(injection)
-        if not lost.took_effect or injection.evidence.get("in_fsync"):
-            return lost
-        return Proof(False, lost.evidence, f"no fsync of {', '.join(injection.names)} was under way")
+    def find_missing_effect(self, injection: Injection) -> str | None:
+        caught = injection.evidence.get("in_fsync")
+        return None if caught else f"no fsync of {', '.join(injection.names)} was under way"
 
 
 class PowerLossInFsync(KillInFsync, PowerLoss):

@@ -15,7 +15,7 @@ from typing import Final, cast
 from assay.cluster.node import Node, ProcessState, SupportsDiskErrors
 from assay.nemesis.faults.abilities import DISK_ERRORS, Ability
 from assay.nemesis.faults.disk_error import STRUCK_CHANGE, break_at_chosen, repair_disk, wait_within
-from assay.nemesis.faults.fault import Injection, Proof, on_each, run_on_all
+from assay.nemesis.faults.fault import Injection, on_each, run_on_all
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.power_loss import PowerLoss
 from assay.nemesis.faults.process import evidence_of, read_status
@@ -55,11 +55,9 @@ class KillInWrite(Kill):
         await on_each(injection.targets, repair_disk)
         await super().heal(injection)
 
-    def proof(self, injection: Injection) -> Proof:
-        ended = super().proof(injection)
-        if not ended.took_effect or injection.evidence.get("in_write"):
-            return ended
-        return Proof(False, ended.evidence, f"{', '.join(injection.names)} was not killed at a change to the disk")
+    def find_missing_effect(self, injection: Injection) -> str | None:
+        caught = injection.evidence.get("in_write")
+        return None if caught else f"{', '.join(injection.names)} was not killed at a change to the disk"
 
     async def end(self, injection: Injection, node: Node) -> None:
         """Kills the other targets, which have not ended at a change."""

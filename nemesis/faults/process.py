@@ -141,7 +141,9 @@ class ServerFault:
         await on_each(injection.targets, partial(self.undo, injection))
 
     def proof(self, injection: Injection) -> Proof:
-        return proved(injection, self.find_missing_proof)
+        proof = proved(injection, self.find_missing_proof)
+        missing = self.find_missing_effect(injection) if proof.took_effect else None
+        return proof if missing is None else Proof(False, proof.evidence, missing)
 
     @staticmethod
     def find_missing_methods(kind: type["ServerFault"]) -> list[str]:
@@ -163,6 +165,10 @@ class ServerFault:
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
         """Returns what is missing from the proof for one target, given its evidence; None if nothing is."""
         raise NotImplementedError(type(self).__name__)
+
+    def find_missing_effect(self, injection: Injection) -> str | None:
+        """Returns what else is missing, if nothing is for any target alone; or None."""
+        return None
 
 
 def evidence_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
