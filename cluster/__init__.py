@@ -21,6 +21,7 @@
 - ``over_ssh``: start and end of the clusters of real machines
 - ``ssh``: nodes reached by SSH
 - ``owner``: the session that owns a resource
+- ``file_lock``: locks among processes, waited for with a limit
 - ``journal``: undo journal, written before each change
 - ``leftovers``: undoes what dead sessions left behind
 - ``doctor``: reports what this machine can do, as a list of ``doctor_finding``

@@ -130,8 +130,8 @@ def _judge_together(
 
 def _judge(one: _OpenedHistory, opens: SupportsOpen, registry: Registry) -> BatchResult:
     try:
-        judged = explain(one.stored, one.history, judge_again(one.stored, one.history, opens, registry))
-        return BatchResult(one.path, judged.judgement, judged.text)
+        judgement = judge_again(one.stored, one.history, opens, registry)
+        return BatchResult(one.path, judgement, explain(one.stored, one.history, judgement).text)
     except Exception as error:
         if (reason := _find_reason(error)) is None:
             raise
