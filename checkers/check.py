@@ -1,19 +1,20 @@
-"""Declaration of a check: SQL views that leave one table of violations, and a function that describes each one in
-words.
+"""Declaration of a check: SQL views that leave one table of violations, and a template that puts each one into words.
 
 The SQL finds *all* instances of one anomaly and stores them in the table ``found``. ``evidence`` picks the first few
-and joins them with the operations that contradict each other. SQL yields numbers and names only; Python makes the
+and joins them with the operations that contradict each other. SQL yields numbers and names only; ``claims`` makes the
 sentences.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from assay.checkers.claims import Evidence, InvolvedOperation, parse_template
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
-from assay.checkers.times import seconds, shorten_times
+from assay.checkers.times import shorten_times
 
 MOST_FINDINGS: Final = 20
 """Findings explained per anomaly; the rest is counted."""
@@ -45,65 +46,28 @@ class Table(View):
     keep: bool = True
 
 
-@dataclass(frozen=True)
-class InvolvedOperation:
-    """Data of an operation for a sentence. ``ret`` None: it is unknown when, or whether, it ended."""
-
-    process: int
-    call: int
-    ret: int | None
-    through: str | None = None
-    """The node through which its client reached the system, if known."""
+OFFSET: Final = "offset {position} of {key}"
+"""The subject of a finding: the contents of an offset."""
+VALUE: Final = "value {value} of {key}"
+"""The subject of a finding: a value that was sent to a key, or read there."""
+EPOCH: Final = "leader epoch {epoch} of {key}"
+"""The subject of a finding: a leader epoch of a partition."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Describes, in words, the operations that violations name."""
+class OffsetRange:
+    """The subjects of a finding that is about each offset from one column to another; none, if a column is null."""
 
-    operations: Mapping[int, InvolvedOperation]
-
-    def who(self, op: int | None) -> str:
-        """Returns ``process 12``, or ``process 12 through n1``."""
-        if (known := self._known(op)) is None:
-            return "an unknown process"
-        return f"process {known.process}" + ("" if known.through is None else f" through {known.through}")
-
-    def called(self, op: int | None) -> str:
-        """Returns when the operation began, as ``14.203 s``."""
-        return seconds(known.call) if (known := self._known(op)) else "an unknown time"
-
-    def returned(self, op: int | None) -> str:
-        """Returns when the operation ended, as ``14.203 s``."""
-        known = self._known(op)
-        return "no known time" if known is None or known.ret is None else seconds(known.ret)
-
-    def span(self, op: int | None) -> tuple[int | None, int | None]:
-        """Returns when the operation began and ended."""
-        return (None, None) if (known := self._known(op)) is None else (known.call, known.ret)
-
-    def describe_missing_operation(self, failed: int | None, noun: str, verb: str) -> str:
-        """Returns why an observed value should not be there: its write ``failed``, or there was none."""
-        if failed is None:
-            return f"no one {verb} it"
-        return f"its {noun} by {self.who(failed)} at {self.called(failed)} had definitely failed"
-
-    def _known(self, op: int | None) -> InvolvedOperation | None:
-        return None if op is None else self.operations.get(op)
+    first: str
+    last: str
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """A violation in words. ``operations``: those that contradict each other first; ``more``: how many others."""
+class EachOperation:
+    """One subject of a finding for each operation of a column that lists some."""
 
-    claim: str
-    operations: tuple[int | None, ...]
-    more: int = 0
-    time: int | None = None
-    """The moment to look at, if no operation has it: that of an event, by its node's clock."""
-    moments: tuple[int | None, ...] = ()
-    """Times of cause and effect besides ``time`` and the first two operations: a deadline, another event."""
-    about: tuple[str, ...] = ()
-    """The exact records (:func:`offset_of`, :func:`value_of`), polls and answers that it is about."""
+    column: str
+    subject: str
 
 
 LONG: Final = 3.0
@@ -126,8 +90,22 @@ class Check:
     evidence: str
     """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
     examined: str
-    explain: Callable[[Row, Evidence], Explanation]
-    """Turns a row of ``evidence`` into words."""
+    claim: str
+    """An instance in words: a template with the names of columns of ``evidence`` (``claims``)."""
+    operations: tuple[str, ...] = ()
+    """Columns of the operations of a finding, or of a list of some such as ``3,17``; those that contradict each other
+    first. Empty: those that ``claim`` names, in its order.
+    """
+    more: str = ""
+    """How many other operations there are, as in ``claim``: ``{times-2}``."""
+    time: str = ""
+    """The column of the moment to look at, if no operation has it: that of an event, by its node's clock."""
+    moments: tuple[str, ...] = ()
+    """Columns of further times of cause and effect: a deadline, another event, call and return of an operation."""
+    about: tuple[str | OffsetRange | EachOperation, ...] = ()
+    """The exact records, polls and answers that a finding is about, written as ``claim`` is (``OFFSET``, ``VALUE``).
+    A subject with a column that is null is left out.
+    """
     evidence_views: tuple[View, ...] = ()
     """Further views that ``evidence`` reads; made only if something was found."""
     needs_close: bool = False
@@ -159,6 +137,9 @@ class Check:
     def found(self) -> str:
         """The name of the table of violations."""
         return self.views[-1].name
+
+    def __post_init__(self) -> None:
+        parse_template(self.claim)
 
 
 @dataclass(frozen=True)
@@ -310,8 +291,7 @@ def evidence(engine: Engine, check: Check) -> list[Row]:
 
 def to_findings(check: Check, rows: Sequence[Row], operations: Mapping[int, InvolvedOperation]) -> list[Finding]:
     """Returns findings for the rows. ``operations`` must have all operations that the rows name."""
-    known = Evidence(operations)
-    return [_to_finding(check.anomaly, row, check.explain(row, known), known) for row in rows]
+    return [_to_finding(check, row, Evidence(operations)) for row in rows]
 
 
 def read_involved(
@@ -337,53 +317,54 @@ def _read_workers(engine: Engine, ops: set[int]) -> dict[int, str]:
     return {row["op"]: row["worker"] for row in rows}
 
 
-def offset_of(key: str, offset: int | None) -> str:
-    """Returns the subject of a finding: the contents of one offset."""
-    return f"offset {offset} of {key}"
-
-
-def offsets_of(key: str, first: int, last: int) -> tuple[str, ...]:
-    """Returns the subject of a finding: all of these offsets. The first of several entries names the exact range,
-    because a long list of single offsets is cut.
-    """
-    if first == last:
-        return (offset_of(key, first),)
-    each = (offset_of(key, offset) for offset in range(first, min(last + 1, first + MOST_OPERATIONS)))
-    return (f"offsets {first} to {last} of {key}", *each)
-
-
-def value_of(key: str, value: int | None) -> str:
-    """Returns the subject of a finding: a value that was sent to ``key``, or read there."""
-    return f"value {value} of {key}"
-
-
-def epoch_of(key: str, epoch: int | None) -> str:
-    """Returns the subject of a finding: one leader epoch of a partition."""
-    return f"leader epoch {epoch} of {key}"
-
-
-def capitalize_first(text: str) -> str:
-    """Raises only the first letter of a sentence, which may begin with a word of the history."""
-    return text[0].upper() + text[1:]
-
-
 def find_named_operations(rows: Sequence[Row]) -> set[int]:
     """Returns the operations that the rows name, by index."""
     return {value for row in rows for name, value in row.items() if name.endswith("_op") and value is not None}
 
 
-def _to_finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence) -> Finding:
-    named = tuple(dict.fromkeys(op for op in explained.operations if op is not None))
+def _to_finding(check: Check, row: Row, evidence: Evidence) -> Finding:
+    claim = parse_template(check.claim)
+    columns = check.operations or [name for name in claim.find_columns() if name.endswith("_op")]
+    named = tuple(dict.fromkeys(op for name in columns for op in _list_operations(row[name])))
     known = [evidence.operations[op] for op in named if op in evidence.operations]
-    moments = [moment for moment in (explained.time, *explained.moments) if moment is not None]
+    time = row[check.time] if check.time else None
+    spans = [evidence.span(row[name]) if name.endswith("_op") else (row[name],) for name in check.moments]
+    moments = [moment for moment in (time, *itertools.chain.from_iterable(spans)) if moment is not None]
     return Finding(
-        anomaly=anomaly,
+        anomaly=check.anomaly,
         key=row["key"],
-        claim=shorten_times(explained.claim),
+        claim=shorten_times(claim.render(row, evidence)),
         operations=named[:MOST_OPERATIONS],
-        omitted=max(0, len(named) - MOST_OPERATIONS) + explained.more,
-        time=explained.time if not known else (known[0].call if known[0].ret is None else known[0].ret),
+        omitted=max(0, len(named) - MOST_OPERATIONS) + int(parse_template(check.more).render(row, evidence) or 0),
+        time=time if not known else (known[0].call if known[0].ret is None else known[0].ret),
         since=min(moments, default=None),
         until=max(moments, default=None),
-        about=explained.about,
+        about=tuple(subject for one in check.about for subject in _list_subjects(one, row, evidence) if subject),
     )
+
+
+def _list_operations(value: int | str | None) -> list[int]:
+    if isinstance(value, str):
+        return [int(op) for op in value.split(",")]
+    return [] if value is None else [value]
+
+
+def _list_subjects(about: str | OffsetRange | EachOperation, row: Row, evidence: Evidence) -> Sequence[str]:
+    if isinstance(about, OffsetRange):
+        return _list_offsets(row["key"], row[about.first], row[about.last])
+    if isinstance(about, EachOperation):
+        return [about.subject.format(op) for op in _list_operations(row[about.column])]
+    template = parse_template(about)
+    return [template.render(row, evidence)] if template.applies(row) else []
+
+
+def _list_offsets(key: str, first: int | None, last: int | None) -> tuple[str, ...]:
+    """Returns the subject of a finding: all of these offsets. The first of several entries names the exact range,
+    because a long list of single offsets is cut.
+    """
+    if first is None or last is None:
+        return ()
+    if first == last:
+        return (f"offset {first} of {key}",)
+    each = (f"offset {offset} of {key}" for offset in range(first, min(last + 1, first + MOST_OPERATIONS)))
+    return (f"offsets {first} to {last} of {key}", *each)

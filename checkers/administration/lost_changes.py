@@ -21,12 +21,10 @@ Incarnations of a topic are not distinguished here, because the cluster knows th
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, capitalize_first
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Family, Table, View
 from assay.checkers.liveness.snapshots import REST_VIEWS, lasting_states
 from assay.checkers.log.incarnations import extract_topic, strip_incarnation
 from assay.checkers.sql_idioms import RETURNED, previous, row_number, select_first
-from assay.checkers.times import seconds
 
 _STATE: Final = "coalesce(cast(e.value as string), 'default')"
 _LESS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"
@@ -53,23 +51,6 @@ SETTING_LOOKS: Final = Table(
     """,
 )
 """Looks at each setting that was ever changed, one row each; ``state`` is null if it is no number."""
-
-
-def _explain_done_but_lost(row: Row, evidence: Evidence) -> Explanation:
-    asked, look = row["asked_op"], row["look_op"]
-    if row["name"]:
-        state = "at its default" if row["seen"] == "default" else row["seen"]
-        wanted = f"had been set to {row['value']}" if row["value"] is not None else "had been set back to its default"
-        done, found = f"the setting {row['name']} of {row['key']} {wanted}", f"it was {state}"
-    else:
-        done = f"the topic {row['key']} was to have {row['value']} partitions"
-        found = f"it had {row['seen']}" if row["seen"] != "0" else "there was none"
-    by = f"{evidence.who(look)} and the look before it" if look is not None else "all looks"
-    claim = (
-        f"{done} ({evidence.who(asked)}, acknowledged at {evidence.returned(asked)}), but {found} by {by} from "
-        f"{seconds(row['since'])} to {seconds(row['until'])}, and no one had asked for that since."
-    )
-    return Explanation(capitalize_first(claim), (asked, look), 0, row["until"])
 
 
 DONE_BUT_LOST: Final = Check(
@@ -189,7 +170,12 @@ DONE_BUT_LOST: Final = Check(
         select (select count(*) from lost_setting_looks) + (select count(*) from lost_topics_judged)
             + (select count(*) from lost_made cross join rest_looks) as examined
         """,
-    explain=_explain_done_but_lost,
+    claim="[name=?The topic {key} was to have {value} partitions|The setting {name} of {key} had been set [to "
+    "{value}|back to its default]|The topic {key} was to have {value} partitions] ({asked_op}, acknowledged at "
+    "{asked_op:returned}), but [name=?[seen=0?there was none|it had {seen}]|name?it was [seen=default?at its "
+    "default|{seen}]|[seen=0?there was none|it had {seen}]] by [{look_op} and the look before it|all looks] from "
+    "{since:time} to {until:time}, and no one had asked for that since.",
+    time="until",
     needs_close=True,
     optional=True,  # an administrator may change nothing, or never look
 )

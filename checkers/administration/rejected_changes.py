@@ -22,8 +22,7 @@ Looks may be old, so they prove nothing else, and least of all that a topic is g
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, value_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Family, Table, View
 from assay.checkers.objects.kinds import among
 from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by, total_of
 
@@ -40,22 +39,6 @@ def _select_rows(kinds: str) -> str:
         from effects e
         where e.kind in ({kinds}) and (e.value is not null or e.replicas is not null)
         """
-
-
-def _explain_refused_but_done(row: Row, evidence: Evidence) -> Explanation:
-    asked, look = row["asked_op"], row["look_op"]
-    change = {
-        "commit": f"for the commit with the number {row['value']} to {row['key']}",
-        "setting": f"to set {row['name']} of {row['key']} to {row['value']}",
-        "replicas": f"to move {row['key']} to the replicas {row['replicas']}",
-        "partitions": f"that {row['key']} has {row['value']} partitions",
-    }[row["what"]]
-    claim = (
-        f"{evidence.who(asked)} asked {change}, called at {evidence.called(asked)}, and it was certainly rejected, but "
-        f"{evidence.who(look)} found it done by {evidence.returned(look)}."
-    )
-    about = (value_of(row["key"], row["value"]),) if row["what"] == "commit" else ()
-    return Explanation(claim, (asked, look), about=about)
 
 
 REFUSED_BUT_DONE: Final = Check(
@@ -149,7 +132,10 @@ REFUSED_BUT_DONE: Final = Check(
         {order_by("a.key, a.name, a.value, a.asked_op")}
         """,
     examined="select count(*) as examined from refusal_looks",
-    explain=_explain_refused_but_done,
+    claim="{asked_op} asked [what=commit?for the commit with the number {value} to {key}|what=setting?to set {name} "
+    "of {key} to {value}|what=replicas?to move {key} to the replicas {replicas}|that {key} has {value} partitions], "
+    "called at {asked_op:called}, and it was certainly rejected, but {look_op} found it done by {look_op:returned}.",
+    about=("[what=commit?value {value} of {key}]",),
     needs_close=True,
 )
 

@@ -20,23 +20,12 @@ commit of this number is unknown.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, family_of
-from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.ends import end_subject
+from assay.checkers.check import Check, Family, Table, View, family_of
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import greatest_before, select_first, total_of
 
 _READER: Final = "group_name, log, process, assignment"
 _READ: Final = "case when is_commit = 0 then call end"
-
-
-def _explain_commit_mismatch(row: Row, evidence: Evidence) -> Explanation:
-    fetch, commit = row["fetch_op"], row["commit_op"]
-    claim = (
-        f"{evidence.who(fetch)} fetched offset {row['position']} of {row['key']} with the number {row['value']}, "
-        f"called at {evidence.called(fetch)}, but {evidence.who(commit)} had committed offset {row['committed']} under "
-        "that number."
-    )
-    return Explanation(claim, (fetch, commit), row["times"] - 1)
 
 
 COMMIT_MISMATCH: Final = Check(
@@ -71,22 +60,10 @@ COMMIT_MISMATCH: Final = Check(
     examined="""
         select count(*) as examined from effects where kind = 'fetched' and outcome = 'ok' and value is not null
         """,
-    explain=_explain_commit_mismatch,
+    claim="{fetch_op} fetched offset {position} of {key} with the number {value}, called at {fetch_op:called}, but "
+    "{commit_op} had committed offset {committed} under that number.",
+    more="{times-1}",
 )
-
-
-def _explain_commit_beyond_log(row: Row, evidence: Evidence) -> Explanation:
-    commit, other = row["commit_op"], row["other_op"]
-    made = f"{evidence.who(commit)} committed offset {row['position']} of {row['key']}"
-    if row["why"] == "reads":
-        claim = f"{made} at {evidence.called(commit)}, but had read no further than to offset {row['reached']}."
-    else:
-        claim = (
-            f"{made} by {evidence.returned(commit)}, but {evidence.who(other)}, which called at "
-            f"{evidence.called(other)}, found the log's end at offset {row['reached']}."
-        )
-    about = () if row["why"] == "reads" else (end_subject(row["log"], other),)
-    return Explanation(claim, (commit, other), about=about)
 
 
 COMMIT_BEYOND_LOG: Final = Check(
@@ -193,7 +170,10 @@ COMMIT_BEYOND_LOG: Final = Check(
     ),
     evidence=select_first("found_commit_beyond_log", "key, why, commit_op, other_op"),
     examined="select count(*) as examined from commits_made",
-    explain=_explain_commit_beyond_log,
+    claim="{commit_op} committed offset {position} of {key} [why=reads?at {commit_op:called}, but had read no further "
+    "than to offset {reached}|by {commit_op:returned}, but {other_op}, which called at {other_op:called}, found the "
+    "log's end at offset {reached}].",
+    about=("[why=reads?|end of {log} in operation {other_op:number}]",),
     explained_by=("high-watermark-regression", "end-too-low", "real-time-order"),
 )
 

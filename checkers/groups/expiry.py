@@ -25,11 +25,9 @@ The coordinators' wall clocks count: a contract must tolerate the effects of a w
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capitalize_first
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Family, Table
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.sql_idioms import RETURNED, first_rows_subquery, nanoseconds, order_by, select_first
-from assay.checkers.times import seconds
 
 SLACK: Final = 2_000_000
 """Nanoseconds, because times in the offsets topic are whole milliseconds."""
@@ -73,16 +71,6 @@ KNOWN: Final = Table(
 """When a commit was certainly in place: when it was acknowledged, or first seen."""
 
 
-def _explain_early_expiry(row: Row, evidence: Evidence) -> Explanation:
-    look, keep = row["look_op"], row["keep_op"]
-    claim = (
-        f"{evidence.who(look)} found nothing of {row['key']} by {evidence.returned(look)}, although "
-        f"{evidence.who(keep)} had committed by {evidence.returned(keep)} what had to stay until "
-        f"{seconds(row['stays'])} at least, and nothing that may go earlier came after it."
-    )
-    return Explanation(claim, (look, keep))
-
-
 EARLY_EXPIRY: Final = Check(
     anomaly="early-expiry",
     meaning="an offset was gone before its time was over",
@@ -111,19 +99,9 @@ EARLY_EXPIRY: Final = Check(
         group by f.key, f.look_op, f.stays {order_by("f.key, f.look_op")}
         """,
     examined="select count(*) as examined from expiry_looks",
-    explain=_explain_early_expiry,
+    claim="{look_op} found nothing of {key} by {look_op:returned}, although {keep_op} had committed by "
+    "{keep_op:returned} what had to stay until {stays:time} at least, and nothing that may go earlier came after it.",
 )
-
-
-def _explain_revived_offset(row: Row, evidence: Evidence) -> Explanation:
-    look, other = row["look_op"], row["other_op"]
-    what = "found nothing" if row["vanished"] == 1 else "committed something else"
-    claim = (
-        f"{evidence.who(look)} found the commit {row['value']} of {row['key']}, called at {evidence.called(look)}, "
-        f"although {evidence.who(other)}, which called at {evidence.called(other)} when it had been there, {what} by "
-        f"{evidence.returned(other)}."
-    )
-    return Explanation(claim, (look, other, row["keep_op"]))
 
 
 REVIVED_OFFSET: Final = Check(
@@ -155,18 +133,11 @@ REVIVED_OFFSET: Final = Check(
         group by f.key, f.look_op, f.value, f.keep_op {order_by("f.key, f.look_op")}
         """,
     examined=EARLY_EXPIRY.examined,
-    explain=_explain_revived_offset,
+    claim="{look_op} found the commit {value} of {key}, called at {look_op:called}, although {other_op}, which called "
+    "at {other_op:called} when it had been there, [vanished=1?found nothing|committed something else] by "
+    "{other_op:returned}.",
+    operations=("look_op", "other_op", "keep_op"),
 )
-
-
-def _explain_overdue_offset(row: Row, evidence: Evidence) -> Explanation:
-    look = row["look_op"]
-    claim = (
-        f"{evidence.who(look)} found the commit {row['value']} of {row['key']}, called at {evidence.called(look)}, "
-        f"although nothing had to stay there, and no fault was in force, since {seconds(row['since'])}; the contract's "
-        f"deadline is {seconds(row['deadline'])}."
-    )
-    return Explanation(capitalize_first(claim), (look,), 0, None, (row["since"],))
 
 
 OVERDUE_OFFSET: Final = Check(
@@ -195,7 +166,9 @@ OVERDUE_OFFSET: Final = Check(
     ),
     evidence=select_first("found_overdue_offset", "key, look_op"),
     examined="select count(*) as examined from expiry_looks where at_end = 1",
-    explain=_explain_overdue_offset,
+    claim="{look_op:capital} found the commit {value} of {key}, called at {look_op:called}, although nothing had to "
+    "stay there, and no fault was in force, since {since:time}; the contract's deadline is {deadline:time}.",
+    moments=("since",),
     optional=True,
     needs_end=True,
 )

@@ -20,8 +20,8 @@ dropped, because no one observed whether they were accepted.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, row_number, select_nearest_pairs
 
 PLACEABLE: Final = 2**61
@@ -53,31 +53,6 @@ STEPS: Final = Table(
 """An acquire that gives its owner a known token again counts as a renewal."""
 
 
-def _describe_step(kind: str, place: int) -> str:
-    token = f"token {place // 2}"
-    return {
-        "acquire": f"been given {token}",
-        "renew": f"had its lease renewed under {token}",
-        "guarded": f"had something accepted under {token}",
-    }[kind]
-
-
-def _explain_fencing_violation(row: Row, evidence: Evidence) -> Explanation:
-    late, first = row["late_op"], row["first_op"]
-    known = (
-        f"{evidence.who(first)} had learned by {evidence.returned(first)} that token {row['first_token']} is stale"
-        if row["rejected"] == 1
-        else f"{evidence.who(first)} had {_describe_step(row['first_kind'], row['first_place'])} "
-        f"by {evidence.returned(first)}"
-    )
-    claim = (
-        f"{row['key']}: {evidence.who(late)} has {_describe_step(row['late_kind'], row['late_place'])} in an "
-        "operation called at "
-        f"{evidence.called(late)}, although {known}."
-    )
-    return Explanation(claim, (late, first), moments=(row["onset"],))
-
-
 _FEW: Final = first_rows_subquery("found_fencing_violation", "group_name, key, place")
 
 FENCING_VIOLATION: Final = Check(
@@ -106,9 +81,9 @@ FENCING_VIOLATION: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, group_name, place as first_place, former_op as first_op, former_kind as first_kind,
+        select key, group_name, place >> 1 as held_token, former_op as first_op, former_kind as first_kind,
             former_rejected as rejected, former_token as first_token, op as late_op, kind as late_kind,
-            spot as late_place, onset
+            spot >> 1 as late_token, onset
         from ({
         select_nearest_pairs(
             f'''
@@ -128,5 +103,10 @@ FENCING_VIOLATION: Final = Check(
     }) as pairs {order_by("group_name, key, place")}
         """,
     examined="select count(*) as examined from fencing_steps where kind = 'guarded'",
-    explain=_explain_fencing_violation,
+    claim="{key}: {late_op} has [late_kind=acquire?been given|late_kind=renew?had its lease renewed under|had "
+    "something accepted under] token {late_token} in an operation called at {late_op:called}, although {first_op} had "
+    "[rejected=1?learned by {first_op:returned} that token {first_token} is stale|[first_kind=acquire?been "
+    "given|first_kind=renew?had its lease renewed under|had something accepted under] token {held_token} by "
+    "{first_op:returned}].",
+    moments=("onset",),
 )

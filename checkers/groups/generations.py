@@ -15,8 +15,8 @@ generation was stored in the offsets topic.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
     RETURNED,
     first_rows_subquery,
@@ -63,24 +63,6 @@ number is fetched, in ``seen_op``, if that is earlier.
 """
 
 
-def _explain_zombie_commit(row: Row, evidence: Evidence) -> Explanation:
-    late, first, seen = row["late_op"], row["first_op"], row["seen_op"]
-    had = f"had been in generation {row['first_place']} by {evidence.returned(first)}"
-    if seen is not None:
-        had = (
-            f"had committed to generation {row['first_place']}, which {evidence.who(seen)} had fetched by "
-            f"{evidence.returned(seen)}"
-        )
-    claim = (
-        f"{evidence.who(late)} committed to generation {row['late_place']} of {row['key']}, called at "
-        f"{evidence.called(late)}, although {evidence.who(first)} {had}."
-    )
-    if row["late_seen_op"] is not None:
-        claim = claim[:-1] + f"; {evidence.who(row['late_seen_op'])} fetched it."
-    operations = (first, late, row["late_seen_op"]) if seen is None else (first, seen, late, row["late_seen_op"])
-    return Explanation(claim, operations, moments=(row["onset"],))
-
-
 _FEW: Final = first_rows_subquery("found_zombie_commit", "key, place")
 
 ZOMBIE_COMMIT: Final = Check(
@@ -120,24 +102,12 @@ ZOMBIE_COMMIT: Final = Check(
     }) as pairs {order_by("key, place")}
         """,
     examined="select count(*) as examined from group_steps where commits = 1",
-    explain=_explain_zombie_commit,
+    claim="{late_op} committed to generation {late_place} of {key}, called at {late_op:called}, although {first_op} "
+    "had [seen_op?committed to generation {first_place}, which {seen_op} had fetched by {seen_op:returned}|been in "
+    "generation {first_place} by {first_op:returned}][; {late_seen_op} fetched it].",
+    operations=("first_op", "seen_op", "late_op", "late_seen_op"),
+    moments=("onset",),
 )
-
-
-def generation_subject(group: str, generation: int) -> str:
-    """Returns the subject of a finding: one generation of a group that never began again."""
-    return f"generation {generation} of {group}"
-
-
-def _explain_generation_reuse(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"Generation {row['epoch']} of {row['key']} was stored {row['stored']} times, by {row['low_node']} and by "
-        f"{row['high_node']}"
-    )
-    if row["forgotten"]:
-        claim += f", although the group began again no more than {row['forgotten']} times"
-    about = () if row["forgotten"] else (generation_subject(row["key"], row["epoch"]),)
-    return Explanation(claim + ".", (), 0, row["moment"], (row["since"],), about=about)
 
 
 GENERATION_REUSE: Final = Check(
@@ -158,5 +128,9 @@ GENERATION_REUSE: Final = Check(
     ),
     evidence=select_first("found_generation_reuse", "key, epoch"),
     examined="select count(*) as examined from events where event = 'group-generation'",
-    explain=_explain_generation_reuse,
+    claim="Generation {epoch} of {key} was stored {stored} times, by {low_node} and by {high_node}[forgotten>0?, "
+    "although the group began again no more than {forgotten} times].",
+    time="moment",
+    moments=("since",),
+    about=("[forgotten>0?|generation {epoch} of {key}]",),
 )

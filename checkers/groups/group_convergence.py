@@ -17,12 +17,11 @@ give up after a number of retries tolerates this anomaly, and says why. The chec
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import OFFSET, Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, sum_so_far
-from assay.checkers.times import seconds
 
 SENTINELS: Final = Table(
     "settle_sentinels",
@@ -108,18 +107,6 @@ REACHED: Final = View(
 )
 
 
-def _explain_unsettled_group(row: Row, evidence: Evidence) -> Explanation:
-    owner = f", last given to {evidence.who(row['owner_op'])}" if row["owner_op"] is not None else ", and had no owner"
-    claim = (
-        f"no member of {row['group_name']} read {row['key']} up to offset {row['position']}, acknowledged at "
-        f"{evidence.returned(row['sentinel_op'])}, by {seconds(row['until'])}, though members polled all the time and "
-        f"no fault was in force since {seconds(row['since'])}; the contract's deadline is "
-        f"{seconds(row['deadline'])}. {row['key']} was given out {row['given']} times in that time{owner}."
-    )
-    about = (offset_of(row["key"], row["position"]),)
-    return Explanation(capitalize_first(claim), (row["sentinel_op"], row["owner_op"]), 0, row["until"], about=about)
-
-
 UNSETTLED_GROUP: Final = Check(
     anomaly="unsettled-group",
     meaning="a group had not read every partition to its end by the deadline after the last heal",
@@ -155,7 +142,12 @@ UNSETTLED_GROUP: Final = Check(
         {order_by("f.group_name, f.key, f.position, f.op")}
         """,
     examined="select count(*) as examined from settle_expected",
-    explain=_explain_unsettled_group,
+    claim="No member of {group_name} read {key} up to offset {position}, acknowledged at {sentinel_op:returned}, by "
+    "{until:time}, though members polled all the time and no fault was in force since {since:time}; the contract's "
+    "deadline is {deadline:time}. {key} was given out {given} times in that time[, last given to {owner_op}|, and had "
+    "no owner].",
+    time="until",
+    about=(OFFSET,),
     explained_by=("stuck-reader",),
     needs_end=True,
 )

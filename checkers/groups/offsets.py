@@ -22,8 +22,7 @@ no longer count. Unlike a register, offsets may not be written back to a lower v
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Family, Table, View
 from assay.checkers.sql_idioms import (
     BEFORE,
     first_rows_subquery,
@@ -78,16 +77,6 @@ STEPS: Final = Table(
     """,
 )
 """Acknowledged commits and begins; ``place`` is the offset. ``judged`` 0: a late or unknown commit can explain it."""
-
-
-def _explain_offset_regression(row: Row, evidence: Evidence) -> Explanation:
-    late, first = row["late_op"], row["first_op"]
-    did = "had to begin" if row["late_kind"] == "resume" else "committed"
-    claim = (
-        f"{evidence.who(late)} {did} at offset {row['late_place']} of {row['key']}, called at {evidence.called(late)}, "
-        f"although {row['place']} had been known to {evidence.who(first)} by {evidence.returned(first)}."
-    )
-    return Explanation(claim, (first, late), moments=(row["onset"],))
 
 
 _FIRST_FINDINGS: Final = first_rows_subquery("found_offset_regression", "key, place, era")
@@ -162,7 +151,10 @@ OFFSET_REGRESSION: Final = Check(
     }) as pairs {order_by("key, place, era")}
         """,
     examined="select count(*) as examined from offset_steps where judged = 1",
-    explain=_explain_offset_regression,
+    claim="{late_op} [late_kind=resume?had to begin|committed] at offset {late_place} of {key}, called at "
+    "{late_op:called}, although {place} had been known to {first_op} by {first_op:returned}.",
+    operations=("first_op", "late_op"),
+    moments=("onset",),
 )
 
 OFFSETS: Final = Family(

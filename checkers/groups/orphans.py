@@ -26,11 +26,10 @@ their partition (``unseen``). The topic of ``orders-3`` is the key without the n
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, previous, sum_so_far
-from assay.checkers.times import seconds
 
 
 def _select_unowned_times(owned: str) -> str:
@@ -210,15 +209,6 @@ FOUND: Final = Table(
 )
 
 
-def _explain_orphaned_partition(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"No one of {row['group_name']} owned {row['key']} from {seconds(row['since'])} to {seconds(row['until'])}, "
-        f"{seconds(row['until'] - row['since'])}, while others of the group were there; the contract's deadline is "
-        f"{seconds(row['deadline'])}. The last owner was {evidence.who(row['last_op'])}."
-    )
-    return Explanation(claim, (row["last_op"], row["next_op"]), 0, row["until"])
-
-
 ORPHANED_PARTITION: Final = Check(
     anomaly="orphaned-partition",
     meaning="a partition had no owner for longer than the deadline",
@@ -266,6 +256,9 @@ ORPHANED_PARTITION: Final = Check(
         {order_by("f.group_name, f.key, f.since")}
         """,
     examined="select count(*) as examined from holds where key <> group_name and group_name <> ''",
-    explain=_explain_orphaned_partition,
+    claim="No one of {group_name} owned {key} from {since:time} to {until:time}, {until-since:time}, while others of "
+    "the group were there; the contract's deadline is {deadline:time}. The last owner was {last_op}.",
+    operations=("last_op", "next_op"),
+    time="until",
     needs_end=True,
 )

@@ -16,23 +16,8 @@ Each check is a family of its own, so that a history without one kind of event i
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, family_of
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, select_first
-
-
-def _describe_further_holders(row: Row) -> str:
-    return f", {row['holders']} in all" if row["holders"] > 2 else ""
-
-
-def _explain_two_leaders(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"{row['low_node']} and {row['high_node']} both accepted appends to {row['key']} as its leader in "
-        f"epoch {row['epoch']} ({row['low_node']} from offset {row['low_position']} on, "
-        f"{row['high_node']} from offset {row['high_position']} on){_describe_further_holders(row)}."
-    )
-    return Explanation(claim, (), row["holders"] - 2, row["moment"], (row["since"],))
-
 
 TWO_LEADERS: Final = Check(
     anomaly="two-leaders",
@@ -64,18 +49,12 @@ TWO_LEADERS: Final = Check(
         {order_by("f.key, f.epoch")}
         """,
     examined="select count(*) as examined from ownership_leaders",
-    explain=_explain_two_leaders,
+    claim="{low_node} and {high_node} both accepted appends to {key} as its leader in epoch {epoch} ({low_node} from "
+    "offset {low_position} on, {high_node} from offset {high_position} on)[holders>2?, {holders} in all].",
+    more="{holders-2}",
+    time="moment",
+    moments=("since",),
 )
-
-
-def _explain_two_controllers(row: Row, _: Evidence) -> Explanation:
-    if row["low_node"] == row["high_node"]:
-        lives = f"in two of its lives{_describe_further_holders(row)}"
-        claim = f"{row['low_node']} became the controller of epoch {row['epoch']} {lives}."
-    else:
-        both = f"{row['low_node']} and {row['high_node']} both became the controller"
-        claim = f"{both} of epoch {row['epoch']}{_describe_further_holders(row)}."
-    return Explanation(claim, (), row["holders"] - 2, row["moment"], (row["since"],))
 
 
 TWO_CONTROLLERS: Final = Check(
@@ -101,22 +80,12 @@ TWO_CONTROLLERS: Final = Check(
     ),
     evidence=select_first("found_two_controllers", "epoch"),
     examined="select count(*) as examined from ownership_controllers",
-    explain=_explain_two_controllers,
+    claim="[low_node={high_node}?{low_node} became the controller of epoch {epoch} in two of its lives|{low_node} and "
+    "{high_node} both became the controller of epoch {epoch}][holders>2?, {holders} in all].",
+    more="{holders-2}",
+    time="moment",
+    moments=("since",),
 )
-
-
-def _explain_stale_epoch_obeyed(row: Row, _: Evidence) -> Explanation:
-    if row["node"] is None:
-        claim = (
-            f"The write with zxid {row['place']} to ZooKeeper was made under controller epoch {row['epoch']}, "
-            f"after one with a smaller zxid under epoch {row['former']}."
-        )
-    else:
-        claim = (
-            f"{row['node']} obeyed a controller of epoch {row['epoch']} (event {row['place']} of its life "
-            f"{row['incarnation']}) after it had obeyed one of epoch {row['former']} in the same life."
-        )
-    return Explanation(claim, (), 0, row["moment"])
 
 
 STALE_EPOCH_OBEYED: Final = Check(
@@ -149,7 +118,10 @@ STALE_EPOCH_OBEYED: Final = Check(
     ),
     evidence=select_first("found_stale_epoch_obeyed", "node, incarnation, place"),
     examined="select count(*) as examined from ownership_commands",
-    explain=_explain_stale_epoch_obeyed,
+    claim="[{node} obeyed a controller of epoch {epoch} (event {place} of its life {incarnation}) after it had obeyed "
+    "one of epoch {former} in the same life|The write with zxid {place} to ZooKeeper was made under controller epoch "
+    "{epoch}, after one with a smaller zxid under epoch {former}].",
+    time="moment",
 )
 
 

@@ -16,9 +16,9 @@ number would no longer distinguish the two. Without terms, two certain holds of 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import INFINITY, Row
-from assay.checkers.groups.generations import FORGOTTEN, generation_subject
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
+from assay.checkers.groups.generations import FORGOTTEN
 from assay.checkers.sql_idioms import (
     MAY_BEGIN,
     MAY_HAVE_BEGUN,
@@ -28,7 +28,6 @@ from assay.checkers.sql_idioms import (
     select_nearest_pairs,
     sum_so_far,
 )
-from assay.checkers.times import seconds
 
 TERM: Final = "coalesce(e.generation, e.token)"
 """The number under which a row says that something is held, in a design with such numbers."""
@@ -118,29 +117,6 @@ CERTAIN: Final = Table(
 HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
 
 
-def _explain_double_ownership(row: Row, evidence: Evidence) -> Explanation:
-    low, high = row["low_op"], row["high_op"]
-    what = f"{row['key']} of {row['group_name']}" if row["group_name"] else str(row["key"])
-    if row["term"] is not None:
-        owners = "two owners" if row["owners"] == 2 else f"{row['owners']} owners"
-        claim = (
-            f"{what} had {owners} in generation {row['term']}: {row['low_owner']} ({evidence.who(low)}) "
-            f"and {row['high_owner']} ({evidence.who(high)})"
-        )
-        if row["forgotten"]:
-            claim += f", although the group began again no more than {row['forgotten']} times"
-        numbered = row["generation"] is not None and not row["forgotten"]
-        about = (generation_subject(row["group_name"], row["generation"]),) if numbered else ()
-        return Explanation(claim + ".", (low, high), about=about)
-    claim = (
-        f"{what} had two owners from {seconds(row['begun'])} to {seconds(min(row['before'], row['until']))}: "
-        f"{row['low_owner']} ({evidence.who(low)}) owned it from {seconds(row['low_begun'])} to at least "
-        f"{seconds(row['before'])}, and {row['high_owner']} ({evidence.who(high)}) from {seconds(row['begun'])} to at "
-        f"least {seconds(row['until'])}."
-    )
-    return Explanation(claim, (high, low, row["last_op"]))
-
-
 _BEGINS: Final = "case when before >= begun then 0 else 1 end"
 _FEW: Final = first_rows_subquery("found_double_ownership", "group_name, key, term, begun")
 
@@ -205,7 +181,8 @@ DOUBLE_OWNERSHIP: Final = Check(
         select f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before,
             coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,
             coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
-            min(c.begun) as low_begun, min(l.op) as last_op
+            coalesce(min(n.former_op), min(d.op)) as first_op, coalesce(min(n.op), min(c.op)) as second_op,
+            min(c.begun) as low_begun, min(l.op) as last_op, least(f.before, f.until) as ended
         from {_FEW} f
             left join ({
         select_nearest_pairs(
@@ -227,7 +204,13 @@ DOUBLE_OWNERSHIP: Final = Check(
         {order_by("f.group_name, f.key, f.term, f.begun")}
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
-    explain=_explain_double_ownership,
+    claim="{key}[group_name=?| of {group_name}|] had [term?[owners=2?two|{owners}] owners in generation {term}: "
+    "{low_owner} ({low_op}) and {high_owner} ({high_op})[forgotten>0?, although the group began again no more than "
+    "{forgotten} times]|two owners from {begun:time} to {ended:time}: {low_owner} ({low_op}) owned it from "
+    "{low_begun:time} to at least {before:time}, and {high_owner} ({high_op}) from {begun:time} to at least "
+    "{until:time}].",
+    operations=("first_op", "second_op", "last_op"),
+    about=("[term?[forgotten>0?|generation {generation} of {group_name}|]]",),
     explained_by=("generation-reuse",),
     seen_again=True,  # in each partition of a generation that was given out twice
     evidence_views=(

@@ -10,20 +10,8 @@ read that was called before the operation that reports the parting, because the 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, family_of
 from assay.checkers.sql_idioms import select_first
-
-
-def _explain_read_after_release(row: Row, evidence: Evidence) -> Explanation:
-    read, parting = row["read_op"], row["parting_op"]
-    claim = (
-        f"{evidence.who(read)} was shown {row['key']} up to offset {row['reached']}, by {evidence.returned(read)}, "
-        f"under a hold that had ended at offset {row['position']} ({evidence.who(parting)}, called at "
-        f"{evidence.called(parting)})."
-    )
-    return Explanation(claim, (read, parting))
-
 
 _BY: Final = "p.key = r.key and p.process = r.process and p.assignment = r.assignment"
 
@@ -52,7 +40,8 @@ READ_AFTER_RELEASE: Final = Check(
     ),
     evidence=select_first("found_read_after_release", "key, parting_op, read_op, reached"),
     examined="select count(*) as examined from partings",
-    explain=_explain_read_after_release,
+    claim="{read_op} was shown {key} up to offset {reached}, by {read_op:returned}, under a hold that had ended at "
+    "offset {position} ({parting_op}, called at {parting_op:called}).",
 )
 
 PARTINGS: Final = family_of(

@@ -19,24 +19,13 @@ clocks. The old design has no generations.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, family_of
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View, family_of
+from assay.checkers.engine import INFINITY
 from assay.checkers.groups.group_convergence import POLLS, STRETCHES
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.sql_idioms import order_by, select_first
-from assay.checkers.times import seconds
 
 TIMES: Final = 2
-
-
-def _explain_restless_group(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"members of {row['key']} were given {row['generations']} new generations, up to {row['highest']}, from "
-        f"{seconds(row['since'])} to {seconds(row['until'])}, although no member had come or gone and no fault been in "
-        f"force for {seconds(row['since'] - row['changed'])} before; the contract's deadline is "
-        f"{seconds(row['deadline'])}."
-    )
-    return Explanation(capitalize_first(claim), (row["first_op"], row["last_op"]), 0, row["until"])
 
 
 RESTLESS_GROUP: Final = Check(
@@ -126,7 +115,11 @@ RESTLESS_GROUP: Final = Check(
     ),
     evidence=select_first("found_restless_group", "key"),
     examined="select count(*) as examined from restless_judged",
-    explain=_explain_restless_group,
+    claim="Members of {key} were given {generations} new generations, up to {highest}, from {since:time} to "
+    "{until:time}, although no member had come or gone and no fault been in force for {since-changed:time} before; "
+    "the contract's deadline is {deadline:time}.",
+    operations=("first_op", "last_op"),
+    time="until",
     needs_end=True,
     optional=True,  # a run may end before its members have been at rest for so long
 )

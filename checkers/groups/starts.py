@@ -21,8 +21,7 @@ These exceptions apply to a ``resume``:
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, View, family_of
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import previous, select_first
 
@@ -31,21 +30,6 @@ def _previous_columns(*names: str, as_: str) -> str:
     """Returns SQL columns of the row before this one, of the same operation and partition."""
     order = {"by": "op, group_name, log", "order": "sub"}
     return ", ".join(f"{previous(name, **order)} as {as_}_{name.removeprefix('former_')}" for name in names)
-
-
-def _explain_misplaced_start(row: Row, evidence: Evidence) -> Explanation:
-    op = row["begun_op"]
-    if row["why"] == "fetched":
-        claim = (
-            f"{evidence.who(op)} was given {row['log']} and found offset {row['committed']} of {row['key']} committed, "
-            f"by {evidence.returned(op)}, but began to read at {row['position']}."
-        )
-    else:
-        claim = (
-            f"{evidence.who(op)} was sent to begin at offset {row['position']} of {row['key']}, by "
-            f"{evidence.returned(op)}, but no one had ever committed that offset."
-        )
-    return Explanation(claim, (op,))
 
 
 MISPLACED_START: Final = Check(
@@ -126,7 +110,9 @@ MISPLACED_START: Final = Check(
     ),
     evidence=select_first("found_misplaced_start", "key, why, begun_op, sub"),
     examined="select (select count(*) from start_begun) + (select count(*) from start_resumed) as examined",
-    explain=_explain_misplaced_start,
+    claim="{begun_op} was [why=fetched?given {log} and found offset {committed} of {key} committed, by "
+    "{begun_op:returned}, but began to read at {position}|sent to begin at offset {position} of {key}, by "
+    "{begun_op:returned}, but no one had ever committed that offset].",
 )
 
 STARTS: Final = family_of(

@@ -16,21 +16,8 @@ change. Nothing is claimed of views that differ only in their topics.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, View, family_of
 from assay.checkers.sql_idioms import greatest_before, select_first
-
-
-def _explain_split_brain(row: Row, evidence: Evidence) -> Explanation:
-    late, known = row["late_op"], row["known_op"]
-    claim = (
-        f"{row['owner']} claimed {row['key']} of {row['group_name']} (zxid {row['made']}, reported by "
-        f"{evidence.who(late)} at {evidence.returned(late)}) by the members as of zxid {row['seen']}, although "
-        f"{evidence.who(known)} had claimed before it (zxid {row['known_made']}) by those as of zxid {row['newest']}, "
-        f"by which it is for {row['other']}."
-    )
-    return Explanation(claim, (late, known))
-
 
 SPLIT_BRAIN: Final = Check(
     anomaly="split-brain",
@@ -68,7 +55,9 @@ SPLIT_BRAIN: Final = Check(
     ),
     evidence=select_first("found_split_brain", "group_name, key, made, other"),
     examined="select count(*) as examined from viewed where kind = 'claim'",
-    explain=_explain_split_brain,
+    claim="{owner} claimed {key} of {group_name} (zxid {made}, reported by {late_op} at {late_op:returned}) by the "
+    "members as of zxid {seen}, although {known_op} had claimed before it (zxid {known_made}) by those as of zxid "
+    "{newest}, by which it is for {other}.",
     seen_again=True,  # for each partition of a claim
 )
 

@@ -21,10 +21,9 @@ So an absent server is no excuse for a client to keep asking it. The client is s
 
 from typing import Final
 
-from assay.checkers.check import LONG, Check, Evidence, Explanation, Table, View, capitalize_first, family_of
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import LONG, Check, Table, View, family_of
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, select_first, sum_so_far
-from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
 _CLIENT: Final = "worker, client, key"
@@ -76,16 +75,6 @@ WAITS: Final = Table(
 )
 
 
-def _explain_stuck_client(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"all {row['tries']} tries of a {row['client']} client of {row['worker']} at {row['key']} failed from "
-        f"{seconds(row['served'])} to {seconds(row['last_call'])}, the last by {evidence.who(row['last_op'])}, though "
-        f"{row['others']} tries of others succeeded in that time, the first by {evidence.who(row['served_op'])}; the "
-        f"contract's deadline is {seconds(row['deadline'])}."
-    )
-    return Explanation(capitalize_first(claim), (row["last_op"], row["served_op"]), 0, row["last_call"])
-
-
 STUCK_CLIENT: Final = Check(
     anomaly="stuck-client",
     meaning="a client went on failing at what others did all the time",
@@ -124,7 +113,10 @@ STUCK_CLIENT: Final = Check(
     ),
     evidence=select_first("found_stuck_client", "key, worker, client, last_call"),
     examined="select count(*) as examined from progress_tries",
-    explain=_explain_stuck_client,
+    claim="All {tries} tries of a {client} client of {worker} at {key} failed from {served:time} to {last_call:time}, "
+    "the last by {last_op}, though {others} tries of others succeeded in that time, the first by {served_op}; the "
+    "contract's deadline is {deadline:time}.",
+    time="last_call",
     standstill=LONG,
 )
 

@@ -21,30 +21,19 @@
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, View, epoch_of
-from assay.checkers.engine import Row
+from assay.checkers.check import EPOCH, View
 from assay.checkers.liveness.snapshots import (
+    BROKER,
+    ON_NODE,
+    REPLICATION,
+    TOPIC_ON_NODE,
     at_rest_check,
-    broker_subject,
     count_in_list,
-    explain_at_rest,
     lasting_states,
     list_contains,
-    node_subject,
-    replication_subject,
 )
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by, select_first
-from assay.checkers.times import seconds
-
-
-def _explain_unregistered(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"{row['node']} answered and was not registered from {seconds(row['since'])} to {seconds(row['until'])}, "
-        f"although no fault was in force; the contract's deadline is {seconds(row['deadline'])}."
-    )
-    return explain_at_rest(claim, row, broker_subject(row["node"]))
-
 
 UNREGISTERED: Final = at_rest_check(
     anomaly="unregistered",
@@ -61,18 +50,10 @@ UNREGISTERED: Final = at_rest_check(
         lasting_states("found_unregistered", "registration_missing", "key, node", "rejoin_deadline"),
     ),
     evidence=select_first("found_unregistered", "key"),
-    explain=_explain_unregistered,
+    claim="{node:capital} answered and was not registered from {since:time} to {until:time}, although no fault was in "
+    "force; the contract's deadline is {deadline:time}.",
+    about=(BROKER,),
 )
-
-
-def _explain_disobeyed_settings(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"{row['node']} did not go by the settings that {row['topic']} has in ZooKeeper, with its replica of "
-        f"{row['key']}, from {seconds(row['since'])} to {seconds(row['until'])}, and no fault was in force; the "
-        f"contract's deadline is {seconds(row['deadline'])}."
-    )
-    about = (node_subject(row["topic"], row["node"]), broker_subject(row["node"]))
-    return explain_at_rest(claim, row, *about)
 
 
 DISOBEYED_SETTINGS: Final = at_rest_check(
@@ -94,19 +75,12 @@ DISOBEYED_SETTINGS: Final = at_rest_check(
         ),
     ),
     evidence=select_first("found_disobeyed_settings", "key, node"),
-    explain=_explain_disobeyed_settings,
+    claim="{node:capital} did not go by the settings that {topic} has in ZooKeeper, with its replica of {key}, from "
+    "{since:time} to {until:time}, and no fault was in force; the contract's deadline is {deadline:time}.",
+    about=(TOPIC_ON_NODE, BROKER),
     explained_by=("unregistered",),
     seen_again=True,
 )
-
-
-def _explain_no_rejoin(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"{row['node']} did not get back into the in-sync set of {row['key']} from {seconds(row['since'])} to "
-        f"{seconds(row['until'])}, although no fault was in force and it followed {row['leader_node']} in leader epoch "
-        f"{row['epoch']}; the contract's deadline is {seconds(row['deadline'])}."
-    )
-    return explain_at_rest(claim, row, replication_subject(row["node"], row["leader_node"]))
 
 
 NO_REJOIN: Final = at_rest_check(
@@ -129,20 +103,12 @@ NO_REJOIN: Final = at_rest_check(
         lasting_states("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
     ),
     evidence=select_first("found_no_rejoin", "key, node"),
-    explain=_explain_no_rejoin,
+    claim="{node:capital} did not get back into the in-sync set of {key} from {since:time} to {until:time}, although "
+    "no fault was in force and it followed {leader_node} in leader epoch {epoch}; the contract's deadline is "
+    "{deadline:time}.",
+    about=(REPLICATION,),
     seen_again=True,
 )
-
-
-def _explain_disobeyed_state(row: Row, _: Evidence) -> Explanation:
-    obeyed = "has no replica of it" if row["obeyed"] is None else f"is still in epoch {row['obeyed']}"
-    claim = (
-        f"the state of {row['key']} with leader epoch {row['epoch']} was there from {seconds(row['since'])} to "
-        f"{seconds(row['until'])}, no fault was in force, and {row['node']}, which it is about, {obeyed}; the "
-        f"contract's deadline is {seconds(row['deadline'])}."
-    )
-    about = (node_subject(row["key"], row["node"]), epoch_of(row["key"], row["epoch"]))
-    return Explanation(claim, (), 0, row["until"], about=about)
 
 
 DISOBEYED_STATE: Final = at_rest_check(
@@ -170,18 +136,11 @@ DISOBEYED_STATE: Final = at_rest_check(
             left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
-    explain=_explain_disobeyed_state,
+    claim="the state of {key} with leader epoch {epoch} was there from {since:time} to {until:time}, no fault was in "
+    "force, and {node}, which it is about, [is still in epoch {obeyed}|has no replica of it]; the contract's deadline "
+    "is {deadline:time}.",
+    about=(ON_NODE, EPOCH),
 )
-
-
-def _explain_late_high_watermark(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, had the high watermark "
-        f"{row['high_watermark']} and the log end {row['log_end']} from {seconds(row['since'])} to "
-        f"{seconds(row['until'])}, with all replicas in sync and no fault in force; the contract's deadline is "
-        f"{seconds(row['deadline'])}."
-    )
-    return explain_at_rest(claim, row, epoch_of(row["key"], row["epoch"]))
 
 
 LATE_HIGH_WATERMARK: Final = at_rest_check(
@@ -207,21 +166,12 @@ LATE_HIGH_WATERMARK: Final = at_rest_check(
         ),
     ),
     evidence=select_first("found_late_high_watermark", "key, node"),
-    explain=_explain_late_high_watermark,
+    claim="{node:capital}, the leader of {key} in epoch {epoch}, had the high watermark {high_watermark} and the log "
+    "end {log_end} from {since:time} to {until:time}, with all replicas in sync and no fault in force; the contract's "
+    "deadline is {deadline:time}.",
+    about=(EPOCH,),
     explained_by=("disobeyed-state",),  # a member that does not follow in this epoch holds the high watermark back
 )
-
-
-def _explain_late_flush(row: Row, _: Evidence) -> Explanation:
-    short = f"said that it is on its disk up to offset {row['flushed']} only"
-    if row["flushed"] >= row["log_end"]:
-        short = f"said that all of it is on its disk, where a loss of power could have taken {row['unsynced']} bytes"
-    claim = (
-        f"{row['node']} had a log of {row['key']} that ends at offset {row['log_end']} and {short}, from "
-        f"{seconds(row['since'])} to {seconds(row['until'])}, with flush.ms={row['flush_ms']} and no fault in force; "
-        f"the contract's deadline is {seconds(row['deadline'])}."
-    )
-    return explain_at_rest(claim, row)
 
 
 LATE_FLUSH: Final = at_rest_check(
@@ -250,5 +200,8 @@ LATE_FLUSH: Final = at_rest_check(
             join looks s on s.look = f.last_look and s.what = 'flushed' and s.key = f.key and s.node = f.node
         {order_by("f.key, f.node")}
         """,
-    explain=_explain_late_flush,
+    claim="{node:capital} had a log of {key} that ends at offset {log_end} and said that [flushed<{log_end}?it is on "
+    "its disk up to offset {flushed} only|all of it is on its disk, where a loss of power could have taken {unsynced} "
+    "bytes], from {since:time} to {until:time}, with flush.ms={flush_ms} and no fault in force; the contract's "
+    "deadline is {deadline:time}.",
 )

@@ -14,19 +14,18 @@ The zxid of the creation distinguishes topics of one name. The system must not c
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, Table, View, capitalize_first
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import (
+    BROKER,
+    TOPIC_ON_NODE,
     at_rest_check,
-    broker_subject,
     count_in_list,
     lasting_states,
     list_contains,
-    node_subject,
 )
 from assay.checkers.log.incarnations import extract_topic, strip_incarnation
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
-from assay.checkers.times import seconds
 
 WAITING: Final = View(
     "deletion_waiting",
@@ -110,30 +109,6 @@ BROKEN: Final = View(
 )
 
 
-def _explain_undeleted_topic(row: Row, evidence: Evidence) -> Explanation:
-    times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
-    if row["arm"] == 1:
-        claim = f"{row['key']} was to be deleted {times}, every broker with a replica of it was there, and it was not"
-    elif row["arm"] == 2:
-        claim = f"{row['node']} had files of {row['key']} {times} that were made for a topic which is no more"
-    elif row["arm"] == 3:
-        claim = f"{row['node']} still knew {row['key']} {times}, although there is no such topic"
-    elif row["arm"] == 5:
-        claim = f"the settings of {row['key']} were in ZooKeeper {times}, although there is no such topic"
-    else:
-        op = row["delete_op"]
-        claim = (
-            f"the deletion of {row['key']} by {evidence.who(op)} was acknowledged at {evidence.returned(op)}, no one "
-            f"made it again, and it was there {times}."
-        )
-    if row["arm"] != 4:
-        claim += f"; the contract's deadline is {seconds(row['deadline'])}."
-    about: tuple[str, ...] = ()
-    if row["node"] is not None:
-        about = (node_subject(row["topic"], row["node"]), broker_subject(row["node"]))
-    return Explanation(capitalize_first(claim), (row["delete_op"],), 0, row["until"], about=about)
-
-
 UNDELETED_TOPIC: Final = at_rest_check(
     anomaly="undeleted-topic",
     meaning="a topic that was deleted was not gone everywhere by the deadline",
@@ -168,7 +143,15 @@ UNDELETED_TOPIC: Final = at_rest_check(
         select *, case when arm = 2 then {extract_topic("key")} else key end as topic
         from {first_rows_subquery("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}
         """,
-    explain=_explain_undeleted_topic,
+    claim="[arm=4?The deletion of {key} by {delete_op} was acknowledged at {delete_op:returned}, no one made it "
+    "again, and it was there from {since:time} to {until:time}.|[arm=1?{key:capital} was to be deleted from "
+    "{since:time} to {until:time}, every broker with a replica of it was there, and it was not|arm=2?{node:capital} "
+    "had files of {key} from {since:time} to {until:time} that were made for a topic which is no "
+    "more|arm=3?{node:capital} still knew {key} from {since:time} to {until:time}, although there is no such "
+    "topic|The settings of {key} were in ZooKeeper from {since:time} to {until:time}, although there is no such "
+    "topic]; the contract's deadline is {deadline:time}.]",
+    operations=("delete_op",),
+    about=(TOPIC_ON_NODE, BROKER),
     explained_by=("unregistered",),
     seen_again=True,
 )

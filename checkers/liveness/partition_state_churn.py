@@ -9,22 +9,11 @@ never stop.
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, Table, View
-from assay.checkers.engine import Row
+from assay.checkers.check import Table, View
 from assay.checkers.liveness.snapshots import at_rest_check
 from assay.checkers.sql_idioms import row_number, select_first
-from assay.checkers.times import seconds
 
 TIMES: Final = 3
-
-
-def _explain_restless_state(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"the leader epoch of {row['key']} went on rising, from {row['low']} at {seconds(row['settled'])} to "
-        f"{row['high']} at {seconds(row['until'])}, although since {seconds(row['since'])} no broker had come or gone, "
-        f"no move was under way and no fault in force; the contract's deadline is {seconds(row['deadline'])}."
-    )
-    return Explanation(claim[0].upper() + claim[1:], (), 0, row["until"])
 
 
 RESTLESS_STATE: Final = at_rest_check(
@@ -74,5 +63,7 @@ RESTLESS_STATE: Final = at_rest_check(
         ),
     ),
     evidence=select_first("found_restless_state", "key"),
-    explain=_explain_restless_state,
+    claim="The leader epoch of {key} went on rising, from {low} at {settled:time} to {high} at {until:time}, although "
+    "since {since:time} no broker had come or gone, no move was under way and no fault in force; the contract's "
+    "deadline is {deadline:time}.",
 )

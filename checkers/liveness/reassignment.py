@@ -13,19 +13,16 @@ to get in sync with the leader elsewhere, both findings have one cause.
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, Table, View, capitalize_first
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import (
     at_rest_check,
     count_in_list,
     lasting_states,
     list_contains,
-    node_subject,
-    replication_subject,
 )
 from assay.checkers.log.incarnations import extract_topic, strip_incarnation
 from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, order_by, previous
-from assay.checkers.times import seconds
 
 _NONE_LEFT: Final = " and ".join(
     f"count(case when {list_contains(column, 'b.broker')} then 1 end) = {count_in_list(column)}"
@@ -95,32 +92,6 @@ LEFT_BEHIND: Final = View(
 )
 
 
-def _explain_unfinished_move(row: Row, evidence: Evidence) -> Explanation:
-    about: tuple[str, ...] = ()
-    times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
-    until = f"; the contract's deadline is {seconds(row['deadline'])}."
-    if row["arm"] == 1:
-        if row["awaited"] is not None and row["awaited"] == row["last_awaited"]:
-            about = (replication_subject(row["awaited"], row["leader_node"]),)
-        going = f", with {row['going']} to be removed" if row["going"] else ""
-        claim = (
-            f"the move of {row['key']} to {row['target']} was under way {times}{going}, although it has a leader and "
-            f"all of these brokers were there{until}"
-        )
-    elif row["arm"] == 2:
-        claim = (
-            f"{evidence.who(row['move_op'])} was promised at {evidence.returned(row['move_op'])} that {row['key']} "
-            f"moves to {row['target']}; {times} it was on {row['present']}, and no move was under way."
-        )
-    else:
-        about = (node_subject(row["key"], row["node"]),)
-        claim = (
-            f"{row['node']} had files of {row['key']} {times}, although that was on {row['present']} and no move was "
-            f"under way{until}"
-        )
-    return Explanation(capitalize_first(claim), (row["move_op"],), 0, row["until"], about=about)
-
-
 UNFINISHED_MOVE: Final = at_rest_check(
     anomaly="unfinished-move",
     meaning="a move of replicas that was accepted did not end by the deadline",
@@ -160,6 +131,13 @@ UNFINISHED_MOVE: Final = at_rest_check(
                 group by m.look, m.key) w on f.arm = 1 and w.look = f.last_look and w.key = f.key
         {order_by("f.key, f.arm, f.node")}
         """,
-    explain=_explain_unfinished_move,
+    claim="[arm=1?The move of {key} to {target} was under way from {since:time} to {until:time}[going=?|, with "
+    "{going} to be removed|], although it has a leader and all of these brokers were there; the contract's deadline "
+    "is {deadline:time}.|arm=2?{move_op:capital} was promised at {move_op:returned} that {key} moves to {target}; "
+    "from {since:time} to {until:time} it was on {present}, and no move was under way.|{node:capital} had files of "
+    "{key} from {since:time} to {until:time}, although that was on {present} and no move was under way; the "
+    "contract's deadline is {deadline:time}.]",
+    operations=("move_op",),
+    about=("[arm=1?[awaited={last_awaited}?{awaited} following {leader_node}]|arm=2?|{key} on {node}]",),
     explained_by=("no-rejoin",),
 )

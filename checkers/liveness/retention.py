@@ -11,12 +11,10 @@ The time of day is the harness's, because nodes' clocks are right when no fault 
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, View
-from assay.checkers.engine import Row
+from assay.checkers.check import View
 from assay.checkers.liveness.snapshots import at_rest_check, lasting_states
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by
-from assay.checkers.times import seconds
 
 OVERDUE: Final = f"""
     t.retention_ms >= 0 and s.timestamp >= 0 and s.timestamp
@@ -49,18 +47,6 @@ DUE: Final = View(
 )
 
 
-def _explain_retention_undone(row: Row, _: Evidence) -> Explanation:
-    limits = [
-        f"{row[name]} {unit}" for name, unit in (("retention_ms", "ms"), ("retention_bytes", "bytes")) if row[name] >= 0
-    ]
-    claim = (
-        f"{row['node']} kept the segment of {row['key']} from offset {row['base_offset']} to {row['end_offset']} from "
-        f"{seconds(row['since'])} to {seconds(row['until'])}, when it was due by a retention of "
-        f"{' or '.join(limits)}; the contract's deadline is {seconds(row['deadline'])}."
-    )
-    return Explanation(claim, (), 0, row["until"])
-
-
 RETENTION_UNDONE: Final = at_rest_check(
     anomaly="retention-undone",
     meaning="a segment that retention no longer covers was not deleted by the deadline",
@@ -82,5 +68,7 @@ RETENTION_UNDONE: Final = at_rest_check(
                 and s.base_offset = f.base_offset
         {order_by("f.key, f.node")}
         """,
-    explain=_explain_retention_undone,
+    claim="{node} kept the segment of {key} from offset {base_offset} to {end_offset} from {since:time} to "
+    "{until:time}, when it was due by a retention of [retention_ms>-1?{retention_ms} ms[retention_bytes>-1? or "
+    "{retention_bytes} bytes]|{retention_bytes} bytes]; the contract's deadline is {deadline:time}.",
 )

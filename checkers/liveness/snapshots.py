@@ -19,8 +19,8 @@ A row ``look`` is written when its look is complete. ``docs/reference/history.md
 from functools import partial
 from typing import Final
 
-from assay.checkers.check import Check, Explanation, Table, View, capitalize_first
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import LARGE, cast_large, previous, row_number
 
@@ -45,20 +45,12 @@ def list_covers(brokers: str, others: str) -> str:
     return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
 
 
-def node_subject(what: str, node: str) -> str:
-    """Returns the subject of a finding: a topic or a partition on one node."""
-    return f"{what} on {node}"
-
-
-def broker_subject(node: str) -> str:
-    """Returns the subject of a finding: a broker as a whole."""
-    return f"broker {node}"
-
-
-def replication_subject(follower: str, leader: str) -> str:
-    """Returns the subject of a finding: one broker's replication from another, of any partition."""
-    return f"{follower} following {leader}"
-
+ON_NODE: Final = "{key} on {node}"
+TOPIC_ON_NODE: Final = "{topic} on {node}"
+BROKER: Final = "broker {node}"
+REPLICATION: Final = "{node} following {leader_node}"
+"""Subjects of findings: a partition or a topic on one node, a broker as a whole, one broker's replication from another,
+of any partition."""
 
 QUIET: Final = View(
     "rest_quiet",
@@ -115,13 +107,8 @@ LED: Final = View(
 )
 """Partitions with a registered leader."""
 
-at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", needs_end=True)
-"""Creates a check of the looks of the last stretch. Its findings are about a deadline."""
-
-
-def explain_at_rest(claim: str, row: Row, *about: str) -> Explanation:
-    """Returns a finding without operations, at the last look that shows it."""
-    return Explanation(capitalize_first(claim), (), 0, row["until"], about=about)
+at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", time="until", needs_end=True)
+"""Creates a check of the looks of the last stretch. A finding is about a deadline, at the last look that shows it."""
 
 
 REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)

@@ -7,35 +7,14 @@ this was recorded have no such rows.
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, View
-from assay.checkers.engine import Row
+from assay.checkers.check import View
 from assay.checkers.liveness.snapshots import (
+    ON_NODE,
     at_rest_check,
-    explain_at_rest,
     lasting_states,
     list_contains,
-    node_subject,
 )
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
-from assay.checkers.times import seconds
-
-
-def _describe_leader(value: int | None) -> str:
-    return "no leader" if value is None or value < 0 else f"leader {value}"
-
-
-def _explain_stale_metadata(row: Row, _: Evidence) -> Explanation:
-    said = "no such partition"
-    if row["said_replicas"] is not None:
-        said = f"{_describe_leader(row['said'])}, replicas {row['said_replicas']}, in sync {row['said_members']}"
-    claim = (
-        f"{row['node']} answered {said} for {row['key']}, when ZooKeeper had {_describe_leader(row['leader'])}, "
-        "replicas "
-        f"{row['replicas']}, in sync {row['members']} from {seconds(row['since'])} to {seconds(row['until'])}, and no "
-        f"fault was in force; the contract's deadline is {seconds(row['deadline'])}."
-    )
-    return explain_at_rest(claim, row, node_subject(row["key"], row["node"]))
-
 
 STALE_METADATA: Final = at_rest_check(
     anomaly="stale-metadata",
@@ -67,6 +46,10 @@ STALE_METADATA: Final = at_rest_check(
             left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
-    explain=_explain_stale_metadata,
+    claim="{node:capital} answered [said_replicas?[said>-1?leader {said}|no leader], replicas {said_replicas}, in "
+    "sync {said_members}|no such partition] for {key}, when ZooKeeper had [leader>-1?leader {leader}|no leader], "
+    "replicas {replicas}, in sync {members} from {since:time} to {until:time}, and no fault was in force; the "
+    "contract's deadline is {deadline:time}.",
+    about=(ON_NODE,),
     explained_by=("disobeyed-state", "unfinished-move"),
 )

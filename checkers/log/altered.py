@@ -10,15 +10,14 @@
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
-from assay.checkers.engine import Row
+from assay.checkers.check import OFFSET, VALUE, Check, Table, View
 from assay.checkers.log.incarnations import (
     extract_incarnation,
     extract_topic,
     strip_partition_incarnation,
     strip_topic_incarnation,
 )
-from assay.checkers.log.wrong_partition import STRAYS, describe_destination
+from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_first
 
 _SENT: Final = "kind = 'append' and outcome <> 'fail'"
@@ -113,34 +112,13 @@ ALTERATIONS: Final = View(
 )
 
 
-def _describe_record(row: Row, side: str) -> str:
-    time = "no create time" if row[f"{side}_time"] is None else f"create time {row[f'{side}_time']} ms"
-    key = row[f"{side}_key"]
-    return f"{time} and {'no key' if not key else f'key {key[1:]!r}'}"
+def _strip_prefix(message_key: str) -> str:
+    """Returns SQL: a key of ``log_described`` without its prefix, null for no key."""
+    return f"case when {message_key} <> '' then substring({message_key}, 2) end"
 
 
-def _explain_altered(row: Row, evidence: Evidence) -> Explanation:
-    read = (
-        f"value {row['value']} was read at offset {row['position']} of {row['key']} by "
-        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}"
-    )
-    if row["what"] == "partition":
-        claim = f"{read}, but {describe_destination(row, evidence)}."
-    elif row["what"] == "twice":
-        claim = (
-            f"{read} with {_describe_record(row, 'seen')}, and by {evidence.who(row['first_op'])} at "
-            f"{evidence.called(row['first_op'])} with {_describe_record(row, 'first')}."
-        )
-    else:
-        claim = (
-            f"{read} with {_describe_record(row, 'seen')}, but {evidence.who(row['send_op'])} had sent it with "
-            f"{_describe_record(row, 'sent')}."
-        )
-    about = [value_of(row["key"], row["value"]), offset_of(row["key"], row["position"])]
-    if row["what"] == "partition":
-        about.append(value_of(row["other_key"], row["value"]))
-    named = (row["seen_op"], row["other_op"] or row["send_op"] or row["first_op"])
-    return Explanation(claim, named, about=tuple(about))
+def _describe_record(side: str) -> str:
+    return f"[create time {{{side}_time}} ms|no create time] and [key {{{side}_key:quoted}}|no key]"
 
 
 ALTERED_RECORD: Final = Check(
@@ -170,10 +148,11 @@ ALTERED_RECORD: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.position, f.what, f.op as seen_op,
-            max(s.timestamp) as seen_time, max(s.message_key) as seen_key,
-            min(t.op) as send_op, min(t.timestamp) as sent_time, min(t.message_key) as sent_key,
-            min(a.op) as first_op, min(a.timestamp) as first_time, min(a.message_key) as first_key,
-            min(o.other_key) as other_key, min(o.send_op) as other_op, min(o.again) as again
+            max(s.timestamp) as seen_time, {_strip_prefix("max(s.message_key)")} as seen_key,
+            min(t.op) as send_op, min(t.timestamp) as sent_time, {_strip_prefix("min(t.message_key)")} as sent_key,
+            min(a.op) as first_op, min(a.timestamp) as first_time, {_strip_prefix("min(a.message_key)")} as first_key,
+            min(o.other_key) as other_key, min(o.send_op) as other_op, min(o.again) as again,
+            coalesce(min(o.send_op), min(t.op), min(a.op)) as second_op
         from {first_rows_subquery("found_altered_record", "key, position, value")} f
             left join log_seen_as s on f.key = s.key and f.value = s.value and f.position = s.position and f.op = s.op
             left join log_seen_as a on f.key = a.key and f.value = a.value and f.position = a.position and f.op <> a.op
@@ -184,22 +163,15 @@ ALTERED_RECORD: Final = Check(
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_described where kind = 'observe'",
     kinds=("observe",),
-    explain=_explain_altered,
+    claim="value {value} was read at offset {position} of {key} by {seen_op} at {seen_op:called}[what=partition?, but "
+    f"{DESTINATION}|what=twice? with {_describe_record('seen')}, and by {{first_op}} at {{first_op:called}} with "
+    f"{_describe_record('first')}| with {_describe_record('seen')}, but {{send_op}} had sent it with "
+    f"{_describe_record('sent')}].",
+    operations=("seen_op", "second_op"),
+    about=(VALUE, OFFSET, "[what=partition?value {value} of {other_key}]"),
     needs_close=True,
     optional=True,
 )
-
-
-def _explain_resurrected(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"value {row['value']}, sent to {row['former']}, was read from {row['key']} by {evidence.who(row['poll_op'])} "
-        f"at {evidence.called(row['poll_op'])}, after {row['topic']} had been created in its place "
-        f"(acknowledged to {evidence.who(row['create_op'])} at {evidence.returned(row['create_op'])})."
-    )
-    about = tuple(value_of(key, row["value"]) for key in dict.fromkeys((row["key"], row["former"])))
-    if row["position"] is not None:
-        about += (offset_of(row["key"], row["position"]),)
-    return Explanation(claim, (row["poll_op"], row["create_op"], row["send_op"]), about=about)
 
 
 RESURRECTED: Final = Check(
@@ -254,7 +226,10 @@ RESURRECTED: Final = Check(
     evidence=select_first("found_resurrected", "key, value, former", also="op as poll_op"),
     examined="select count(*) as examined from log_created",
     kinds=("topic-create",),
-    explain=_explain_resurrected,
+    claim="value {value}, sent to {former}, was read from {key} by {poll_op} at {poll_op:called}, after {topic} had "
+    "been created in its place (acknowledged to {create_op} at {create_op:returned}).",
+    operations=("poll_op", "create_op", "send_op"),
+    about=(VALUE, "[former={key}?|value {value} of {former}]", OFFSET),
     needs_close=True,
     optional=True,
 )

@@ -12,9 +12,8 @@ offset, unless that record may have been deleted before the other look-up.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first
-from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.ends import end_subject
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.log.offset_by_time import LOOK_UPS
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
@@ -42,25 +41,6 @@ CEILINGS: Final = View(
     """,
 )
 """Statements that the log's end was at most ``position`` at some moment after the call."""
-
-
-def _explain_answer_beyond_log(row: Row, evidence: Evidence) -> Explanation:
-    said, later = row["floor_op"], row["ceiling_op"]
-    what = (
-        f"begins at offset {row['position']}"
-        if row["timestamp"] is None
-        else f"has at offset {row['position']} the first record of {row['timestamp']} ms or later"
-    )
-    claim = f"{evidence.who(said)} was answered by {evidence.returned(said)} that {row['key']} {what}, but "
-    if row["appended"] == 1:
-        claim += f"a send of {evidence.who(later)}, called at {evidence.called(later)}, got offset {row['ended']}."
-    else:
-        claim += (
-            f"{evidence.who(later)}, who asked for its end at {evidence.called(later)}, got {row['ended']}, which "
-            "would be below that."
-        )
-    about = () if row["appended"] == 1 else (end_subject(row["key"], later),)
-    return Explanation(capitalize_first(claim), (said, later), about=about)
 
 
 ANSWER_BEYOND_LOG: Final = Check(
@@ -99,7 +79,11 @@ ANSWER_BEYOND_LOG: Final = Check(
         """,
     examined="select count(*) as examined from log_floors",
     kinds=("start", "look-up"),
-    explain=_explain_answer_beyond_log,
+    claim="{floor_op:capital} was answered by {floor_op:returned} that {key} [has at offset {position} the first "
+    "record of {timestamp} ms or later|begins at offset {position}], but [appended=1?a send of {ceiling_op}, called "
+    "at {ceiling_op:called}, got offset {ended}|{ceiling_op}, who asked for its end at {ceiling_op:called}, got "
+    "{ended}, which would be below that].",
+    about=("[appended=1?|end of {key} in operation {ceiling_op:number}]",),
     explained_by=("high-watermark-regression", "real-time-order", "inconsistent-offset", "misplaced-ack"),
     optional=True,
 )
@@ -125,17 +109,6 @@ LASTING_ANSWERS: Final = Table(
     across=True,
 )
 """Look-ups whose record, at least as young as the time asked for, no limit may have deleted during the run."""
-
-
-def _explain_look_up_order(row: Row, evidence: Evidence) -> Explanation:
-    low, high = row["low_op"], row["high_op"]
-    claim = (
-        f"{evidence.who(high)} asked {row['key']} at {evidence.called(high)} for the first record created at "
-        f"{row['earlier']} ms or later and got offset {row['higher']}, so all below are older, but "
-        f"{evidence.who(low)}, who asked at {evidence.called(low)} for {row['timestamp']} ms, got offset "
-        f"{row['position']}."
-    )
-    return Explanation(capitalize_first(claim), (low, high))
 
 
 LOOK_UP_ORDER: Final = Check(
@@ -174,7 +147,10 @@ LOOK_UP_ORDER: Final = Check(
         """,
     examined="select count(*) as examined from log_look_ups",
     kinds=("look-up",),
-    explain=_explain_look_up_order,
+    claim="{high_op:capital} asked {key} at {high_op:called} for the first record created at {earlier} ms or later "
+    "and got offset {higher}, so all below are older, but {low_op}, who asked at {low_op:called} for {timestamp} ms, "
+    "got offset {position}.",
+    operations=("low_op", "high_op"),
     explained_by=("time-look-up",),
     optional=True,
 )

@@ -8,19 +8,8 @@ uncommitted records: it removes a value in favour of a record that a later trunc
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, capitalize_first, offset_of
-from assay.checkers.engine import Row
+from assay.checkers.check import OFFSET, Check, Table
 from assay.checkers.sql_idioms import select_first
-
-
-def _explain_lost_last_value(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{row['node']}, a member of the in-sync set, lacks value {row['value']} at offset {row['position']} of "
-        f"{row['key']}, the last one of the message key {row['message_key']}, which {row['witness']} has; it was sent "
-        f"by {evidence.who(row['send_op'])}."
-    )
-    return Explanation(capitalize_first(claim), (row["send_op"],), about=(offset_of(row["key"], row["position"]),))
-
 
 LOST_LAST_VALUE: Final = Check(
     anomaly="lost-last-value",
@@ -73,7 +62,9 @@ LOST_LAST_VALUE: Final = Check(
     ),
     evidence=select_first("found_lost_last_value", "key, position, node"),
     examined="select count(*) as examined from compacted_last",
-    explain=_explain_lost_last_value,
+    claim="{node:capital}, a member of the in-sync set, lacks value {value} at offset {position} of {key}, the last "
+    "one of the message key {message_key}, which {witness} has; it was sent by {send_op}.",
+    about=(OFFSET,),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
     seen_again=True,
     optional=True,  # most workloads have no compacted topic

@@ -7,8 +7,8 @@ rule U. Rule U: no operation may have a lower place than one that had returned b
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import BEFORE, first_rows_subquery, order_by, row_number
 
 ENDS: Final = View(
@@ -72,20 +72,8 @@ def _select_last_known(found: str, known: str) -> str:
         """
 
 
-def end_subject(key: str, op: int | None) -> str:
-    """Returns the subject of a finding: the end of a log as one operation got it."""
-    return f"end of {key} in operation {op}"
-
-
-def _explain_regression(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"the log end offset of {row['key']} was {row['former']} (epoch {row['former_epoch']}) for "
-        f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
-        f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
-    )
-    return Explanation(
-        capitalize_first(claim), (row["former_op"], row["end_op"]), about=(end_subject(row["key"], row["end_op"]),)
-    )
+END: Final = "end of {key} in operation {end_op:number}"
+"""The subject of a finding: the end of a log as one operation got it."""
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -113,20 +101,10 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     examined="select count(*) as examined from log_ends where epoch is not null",
     kinds=("end",),
     lacks="no one was given the end of a log and its leader's epoch",
-    explain=_explain_regression,
+    claim="The log end offset of {key} was {former} (epoch {former_epoch}) for {former_op} by {former_op:returned}, "
+    "and then {position} (epoch {epoch}) for {end_op}, who asked at {end_op:called}.",
+    about=(END,),
 )
-
-
-def _explain_end_too_low(row: Row, evidence: Evidence) -> Explanation:
-    how = "acknowledged to" if row["acked"] else "read by"
-    claim = (
-        f"{evidence.who(row['end_op'])} asked for the log end of {row['key']} at {evidence.called(row['end_op'])} and "
-        f"got {row['position']} (epoch {row['epoch']}), though offset {row['former'] - 1} had been {how} "
-        f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])} (epoch {row['former_epoch']})."
-    )
-    return Explanation(
-        capitalize_first(claim), (row["end_op"], row["former_op"]), about=(end_subject(row["key"], row["end_op"]),)
-    )
 
 
 END_TOO_LOW: Final = Check(
@@ -165,7 +143,10 @@ END_TOO_LOW: Final = Check(
         """,
     examined="select count(*) as examined from log_known_moments where is_return = 1",
     kinds=("end",),
-    explain=_explain_end_too_low,
+    claim="{end_op:capital} asked for the log end of {key} at {end_op:called} and got {position} (epoch {epoch}), "
+    "though offset {former-1} had been [acked=1?acknowledged to|read by] {former_op} by {former_op:returned} (epoch "
+    "{former_epoch}).",
+    about=(END,),
     explained_by=("high-watermark-regression",),
     optional=True,
 )

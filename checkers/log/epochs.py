@@ -34,18 +34,14 @@ where the good part ends). Runs with a fault that changed files, or may have, ar
 from typing import Final
 
 from assay.checkers.check import (
+    EPOCH,
     Check,
-    Evidence,
-    Explanation,
+    OffsetRange,
     Table,
     View,
-    capitalize_first,
-    epoch_of,
     family_of,
-    offset_of,
-    offsets_of,
 )
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import count_in_list
 from assay.checkers.log.holes import HOLES
 from assay.checkers.log.in_sync_joins import MEMBER_COMPLETENESS
@@ -53,15 +49,6 @@ from assay.checkers.log.incarnations import strip_incarnation, strip_topic_incar
 from assay.checkers.log.partition_state import STATES
 from assay.checkers.log.transitions import TRANSITIONS
 from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, greatest_before, order_by, select_first
-
-
-def _explain_damaged_log(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"{row['node']} found its log of {row['key']} damaged from offset {row['position']} on, although no fault had "
-        "touched a file of it."
-    )
-    return Explanation(claim, (), 0, row["moment"])
-
 
 DAMAGED_LOG: Final = Check(
     anomaly="damaged-log",
@@ -80,26 +67,12 @@ DAMAGED_LOG: Final = Check(
     ),
     evidence=select_first("found_damaged_log", "key, node"),
     examined="select count(*) as examined from events where event = 'recovered'",
-    explain=_explain_damaged_log,
+    claim="{node} found its log of {key} damaged from offset {position} on, although no fault had touched a file of "
+    "it.",
+    time="moment",
 )
 
 DAMAGE: Final = family_of(DAMAGED_LOG, applies="events where event = 'recovered'")
-
-
-def _explain_incomplete_leader(row: Row, evidence: Evidence) -> Explanation:
-    end = row["end_op"]
-    known = f"{row['knower']} had announced the high watermark {row['before']}"
-    if end is not None:
-        who = f"{evidence.who(end)}, called at {evidence.called(end)},"
-        known = f"{who} had been answered that it goes to {row['before']}"
-    claim = (
-        f"{row['node']} began to lead {row['key']} in epoch {row['epoch']} with a log that ends at offset "
-        f"{row['position']}, although {known} in epoch {row['former']}."
-    )
-    mark = f"high watermark {row['before']} of {row['key']} in epoch {row['former']}"
-    epoch = epoch_of(row["key"], row["epoch"])
-    about = (mark, *offsets_of(row["key"], row["position"], row["before"] - 1), epoch)
-    return Explanation(claim, (end,), 0, row["moment"], about=about)
 
 
 LEADER_COMPLETENESS: Final = Check(
@@ -252,7 +225,7 @@ LEADER_COMPLETENESS: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.epoch, f.position, f.before,
+        select f.key, f.epoch, f.position, f.before, f.before - 1 as last,
             f.former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
         from (
             select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
@@ -266,19 +239,14 @@ LEADER_COMPLETENESS: Final = Check(
         {order_by("f.key, f.epoch")}
         """,
     examined="select count(*) as examined from epoch_levels where position is not null",
-    explain=_explain_incomplete_leader,
+    claim="{node} began to lead {key} in epoch {epoch} with a log that ends at offset {position}, although [{end_op}, "
+    "called at {end_op:called}, had been answered that it goes to {before}|{knower} had announced the high watermark "
+    "{before}] in epoch {former}.",
+    time="moment",
+    about=("high watermark {before} of {key} in epoch {former}", OffsetRange("position", "last"), EPOCH),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     seen_again=True,
 )
-
-
-def _explain_divergence(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"epoch {row['epoch']} of {row['key']} begins at offset {row['low_start']} by the history of {row['low_node']} "
-        f"and at offset {row['high_start']} by that of {row['high_node']}, after all replicas had rejoined."
-    )
-    first = min(row["low_start"], row["high_start"])
-    return Explanation(capitalize_first(claim), (), about=(offset_of(row["key"], first),))
 
 
 EPOCH_HISTORY_DIVERGENCE: Final = Check(
@@ -313,7 +281,8 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.epoch, f.low_node, p.high_node, min(p.low_start) as low_start, min(p.high_start) as high_start
+        select f.key, f.epoch, f.low_node, p.high_node, min(p.low_start) as low_start, min(p.high_start) as high_start,
+            least(min(p.low_start), min(p.high_start)) as first
         from (
             select f.key, f.epoch, f.low_node, min(p.high_node) as high_node
             from {first_rows_subquery("found_epoch_history_divergence", "key, epoch")} f
@@ -326,7 +295,9 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         """,
     optional=True,  # retention may have removed the beginning of a log, so no epoch start may be left
     examined="select count(*) as examined from epoch_pairs",
-    explain=_explain_divergence,
+    claim="Epoch {epoch} of {key} begins at offset {low_start} by the history of {low_node} and at offset "
+    "{high_start} by that of {high_node}, after all replicas had rejoined.",
+    about=("offset {first} of {key}",),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
 )
 

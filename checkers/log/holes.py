@@ -7,23 +7,9 @@ replica without a log start (a compacted log) is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of, offsets_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, OffsetRange, Table, View, family_of
 from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
-
-
-def _explain_hole(row: Row, _: Evidence) -> Explanation:
-    what = f"offset {row['position']}"
-    if row["missing"] > 1:
-        what = f"{row['missing']} offsets from {row['position']} to {row['last']}"
-    claim = (
-        f"{row['node']}, a member of the in-sync set, lacks {what} of {row['key']}, which {row['witness']} has, "
-        f"between its log start {row['log_start']} and its high watermark {row['high_watermark']}."
-    )
-    whole = row["missing"] == row["last"] - row["position"] + 1
-    return Explanation(claim, (), about=offsets_of(row["key"], row["position"], row["last"]) if whole else ())
-
 
 REPLICA_HOLE: Final = Check(
     anomaly="replica-hole",
@@ -59,13 +45,17 @@ REPLICA_HOLE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.node, f.log_start, f.high_watermark, f.missing, f.position, f.last, o.witness
+        select f.key, f.node, f.log_start, f.high_watermark, f.missing, f.position, f.last, o.witness,
+            case when f.missing = f.last - f.position + 1 then f.last end as whole
         from {first_rows_subquery("found_replica_hole", "key, node")} f
             join hole_offsets o on f.key = o.key and f.node = o.node and f.position = o.position
         {order_by("f.key, f.node")}
         """,
     examined="select count(*) as examined from hole_members",
-    explain=_explain_hole,
+    claim="{node}, a member of the in-sync set, lacks [missing>1?{missing} offsets from {position} to {last}|offset "
+    "{position}] of {key}, which {witness} has, between its log start {log_start} and its high watermark "
+    "{high_watermark}.",
+    about=(OffsetRange("position", "whole"),),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
     seen_again=True,
 )

@@ -9,26 +9,8 @@ count what was committed; a topic that any client asked to delete is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offsets_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, OffsetRange, Table, View
 from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, order_by
-
-
-def _explain_incomplete_member(row: Row, evidence: Evidence) -> Explanation:
-    if row["former"] is None:
-        known = f"its own high watermark was {row['before']}"
-    elif row["end_op"] is None:
-        known = f"{row['knower']} had announced the high watermark {row['before']} in epoch {row['former']}"
-    else:
-        who = evidence.who(row["end_op"])
-        known = f"{who} had been answered that the log goes to {row['before']} in epoch {row['former']}"
-    claim = (
-        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, let a replica into the in-sync set that "
-        f"had come to offset {row['position']}, although {known}."
-    )
-    about = offsets_of(row["key"], row["position"], row["before"] - 1)
-    return Explanation(capitalize_first(claim), (row["end_op"],), 0, row["moment"], about=about)
-
 
 MEMBER_COMPLETENESS: Final = Check(
     anomaly="member-completeness",
@@ -58,7 +40,7 @@ MEMBER_COMPLETENESS: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.epoch, f.position, f.before, f.former,
+        select f.key, f.epoch, f.position, f.before, f.before - 1 as last, f.former,
             min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
         from (
             select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
@@ -72,7 +54,11 @@ MEMBER_COMPLETENESS: Final = Check(
         {order_by("f.key, f.epoch, f.position")}
         """,
     examined="select count(*) as examined from member_joins",
-    explain=_explain_incomplete_member,
+    claim="{node:capital}, the leader of {key} in epoch {epoch}, let a replica into the in-sync set that had come to "
+    "offset {position}, although [former?[{end_op} had been answered that the log goes to {before}|{knower} had "
+    "announced the high watermark {before}] in epoch {former}|its own high watermark was {before}].",
+    time="moment",
+    about=(OffsetRange("position", "last"),),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
     optional=True,  # a run in which no replica ever left has none that comes back
 )

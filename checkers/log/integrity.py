@@ -2,42 +2,24 @@
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, capitalize_first, offset_of, value_of
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import (
+    OFFSET,
+    VALUE,
+    Check,
+    Table,
+)
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.views import SAID
-from assay.checkers.log.wrong_partition import STRAYS, describe_destination
+from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_nearest_pairs
 
 _OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
 
 
-def _describe_value(value: int | None) -> str:
-    return "a record that cannot be decoded" if value is None else f"value {value}"
-
-
-def _describe_source(row: Row, which: str, evidence: Evidence) -> str:
-    """Returns who says that the value is there."""
-    op = row[f"{which}_op"]
-    if row[f"{which}_acked"]:
-        return f"acknowledged to {evidence.who(op)} at {evidence.returned(op)}"
-    return f"read by {evidence.who(op)} at {evidence.called(op)}"
-
-
-def _explain_inconsistent_offset(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"offset {row['position']} of {row['key']} holds {_describe_value(row['first_value'])} "
-        f"({_describe_source(row, 'first', evidence)}) and {_describe_value(row['second_value'])} "
-        f"({_describe_source(row, 'second', evidence)})"
-    )
-    if row["held"] > 2:
-        claim += f", {row['held']} different values in all"
-    return Explanation(
-        f"{claim}.",
-        (row["first_op"], row["second_op"]),
-        row["held"] - 2,
-        moments=(row["onset"],),
-        about=(offset_of(row["key"], row["position"]),),
-    )
+def _describe_source(which: str) -> str:
+    """Says who states that the value is there."""
+    op = f"{which}_op"
+    return f"[{which}_acked=1?acknowledged to {{{op}}} at {{{op}:returned}}|read by {{{op}}} at {{{op}:called}}]"
 
 
 _INCONSISTENT: Final = first_rows_subquery("found_inconsistent_offset", "key, position")
@@ -73,27 +55,15 @@ INCONSISTENT_OFFSET: Final = Check(
         """,
     evidence_views=(SAID,),
     examined="select count(*) as examined from log_offsets",
-    explain=_explain_inconsistent_offset,
+    claim="offset {position} of {key} holds [value {first_value}|a record that cannot be decoded] "
+    f"({_describe_source('first')}) and [value {{second_value}}|a record that cannot be decoded] "
+    f"({_describe_source('second')})[held>2?, {{held}} different values in all].",
+    operations=("first_op", "second_op"),
+    more="{held-2}",
+    moments=("onset",),
+    about=(OFFSET,),
     explained_by=("resurrected",),
 )
-
-
-def _explain_duplicate(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"value {row['value']} of {row['key']} is at offset {row['first']} "
-        f"({_describe_source(row, 'first', evidence)}) "
-        f"and at offset {row['second']} ({_describe_source(row, 'second', evidence)})"
-    )
-    if row["offsets"] > 2:
-        claim += f", at {row['offsets']} offsets in all"
-    if row["live"] > 1:
-        claim += f", though it was sent only {row['live']} times"
-    named = (row["send_op"], row["first_op"], row["second_op"])
-    about: tuple[str, ...] = ()
-    if row["offsets"] == 2 and row["live"] == 1:  # one offset too many: another one has a cause of its own
-        places = (offset_of(row["key"], row[which]) for which in ("first", "second"))
-        about = (value_of(row["key"], row["value"]), *places)
-    return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(row["second_op"]), about=about)
 
 
 _DUPLICATE: Final = first_rows_subquery("found_duplicate", "key, low, value")
@@ -127,19 +97,20 @@ DUPLICATE: Final = Check(
         """,
     evidence_views=(SAID,),
     examined="select count(*) as examined from log_values where offsets > 0",
-    explain=_explain_duplicate,
+    claim=f"value {{value}} of {{key}} is at offset {{first}} ({_describe_source('first')}) and at offset {{second}} "
+    f"({_describe_source('second')})[offsets>2?, at {{offsets}} offsets in all][live>1?, though it was sent only "
+    "{live} times].",
+    operations=("send_op", "first_op", "second_op"),
+    more="{offsets-2}",
+    moments=("second_op",),
+    about=(
+        *(
+            f"[offsets=2?[live=1?{subject}]]"
+            for subject in (VALUE, "offset {first} of {key}", "offset {second} of {key}")
+        ),
+    ),
     explained_by=("inconsistent-offset", "misplaced-ack", "vanished"),
 )
-
-
-def _explain_aborted_read(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"value {row['value']} was read at offset {row['position']} of {row['key']} by "
-        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but its send by "
-        f"{evidence.who(row['send_op'])} at {evidence.called(row['send_op'])} had definitely failed."
-    )
-    about = (offset_of(row["key"], row["position"]), value_of(row["key"], row["value"]))
-    return Explanation(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1, about=about)
 
 
 _ABORTED: Final = first_rows_subquery("found_aborted_read", "key, low, value")
@@ -177,23 +148,13 @@ ABORTED_READ: Final = Check(
         """,
     evidence_views=(SAID,),
     examined=_OBSERVED,
-    explain=_explain_aborted_read,
+    claim="value {value} was read at offset {position} of {key} by {seen_op} at {seen_op:called}, but its send by "
+    "{send_op} at {send_op:called} had definitely failed.",
+    operations=("send_op", "seen_op"),
+    more="{observed-1}",
+    about=(OFFSET, VALUE),
     explained_by=("inconsistent-offset",),
 )
-
-
-def _explain_phantom(row: Row, evidence: Evidence) -> Explanation:
-    sender = (
-        "no one sent it" if row["other_op"] is None else f"no one sent it there: {describe_destination(row, evidence)}"
-    )
-    claim = (
-        f"{_describe_value(row['value'])} was read at offset {row['low']} of {row['key']} by "
-        f"{evidence.who(row['seen_op'])} "
-        f"at {evidence.called(row['seen_op'])}, but {sender}."
-    )
-    place = offset_of(row["key"], row["low"])
-    about = (place,) if row["value"] is None else (place, value_of(row["key"], row["value"]))
-    return Explanation(capitalize_first(claim), (row["seen_op"], row["other_op"]), row["observed"] - 1, about=about)
 
 
 PHANTOM: Final = Check(
@@ -215,7 +176,10 @@ PHANTOM: Final = Check(
         """,
     evidence_views=(STRAYS,),
     examined=_OBSERVED,
-    explain=_explain_phantom,
+    claim="[Value {value}|A record that cannot be decoded] was read at offset {low} of {key} by {seen_op} at "
+    f"{{seen_op:called}}, but no one sent it[other_op? there: {DESTINATION}].",
+    more="{observed-1}",
+    about=("offset {low} of {key}", VALUE),
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
     needs_close=True,
 )

@@ -13,29 +13,11 @@ still also receives an answer late: in such a run neither proves anything.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, capitalize_first, offset_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 SLACK_MS: Final = 700
 _SLACK: Final = SLACK_MS * 1_000_000
-
-
-def _explain_untimely_answer(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{evidence.who(row['poll_op'])} asked for offset {row['position']} of {row['key']}, with "
-        f"{row['allowed']} ms to wait for a record, and was answered at {evidence.returned(row['poll_op'])}, after "
-        f"{row['slept']} ms, "
-    )
-    if row["there"] is None:
-        claim += "with nothing: too early."
-    else:
-        claim += (
-            f"although offset {row['there']} had been acknowledged to {evidence.who(row['ack_op'])} at "
-            f"{evidence.returned(row['ack_op'])}: too late."
-        )
-    about = () if row["there"] is None else (offset_of(row["key"], row["there"]),)
-    return Explanation(capitalize_first(claim), (row["poll_op"], row["ack_op"]), about=about)
 
 
 UNTIMELY_ANSWER: Final = Check(
@@ -74,7 +56,10 @@ UNTIMELY_ANSWER: Final = Check(
         """,
     examined="select count(*) as examined from log_waited",
     kinds=("waited",),
-    explain=_explain_untimely_answer,
+    claim="{poll_op:capital} asked for offset {position} of {key}, with {allowed} ms to wait for a record, and was "
+    "answered at {poll_op:returned}, after {slept} ms, [there?although offset {there} had been acknowledged to "
+    "{ack_op} at {ack_op:returned}: too late|with nothing: too early].",
+    about=("offset {there} of {key}",),
     optional=True,
     standstill=SLACK_MS / 2000,
 )

@@ -3,12 +3,10 @@ deadline."""
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
-from assay.checkers.engine import Row
+from assay.checkers.check import OFFSET, VALUE, Check, Table, View
 from assay.checkers.log.views import SAID
-from assay.checkers.log.wrong_partition import ELSEWHERE, STRAYS, describe_sighting
+from assay.checkers.log.wrong_partition import ELSEWHERE, SIGHTING, STRAYS
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, select_nearest_pairs, total_of
-from assay.checkers.times import seconds
 
 
 def _select_evidence(found: str, *, acked: bool) -> str:
@@ -48,42 +46,12 @@ def _select_evidence(found: str, *, acked: bool) -> str:
         """
 
 
-def _list_subjects(row: Row) -> tuple[str, ...]:
-    value = value_of(row["key"], row["value"])
-    return (value,) if row["position"] is None else (offset_of(row["key"], row["position"]), value)
-
-
-def _describe_absence(row: Row, evidence: Evidence) -> str:
-    if row["position"] < 0:
-        return "no log has an offset below 0"
-    if row["settled"] is not None:
-        return f"the log of {row['key']} settled at end offset {row['settled']}, at or below it"
-    claim = (
-        f"the poll by {evidence.who(row['poll_op'])} from {evidence.called(row['poll_op'])} "
-        f"to {evidence.returned(row['poll_op'])} passed that offset without it"
-    )
-    others = row["without_it"] - 1
-    return claim if others < 1 else f"{claim}, as did {others} other poll{'s' if others > 1 else ''}"
-
-
-def _count_other_polls(row: Row) -> int:
-    return 0 if row["settled"] is not None else max(0, int(row["without_it"]) - 1)
-
-
-def _explain_lost_write(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
-        f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])}, but "
-        f"{_describe_absence(row, evidence)}, and "
-    )
-    claim += "no one ever saw it." if row["other_op"] is None else f"{describe_sighting(row, evidence)}."
-    return Explanation(
-        claim,
-        (row["ack_op"], row["poll_op"], row["sentinel_op"], row["other_op"]),
-        _count_other_polls(row),
-        moments=(row["onset"],),
-        about=_list_subjects(row),
-    )
+_ABSENCE: Final = (
+    "[position<0?no log has an offset below 0|the log of {key} settled at end offset {settled}, at or below it|the "
+    "poll by {poll_op} from {poll_op:called} to {poll_op:returned} passed that offset without it[without_it>1?, as did "
+    "{without_it-1} other poll[without_it>2?s]]]"
+)
+"""Says why the value is gone."""
 
 
 _GONE_COLUMNS: Final = (
@@ -112,24 +80,14 @@ LOST_WRITE: Final = Check(
         """,
     evidence_views=(SAID, STRAYS),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
-    explain=_explain_lost_write,
+    claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned}, but "
+    f"{_ABSENCE}, and [other_op?{SIGHTING}|no one ever saw it].",
+    operations=("ack_op", "poll_op", "sentinel_op", "other_op"),
+    more="[settled?|without_it>1?{without_it-1}]",
+    moments=("onset",),
+    about=(OFFSET, VALUE),
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
 )
-
-
-def _explain_vanished(row: Row, evidence: Evidence) -> Explanation:
-    acknowledged = "" if row["acked"] is None else f", acknowledged at {seconds(row['acked'])},"
-    claim = (
-        f"value {row['value']}{acknowledged} was read at offset {row['position']} of {row['key']} by "
-        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but {_describe_absence(row, evidence)}."
-    )
-    return Explanation(
-        claim,
-        (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]),
-        _count_other_polls(row),
-        moments=(row["onset"],),
-        about=_list_subjects(row)[::-1],
-    )
 
 
 VANISHED: Final = Check(
@@ -139,27 +97,15 @@ VANISHED: Final = Check(
     evidence=_select_evidence("found_vanished", acked=False),
     evidence_views=(SAID,),
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
-    explain=_explain_vanished,
+    claim="value {value}[, acknowledged at {acked:time},] was read at offset {position} of {key} by {seen_op} at "
+    f"{{seen_op:called}}, but {_ABSENCE}.",
+    operations=("seen_op", "poll_op", "sentinel_op", "ack_op"),
+    more="[settled?|without_it>1?{without_it-1}]",
+    moments=("onset",),
+    about=(VALUE, OFFSET),
     explained_by=("inconsistent-offset",),
     seen_again=True,  # a value that moves is gone from either offset for some reader
 )
-
-
-def _explain_misplaced_ack(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"value {row['value']} was acknowledged to {evidence.who(row['ack_op'])} at "
-        f"{evidence.returned(row['ack_op'])} with offset {row['position']} of {row['key']}, but "
-        f"{_describe_absence(row, evidence)}; it was read at offset {row['elsewhere']} "
-        f"({evidence.who(row['shown_op'])} at "
-        f"{evidence.called(row['shown_op'])})."
-    )
-    return Explanation(
-        claim,
-        (row["ack_op"], row["poll_op"], row["sentinel_op"], row["shown_op"]),
-        _count_other_polls(row),
-        moments=(row["onset"],),
-        about=_list_subjects(row),
-    )
 
 
 MISPLACED_ACK: Final = Check(
@@ -189,22 +135,14 @@ MISPLACED_ACK: Final = Check(
         """,
     evidence_views=(SAID,),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
-    explain=_explain_misplaced_ack,
+    claim="value {value} was acknowledged to {ack_op} at {ack_op:returned} with offset {position} of {key}, but "
+    f"{_ABSENCE}; it was read at offset {{elsewhere}} ({{shown_op}} at {{shown_op:called}}).",
+    operations=("ack_op", "poll_op", "sentinel_op", "shown_op"),
+    more="[settled?|without_it>1?{without_it-1}]",
+    moments=("onset",),
+    about=(OFFSET, VALUE),
     explained_by=("inconsistent-offset",),
 )
-
-
-def _explain_unseen(row: Row, evidence: Evidence) -> Explanation:
-    where = "an unknown offset" if row["position"] is None else f"offset {row['position']}"
-    reached = (
-        "which never reached the sentinel" if row["settled"] is None else f"which settled at offset {row['settled']}"
-    )
-    claim = (
-        f"value {row['value']} at {where} of {row['key']} was acknowledged to {evidence.who(row['okay_op'])} "
-        f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline"
-    )
-    claim += "." if row["other_op"] is None else f"; {describe_sighting(row, evidence)}."
-    return Explanation(claim, (row["okay_op"], row["other_op"]), moments=(row["last"],), about=_list_subjects(row))
 
 
 UNSEEN: Final = Check(
@@ -246,7 +184,11 @@ UNSEEN: Final = Check(
         """,
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_due",
-    explain=_explain_unseen,
+    claim="value {value} at [offset {position}|an unknown offset] of {key} was acknowledged to {okay_op} at "
+    "{okay_op:returned}, but the drain, which [settled at offset {settled}|never reached the sentinel], had not "
+    f"delivered it by its deadline[other_op?; {SIGHTING}].",
+    moments=("last",),
+    about=(OFFSET, VALUE),
     explained_by=("altered-record", "resurrected", "stuck-reader", "unsettled-group", "inconsistent-offset"),
     needs_end=True,
 )

@@ -10,8 +10,8 @@ Create times are taken from polls, because a broker may set its own. There are t
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capitalize_first
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import MOST_FINDINGS, Check, Table
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, nanoseconds, order_by
@@ -102,20 +102,6 @@ always there are none; if there are, both are usually one record.
 """
 
 
-def _explain_look_up(row: Row, evidence: Evidence) -> Explanation:
-    answer = "that there is none" if row["position"] is None else f"offset {row['position']}"
-    asked = (
-        f"{evidence.who(row['asked_op'])} asked {row['key']} at {evidence.called(row['asked_op'])} for the first "
-        f"record created at {row['timestamp']} ms or later and got {answer}"
-    )
-    seen = f"(read by {evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])})"
-    if row["late"] == 1:
-        claim = f"{asked}, though offset {row['missed']} holds one of {row['created']} ms {seen}, known before it."
-    else:
-        claim = f"{asked}, whose record is older: of {row['created']} ms {seen}."
-    return Explanation(capitalize_first(claim), (row["asked_op"], row["seen_op"]))
-
-
 TIME_LOOK_UP: Final = Check(
     anomaly="time-look-up",
     meaning="a look-up by time did not return the first record of that time or later",
@@ -149,6 +135,9 @@ TIME_LOOK_UP: Final = Check(
         """,
     examined="select count(*) as examined from log_look_ups",
     kinds=("look-up",),
-    explain=_explain_look_up,
+    claim="{asked_op:capital} asked {key} at {asked_op:called} for the first record created at {timestamp} ms or "
+    "later and got [offset {position}|that there is none], [late=1?though offset {missed} holds one of {created} ms "
+    "(read by {seen_op} at {seen_op:called}), known before it|whose record is older: of {created} ms (read by "
+    "{seen_op} at {seen_op:called})].",
     optional=True,
 )

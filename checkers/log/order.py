@@ -16,9 +16,8 @@ call over all strictly smaller places never exceeds x.ret.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of, value_of
-from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.ends import end_subject
+from assay.checkers.check import OFFSET, VALUE, Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.views import SAID
 from assay.checkers.sql_idioms import (
     first_rows_subquery,
@@ -31,7 +30,6 @@ from assay.checkers.sql_idioms import (
     select_nearest_pairs,
     total_of,
 )
-from assay.checkers.times import seconds
 
 PLACEABLE: Final = 2**61
 """Offsets whose absolute value is below this have a place that fits into 64 bits."""
@@ -98,47 +96,17 @@ FOUND_AT: Final = View(
 """The operations that were shown the offset of a record whose own send did not report it."""
 
 
-def _describe_known(place: int, key: str, when: str) -> str:
-    """Says which record was in the log, or where the log ended, by a time."""
-    if place % 2 == 0:
-        return f"offset {place // 2} of {key} was there by {when}"
-    return f"the log of {key} ended at {(place + 1) // 2} by {when}"
-
-
-def _describe_late(place: int, key: str, who: str, when: str, *, hides_record: bool) -> str:
-    """Says which lower record, or log end, an operation got that began later."""
-    if place % 2 == 0:
-        return f"the lower offset {place // 2} of {key} was filled by an operation of {who} that began only at {when}"
-    without = ", which excludes this record" if hides_record else ""
-    return f"{who}, which asked only at {when}, was answered that the log ends at {(place + 1) // 2}{without}"
-
-
-def _filling_subject(position: int, key: str, op: int | None) -> str:
-    """Returns the subject of a finding: this operation filled an offset after others had filled higher ones."""
-    return f"offset {position} of {key} by operation {op}"
-
-
-def _explain_real_time_order(row: Row, evidence: Evidence) -> Explanation:
-    if row["overtaken"] == 1:
-        low, late, known = row["earlier_place"], row["later_op"], row["known_op"]
-        by = f"{evidence.returned(known)} ({evidence.who(known)})"
-        hides_record = row["place"] % 2 == 0
-        claim = (
-            f"{_describe_known(row['place'], row['key'], by)}, but "
-            f"{_describe_late(low, row['key'], evidence.who(late), evidence.called(late), hides_record=hides_record)}."
-        )
-        cause = end_subject(row["key"], late) if low % 2 else _filling_subject(low // 2, row["key"], late)
-        offsets = (offset_of(row["key"], place // 2) for place in (row["place"], low) if place % 2 == 0)
-        about = (cause, *offsets)
-        operations = (row["known_op"], row["later_op"], row["later_seen_op"], row["known_seen_op"])
-        return Explanation(capitalize_first(claim), operations, moments=(row["onset"],), about=about)
-    claim = (
-        f"offset {row['place'] // 2} of {row['key']} was read by {evidence.who(row['future_op'])} by "
-        f"{seconds(row['future_ret'])}, before {evidence.who(row['future_send_op'])} began to send it at "
-        f"{seconds(row['future_call'])}."
+def _unfold(place: str, name: str) -> str:
+    """Returns SQL columns: the offset of a place that is a record's, and the log end of any other."""
+    return (
+        f"case when {place} % 2 = 0 then {place} >> 1 end as {name}_offset, "
+        f"case when {place} % 2 <> 0 then ({place} + 1) >> 1 end as {name}_end"
     )
-    about = (offset_of(row["key"], row["place"] // 2),)
-    return Explanation(capitalize_first(claim), (row["future_op"], row["future_send_op"]), about=about)
+
+
+def _filling_subject(position: str, op: str) -> str:
+    """Returns the subject of a finding: this operation filled an offset after others had filled higher ones."""
+    return f"offset {{{position}}} of {{key}} by operation {{{op}:number}}"
 
 
 _FEW: Final = first_rows_subquery("found_real_time_order", "key, place")
@@ -168,8 +136,10 @@ REAL_TIME_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.place, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
-            r.op as future_op, c.op as future_send_op, n.spot as earlier_place, n.onset,
+        select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
+            r.op as future_op, c.op as future_send_op, n.onset, {_unfold("f.place", "known")}, {
+        _unfold("n.spot", "late")
+    },
             y.seen_op as later_seen_op, x.seen_op as known_seen_op
         from {_FEW} f left join ({
         select_nearest_pairs(
@@ -196,38 +166,40 @@ REAL_TIME_ORDER: Final = Check(
             left join log_moments l on f.key = l.key and n.moment = l.moment and l.is_return = 0
             left join log_found_at x on f.key = x.key and k.op = x.op and f.place = 2 * x.position
             left join log_found_at y on f.key = y.key and l.op = y.op and n.spot = 2 * y.position
-            left join log_moments r on f.key = r.key and f.future_ret = r.moment and r.is_return = 1
-            left join log_moments c on f.key = c.key and f.future_call = c.moment and c.is_return = 0
+            left join log_moments r on f.overtaken = 0 and f.key = r.key and f.future_ret = r.moment and r.is_return = 1
+            left join log_moments c on f.overtaken = 0 and f.key = c.key and f.future_call = c.moment
+                and c.is_return = 0
         {order_by("f.key, f.place")}
         """,
     examined=f"select count(*) as examined from log_placed where {_is_placeable('position')} and value is not null",
     kinds=("append", "observe", "end"),
-    explain=_explain_real_time_order,
+    claim="[overtaken=1?[Offset {known_offset} of {key} was there|The log of {key} ended at {known_end}] by "
+    "{known_op:returned} ({known_op}), but [the lower offset {late_offset} of {key} was filled by an operation of "
+    "{later_op} that began only at {later_op:called}|{later_op}, which asked only at {later_op:called}, was answered "
+    "that the log ends at {late_end}[known_offset?, which excludes this record]]|Offset {known_offset} of {key} was "
+    "read by {future_op} by {future_ret:time}, before {future_send_op} began to send it at {future_call:time}].",
+    operations=("known_op", "later_op", "later_seen_op", "known_seen_op", "future_op", "future_send_op"),
+    moments=("onset",),
+    about=(
+        _filling_subject("late_offset", "later_op"),
+        "[late_end?end of {key} in operation {later_op:number}]",
+        "offset {known_offset} of {key}",
+        "offset {late_offset} of {key}",
+    ),
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
     seen_again=True,  # a late record comes after all records above it
     evidence_views=(SAID, ACTED, MOMENTS, FOUND_AT),
 )
 
 
-def _pair_subject(row: Row) -> str:
-    """Returns the subject of a finding: two values that one process sent, one after the other."""
-    return f"values {row['former_value']} and {row['value']} of {row['key']}"
-
-
-def _list_records(row: Row) -> tuple[str, ...]:
-    """Returns the known offsets of both values, and the values."""
-    known = [offset_of(row["key"], row[name]) for name in ("position", "former") if row[name] is not None]
-    return (*known, value_of(row["key"], row["value"]), value_of(row["key"], row["former_value"]))
-
-
-def _explain_nonmonotonic_send(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{evidence.who(row['op'])} sent value {row['value']} to {row['key']} at {evidence.called(row['op'])} and got "
-        f"offset {row['position']}, below offset {row['former']} of the value {row['former_value']} that it had sent "
-        f"before it ({evidence.called(row['former_op'])})."
-    )
-    about = (_filling_subject(row["position"], row["key"], row["op"]), _pair_subject(row), *_list_records(row))
-    return Explanation(capitalize_first(claim), (row["op"], row["former_op"]), about=about)
+_RECORDS: Final = (
+    "values {former_value} and {value} of {key}",
+    OFFSET,
+    "offset {former} of {key}",
+    VALUE,
+    "value {former_value} of {key}",
+)
+"""The subjects of a finding about two values that one process sent, one after the other."""
 
 
 NONMONOTONIC_SEND: Final = Check(
@@ -253,29 +225,11 @@ NONMONOTONIC_SEND: Final = Check(
             group by process, key) as senders
         """,
     kinds=("append",),
-    explain=_explain_nonmonotonic_send,
+    claim="{own_op:capital} sent value {value} to {key} at {own_op:called} and got offset {position}, below offset "
+    "{former} of the value {former_value} that it had sent before it ({former_op:called}).",
+    about=(_filling_subject("position", "own_op"), *_RECORDS),
     explained_by=("inconsistent-offset", "misplaced-ack", "real-time-order", "send-skip"),
 )
-
-
-def _explain_send_skip(row: Row, evidence: Evidence) -> Explanation:
-    about = (_pair_subject(row), *_list_records(row))
-    if row["former"] is None:
-        before = "nothing is before it" if row["other"] is None else f"the offset before it holds value {row['other']}"
-        claim = (
-            f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
-            f"was torn: value {row['value']} is at offset {row['position']}, but not after value "
-            f"{row['former_value']}, which the set has before it: {before}."
-        )
-        return Explanation(capitalize_first(claim), (row["op"], row["seen_op"], row["other_op"]), about=about)
-    claim = (
-        f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
-        f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
-        f"at offset {row['position']}"
-    )
-    if row["apart"] > 0:
-        claim += f", with {row['apart']} other known record{'s' if row['apart'] > 1 else ''} between them"
-    return Explanation(capitalize_first(claim) + ".", (row["op"],), about=about)
 
 
 SEND_SKIP: Final = Check(
@@ -357,6 +311,11 @@ SEND_SKIP: Final = Check(
         """,
     kinds=("append",),
     lacks="no send of several values in one message set was acknowledged with their offsets",
-    explain=_explain_send_skip,
+    claim="One message set of {own_op}, sent to {key} at {own_op:called}, was [former?split: value {former_value} is "
+    "at offset {former}, the next one, {value}, at offset {position}[apart>0?, with {apart} other known "
+    "record[apart>1?s] between them]|torn: value {value} is at offset {position}, but not after value {former_value}, "
+    "which the set has before it: [the offset before it holds value {other}|nothing is before it]].",
+    operations=("own_op", "seen_op", "other_op"),
+    about=(*_RECORDS,),
     explained_by=("inconsistent-offset", "misplaced-ack"),
 )

@@ -18,20 +18,9 @@ an unclean election is allowed, the election may have another reason and is not 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, epoch_of, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import EPOCH, Check, Table, View, family_of
 from assay.checkers.liveness.snapshots import count_in_list, list_contains, list_covers
 from assay.checkers.sql_idioms import select_first
-
-
-def _explain_two_in_sync_sets(row: Row, _: Evidence) -> Explanation:
-    def said(which: str) -> str:
-        isr, _, elr = row[f"{which}_members"].partition(";")
-        return f"{row[f'{which}_node']} had {isr or 'no one'} in sync" + (f" and {elr} eligible" if elr else "")
-
-    claim = f"of version {row['version']} of the state of {row['key']}, {said('low')}, and {said('high')}."
-    return Explanation(capitalize_first(claim), (), 0, row["moment"])
-
 
 TWO_IN_SYNC_SETS: Final = Check(
     anomaly="two-in-sync-sets",
@@ -40,18 +29,18 @@ TWO_IN_SYNC_SETS: Final = Check(
         Table(
             "state_versions",
             """
-            select key, version, members, min(node) as node, min(time) as time from (
-                select key, node, time, version, concat(isr, ';', elr) as members from events
+            select key, version, members, isr, elr, min(node) as node, min(time) as time from (
+                select key, node, time, version, isr, elr, concat(isr, ';', elr) as members from events
                 where key is not null and key not like '%#0-%' and version is not null and isr is not null
                     and elr is not null) as said
-            group by key, version, members
+            group by key, version, members, isr, elr
             """,
         ),
         Table(
             "found_two_in_sync_sets",
             """
-            select l.key, l.version, l.members as low_members, l.node as low_node, h.members as high_members,
-                h.node as high_node, greatest(l.time, h.time) as moment
+            select l.key, l.version, l.isr as low_isr, l.elr as low_elr, l.node as low_node, h.isr as high_isr,
+                h.elr as high_elr, h.node as high_node, greatest(l.time, h.time) as moment
             from (
                 select key, version, min(members) as low, max(members) as high from state_versions
                 group by key, version having min(members) <> max(members)) d
@@ -62,15 +51,11 @@ TWO_IN_SYNC_SETS: Final = Check(
     ),
     evidence=select_first("found_two_in_sync_sets", "key, version"),
     examined="select count(*) as examined from state_versions",
-    explain=_explain_two_in_sync_sets,
+    claim="Of version {version} of the state of {key}, {low_node} had [low_isr=?no one|{low_isr}] in sync[low_elr=?| "
+    "and {low_elr} eligible], and {high_node} had [high_isr=?no one|{high_isr}] in sync[high_elr=?| and {high_elr} "
+    "eligible].",
+    time="moment",
 )
-
-
-def _explain_early_move(row: Row, _: Evidence) -> Explanation:
-    done = "ended the move of" if row["gone"] == "" else f"took the replicas {row['gone']} away from"
-    claim = f"{row['node']} {done} {row['key']} to {row['replicas']}, when only {row['isr'] or 'no one'} was in sync."
-    about = (f"move of {row['key']} to {row['replicas']}",)
-    return Explanation(capitalize_first(claim), (), 0, row["moment"], about=about)
 
 
 EARLY_MOVE: Final = Check(
@@ -95,25 +80,13 @@ EARLY_MOVE: Final = Check(
     ),
     evidence=select_first("found_early_move", "key, moment, replicas, gone, isr"),
     examined="select count(*) as examined from move_steps",
-    explain=_explain_early_move,
+    claim="{node:capital} [gone=?ended the move of|took the replicas {gone} away from] {key} to {replicas}, when only "
+    "[isr=?no one|{isr}] was in sync.",
+    time="moment",
+    about=("move of {key} to {replicas}",),
     seen_again=True,  # once as the old replicas are taken away, once as the move ends
     optional=True,  # runs without a reassignment
 )
-
-
-def _explain_overlooked_log(row: Row, _: Evidence) -> Explanation:
-    other = f"{row['node']}, one of the members {row['members']} that had all failed,"
-    what = "was not asked"
-    if row["own_end"] is not None:
-        what = (
-            f"had a log to offset {row['own_end']} in epoch {row['own_epoch']}, and the leader's went to "
-            f"{row['leaders_end']} in epoch {row['leaders_epoch']}"
-        )
-    claim = (
-        f"broker {row['leader']} was elected leader of {row['key']} for epoch {row['epoch']} by the length of the "
-        f"logs, and {other} {what}."
-    )
-    return Explanation(capitalize_first(claim), (), 0, row["moment"], about=(epoch_of(row["key"], row["epoch"]),))
 
 
 OVERLOOKED_LOG: Final = Check(
@@ -185,7 +158,11 @@ OVERLOOKED_LOG: Final = Check(
     ),
     evidence=select_first("found_overlooked_log", "key, epoch, node"),
     examined="select count(*) as examined from election_by_length",
-    explain=_explain_overlooked_log,
+    claim="Broker {leader} was elected leader of {key} for epoch {epoch} by the length of the logs, and {node}, one "
+    "of the members {members} that had all failed, [own_end?had a log to offset {own_end} in epoch {own_epoch}, and "
+    "the leader's went to {leaders_end} in epoch {leaders_epoch}|was not asked].",
+    time="moment",
+    about=(EPOCH,),
     explained_by=("leader-completeness",),
     seen_again=True,  # once for each member that was left out
     optional=True,  # only if all members of a partition have failed

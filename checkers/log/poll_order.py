@@ -10,8 +10,8 @@ A poll that did not end ok but showed records breaks its chain, because it may h
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
     first_rows_subquery,
     is_not_next,
@@ -135,27 +135,6 @@ POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINK
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 
 
-def _list_subjects(row: Row) -> tuple[str, ...]:
-    """Returns the begin of the poll as the finding's subject, if the step is the first of a later poll."""
-    inside = row["poll_op"] == row["former_op"] or row["sought"] is not None
-    return () if inside else (f"begin of poll {row['poll_op']} of {row['key']}",)
-
-
-def _explain_nonmonotonic_poll(row: Row, evidence: Evidence) -> Explanation:
-    reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
-    if row["sought"] is not None:
-        claim = (
-            f"{reader} asked for offset {row['sought']} of {row['key']} ({evidence.called(row['former_op'])}) "
-            f"and first read offset {row['position']}, below it (poll from {when})."
-        )
-    else:
-        claim = (
-            f"{reader} read offset {row['position']} of {row['key']} (poll from {when}) after offset {row['former']} "
-            f"(poll from {evidence.called(row['former_op'])}), with no seek or rebalance between them."
-        )
-    return Explanation(capitalize_first(claim), (row["poll_op"], row["former_op"]), about=_list_subjects(row))
-
-
 NONMONOTONIC_POLL: Final = Check(
     anomaly="nonmonotonic-poll",
     meaning="the offsets that one consumer read go back",
@@ -168,25 +147,13 @@ NONMONOTONIC_POLL: Final = Check(
     evidence=select_first("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
     examined=_EXAMINED,
     kinds=("observe",),
-    explain=_explain_nonmonotonic_poll,
+    claim="{poll_op:capital} [sought?asked for offset {sought} of {key} ({former_op:called}) and first read offset "
+    "{position}, below it (poll from {poll_op:called})|read offset {position} of {key} (poll from {poll_op:called}) "
+    "after offset {former} (poll from {former_op:called}), with no seek or rebalance between them].",
+    operations=("poll_op", "former_op"),
+    about=("[sought?|poll_op={former_op}?|begin of poll {poll_op:number} of {key}]",),
     explained_by=("position-jump",),
 )
-
-
-def _explain_poll_skip(row: Row, evidence: Evidence) -> Explanation:
-    reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
-    many = f"{row['skipped']} record{'s' if row['skipped'] > 1 else ''} between them"
-    origin = (
-        f"asked for offset {row['sought']} of {row['key']} ({evidence.called(row['former_op'])}) and first read"
-        if row["sought"] is not None
-        else f"read offset {row['former']} of {row['key']} (poll from {evidence.called(row['former_op'])}) and next"
-    )
-    claim = f"{reader} {origin} offset {row['position']} (poll from {when}), but others saw {many}"
-    witness = f", such as offset {row['missed']}, read by {evidence.who(row['witness_op'])}"
-    claim += f"{witness} at {evidence.called(row['witness_op'])}."
-    inside = row["poll_op"] == row["former_op"]
-    about = (offset_of(row["key"], row["missed"]),) if inside else _list_subjects(row)
-    return Explanation(capitalize_first(claim), (row["poll_op"], row["former_op"], row["witness_op"]), about=about)
 
 
 POLL_SKIP: Final = Check(
@@ -234,6 +201,11 @@ POLL_SKIP: Final = Check(
         """,
     examined=_EXAMINED,
     kinds=("observe",),
-    explain=_explain_poll_skip,
+    claim="{poll_op:capital} [sought?asked for offset {sought} of {key} ({former_op:called}) and first read|read "
+    "offset {former} of {key} (poll from {former_op:called}) and next] offset {position} (poll from "
+    "{poll_op:called}), but others saw {skipped} record[skipped>1?s] between them, such as offset {missed}, read by "
+    "{witness_op} at {witness_op:called}.",
+    operations=("poll_op", "former_op", "witness_op"),
+    about=("[poll_op={former_op}?offset {missed} of {key}|sought?|begin of poll {poll_op:number} of {key}]",),
     explained_by=("position-jump", "inconsistent-offset", "vanished"),
 )

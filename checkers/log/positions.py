@@ -11,8 +11,8 @@ the loss.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import order_by, previous, select_first
 
 _CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
@@ -36,16 +36,6 @@ POSITIONS: Final = Table(
     """,
 )
 """Each row that says where a reader stood, with the row before it."""
-
-
-def _explain_position_jump(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{evidence.who(row['poll_op'])} read {row['key']} up to offset {row['former']} (poll from "
-        f"{evidence.called(row['former_op'])}), and its next poll, from {evidence.called(row['poll_op'])}, began at "
-        f"offset {row['position']}, with no seek or reset between them."
-    )
-    about = (f"begin of poll {row['poll_op']} of {row['key']}",)
-    return Explanation(capitalize_first(claim), (row["poll_op"], row["former_op"]), about=about)
 
 
 POSITION_JUMP: Final = Check(
@@ -82,22 +72,11 @@ POSITION_JUMP: Final = Check(
         where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
         """,
     kinds=("observe-end",),
-    explain=_explain_position_jump,
+    claim="{poll_op:capital} read {key} up to offset {former} (poll from {former_op:called}), and its next poll, from "
+    "{poll_op:called}, began at offset {position}, with no seek or reset between them.",
+    about=("begin of poll {poll_op:number} of {key}",),
     optional=True,
 )
-
-
-def _explain_offset_hole(row: Row, evidence: Evidence) -> Explanation:
-    what = f"offset {row['position']} of {row['key']}"
-    if row["until"] > row["position"] + 1:
-        what = f"offsets {row['position']} to {row['until'] - 1} of {row['key']}"
-    claim = (
-        f"{what} held no record for the poll by {evidence.who(row['poll_op'])} from {evidence.called(row['poll_op'])} "
-        f"to {evidence.returned(row['poll_op'])}, which went on behind, and this log leaves no offset out"
-    )
-    others = row["polls"] - 1
-    claim += f"; {others} other poll{'s' if others > 1 else ''} saw the same" if others else ""
-    return Explanation(f"{claim}.", (row["poll_op"],), others)
 
 
 OFFSET_HOLE: Final = Check(
@@ -145,12 +124,15 @@ OFFSET_HOLE: Final = Check(
             """,
         ),
     ),
-    evidence=select_first("found_offset_hole", "key, position", also="op as poll_op"),
+    evidence=select_first("found_offset_hole", "key, position", also="op as poll_op, until - 1 as last"),
     examined="""
         select count(*) as examined from log_polls p cross join log_declared d
         where d.dense_offsets = 1 and p.passing = 1
         """,
     kinds=("observe-end",),
-    explain=_explain_offset_hole,
+    claim="[last>{position}?offsets {position} to {last}|offset {position}] of {key} held no record for the poll by "
+    "{poll_op} from {poll_op:called} to {poll_op:returned}, which went on behind, and this log leaves no offset "
+    "out[polls>1?; {polls-1} other poll[polls>2?s] saw the same].",
+    more="{polls-1}",
     optional=True,
 )

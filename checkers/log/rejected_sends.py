@@ -14,23 +14,10 @@ it may skip records that it has not read, or read all again.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
-
-
-def _explain_false_out_of_range(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{evidence.who(row['poll_op'])} was answered at {evidence.returned(row['poll_op'])} that offset "
-        f"{row['position']} of {row['key']} is not in the log, but offset {row['known']} had been {row['how']} before "
-        f"it asked ({evidence.who(row['known_op'])}, {evidence.called(row['known_op'])}), and nothing "
-        "of it was ever deleted."
-    )
-    return Explanation(
-        capitalize_first(claim), (row["known_op"], row["poll_op"]), about=(offset_of(row["key"], row["known"]),)
-    )
-
 
 _WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.position - w.spare"
 
@@ -84,7 +71,11 @@ FALSE_OUT_OF_RANGE: Final = Check(
         """,
     examined="select count(*) as examined from log_refused",
     kinds=("out-of-range",),
-    explain=_explain_false_out_of_range,
+    claim="{poll_op:capital} was answered at {poll_op:returned} that offset {position} of {key} is not in the log, "
+    "but offset {known} had been {how} before it asked ({known_op}, {known_op:called}), and nothing of it was ever "
+    "deleted.",
+    operations=("known_op", "poll_op"),
+    about=("offset {known} of {key}",),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     optional=True,
 )

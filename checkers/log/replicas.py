@@ -8,24 +8,13 @@ and compacted logs, agree.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capitalize_first, offset_of
-from assay.checkers.engine import Row
+from assay.checkers.check import OFFSET, Check, Family, Table
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 
-def _describe_record(row: Row, which: str) -> str:
-    value = "no value of the workload" if row[f"{which}_value"] is None else f"value {row[f'{which}_value']}"
-    epoch = "" if row[f"{which}_epoch"] is None else f", epoch {row[f'{which}_epoch']}"
-    return f"{value} (crc {row[f'{which}_crc']}{epoch}) on {row[f'{which}_node']}"
-
-
-def _explain_divergence(row: Row, _: Evidence) -> Explanation:
-    claim = (
-        f"offset {row['position']} of {row['key']} is {_describe_record(row, 'low')} and "
-        f"{_describe_record(row, 'high')}, below the high "
-        "watermark of both, after all replicas had rejoined."
-    )
-    return Explanation(capitalize_first(claim), (), about=(offset_of(row["key"], row["position"]),))
+def _describe_record(which: str) -> str:
+    value = f"[value {{{which}_value}}|no value of the workload]"
+    return f"{value} (crc {{{which}_crc}}[, epoch {{{which}_epoch}}]) on {{{which}_node}}"
 
 
 REPLICA_DIVERGENCE: Final = Check(
@@ -66,7 +55,9 @@ REPLICA_DIVERGENCE: Final = Check(
         select count(*) as examined from (
             select key, position from replicas_held group by key, position having count(*) > 1) as common
         """,
-    explain=_explain_divergence,
+    claim=f"Offset {{position}} of {{key}} is {_describe_record('low')} and {_describe_record('high')}, below the "
+    "high watermark of both, after all replicas had rejoined.",
+    about=(OFFSET,),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
 )
 

@@ -13,30 +13,15 @@ in between, because a client library reports its own knowledge.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, value_of
-from assay.checkers.engine import Row
+from assay.checkers.check import VALUE, Check, Table, View
 from assay.checkers.sql_idioms import select_first
 
-_OUTCOMES: Final = {"ok": "appended", "fail": "certainly not appended", "info": "of unknown fate"}
 _ITS_OWN: Final = "r.op = f.op and r.key = f.key and r.value = f.value"
 
 
-def _describe_outcome(outcome: str, position: int | None) -> str:
-    return _OUTCOMES[outcome] + ("" if position is None else f" at offset {position}")
-
-
-def _explain_contradicted_outcome(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"value {row['value']} of {row['key']}, sent by {evidence.who(row['op'])} at {evidence.called(row['op'])}, was "
-        f"{_describe_outcome(row['outcome'], row['position'])} by its outcome, but {row['source']} "
-    )
-    if row["times"] == 0:
-        claim += "was not informed of it at all."
-    elif row["times"] > 1:
-        claim += f"was informed {row['times']} times."
-    else:
-        claim += f"said that it was {_describe_outcome(row['reported'], row['reported_position'])}."
-    return Explanation(capitalize_first(claim), (row["op"],), about=(value_of(row["key"], row["value"]),))
+def _describe_outcome(outcome: str, position: str) -> str:
+    fate = f"[{outcome}=ok?appended|{outcome}=fail?certainly not appended|of unknown fate]"
+    return f"{fate}[ at offset {{{position}}}]"
 
 
 CONTRADICTED_OUTCOME: Final = Check(
@@ -75,6 +60,9 @@ CONTRADICTED_OUTCOME: Final = Check(
     evidence=select_first("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
     examined="select count(*) as examined from reports_made",
     kinds=("reported", "unreported"),
-    explain=_explain_contradicted_outcome,
+    claim="Value {value} of {key}, sent by {own_op} at {own_op:called}, was "
+    f"{_describe_outcome('outcome', 'position')} by its outcome, but {{source}} [times=0?was not informed of it at "
+    f"all|times>1?was informed {{times}} times|said that it was {_describe_outcome('reported', 'reported_position')}].",
+    about=(VALUE,),
     optional=True,
 )

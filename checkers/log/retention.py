@@ -18,8 +18,8 @@ new leader's start may rightly be lower.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import MOST_FINDINGS, Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import (
     BEGUN,
@@ -30,7 +30,6 @@ from assay.checkers.sql_idioms import (
     order_by,
     row_number,
 )
-from assay.checkers.times import seconds
 
 UNCERTAINTY: Final = 1_000_000_000
 """Nanoseconds that two clocks may differ if no fault moves one."""
@@ -47,16 +46,6 @@ REPORTS: Final = Table(
     where kind = 'start' and outcome = 'ok' and position is not null and ret is not null
     """,
 )
-
-
-def _explain_log_start_regression(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"node {row['node']} reported offset {row['former']} as the start of {row['key']} to "
-        f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} to "
-        f"{evidence.who(row['start_op'])}, who asked at {evidence.called(row['start_op'])}, in the same leader epoch "
-        f"({row['epoch']})."
-    )
-    return Explanation(claim, (row["former_op"], row["start_op"]))
 
 
 _RETURNED: Final = "case when is_return = 1 then position end"
@@ -104,7 +93,8 @@ LOG_START_REGRESSION: Final = Check(
         where node is not null and incarnation is not null and epoch is not null
         """,
     kinds=("start",),
-    explain=_explain_log_start_regression,
+    claim="node {node} reported offset {former} as the start of {key} to {former_op} by {former_op:returned}, and "
+    "then {position} to {start_op}, who asked at {start_op:called}, in the same leader epoch ({epoch}).",
     optional=True,
 )
 
@@ -226,20 +216,6 @@ ROOM: Final = View(
 """The most bytes that may have been in the log from a start on; no row if a size is unknown."""
 
 
-def _explain_forbidden_deletion(row: Row, evidence: Evidence) -> Explanation:
-    limits = "kept for ever"
-    if row["ms"] < INFINITY:
-        limits = f"kept for {row['ms']} ms"
-    claim = (
-        f"value {row['value']} at offset {row['position']} of {row['key']}, sent by {evidence.who(row['send_op'])} at "
-        f"{evidence.called(row['send_op'])}, lies below the start {row['start']} that {evidence.who(row['start_op'])} "
-        f"got at {seconds(row['reported'])}, though records are {limits}"
-    )
-    if row["most"] is not None:
-        claim += f", and of the {row['bytes']} bytes that the log may hold at most {row['most']} were there"
-    return Explanation(f"{claim}.", (row["send_op"], row["start_op"]))
-
-
 FORBIDDEN_DELETION: Final = Check(
     anomaly="forbidden-deletion",
     meaning="a log start has left out a record that no limit allowed to delete",
@@ -269,7 +245,9 @@ FORBIDDEN_DELETION: Final = Check(
         """,
     examined="select count(*) as examined from log_start_reports",
     kinds=("start",),
-    explain=_explain_forbidden_deletion,
+    claim="value {value} at offset {position} of {key}, sent by {send_op} at {send_op:called}, lies below the start "
+    f"{{start}} that {{start_op}} got at {{reported:time}}, though records are kept for [ms<{INFINITY}?{{ms}} "
+    "ms|ever][most?, and of the {bytes} bytes that the log may hold at most {most} were there].",
     needs_close=True,
     optional=True,
 )

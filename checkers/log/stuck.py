@@ -10,18 +10,13 @@ from typing import Final
 
 from assay.checkers.check import (
     MOST_FINDINGS,
+    VALUE,
     Check,
-    Evidence,
-    Explanation,
     Table,
     View,
-    capitalize_first,
-    offset_of,
-    value_of,
 )
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by
-from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
 
@@ -109,17 +104,6 @@ interrupted run skips some of them.
 """
 
 
-def _explain_stuck_reader(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{evidence.who(row['poll_op'])} stayed at offset {row['position']} of {row['key']} from "
-        f"{seconds(row['since'])} to {seconds(row['last_call'])}, {row['polls']} of its polls found nothing there, "
-        f"though value {row['value']} at offset {row['there']} had been acknowledged to "
-        f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])} and no fault was in the way."
-    )
-    about = (offset_of(row["key"], row["there"]), value_of(row["key"], row["value"]))
-    return Explanation(capitalize_first(claim), (row["poll_op"], row["ack_op"]), row["polls"] - 1, about=about)
-
-
 STUCK_READER: Final = Check(
     anomaly="stuck-reader",
     meaning="a reader did not get on to an acknowledged record within the deadline",
@@ -163,7 +147,11 @@ STUCK_READER: Final = Check(
         """,
     examined="select count(*) as examined from log_idle_polls",
     kinds=("observe-end",),
-    explain=_explain_stuck_reader,
+    claim="{poll_op:capital} stayed at offset {position} of {key} from {since:time} to {last_call:time}, {polls} of "
+    "its polls found nothing there, though value {value} at offset {there} had been acknowledged to {ack_op} at "
+    "{acked:time} and no fault was in the way.",
+    more="{polls-1}",
+    about=("offset {there} of {key}", VALUE),
     needs_end=True,
     optional=True,
 )

@@ -18,8 +18,7 @@ finds. So nothing is compared across controller epochs, and the check cannot see
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, View, family_of
 from assay.checkers.sql_idioms import previous, row_number, select_first, sum_so_far
 
 VALID: Final = {
@@ -47,21 +46,6 @@ _KNOWN: Final = ", ".join(
 )
 _LIFE: Final = "node, incarnation"
 _OBJECT: Final = f"{_LIFE}, controller_epoch, key, event, replica"
-
-
-def _explain_illegal_transition(row: Row, _: Evidence) -> Explanation:
-    what = row["key"] if row["replica"] < 0 else f"replica {row['replica']} of {row['key']}"
-    former = row["from_state"] or "no state"
-    claim = (
-        f"in controller epoch {row['controller_epoch']} {row['node']} took {what} from {former} to {row['to_state']}"
-    )
-    if row["why"] == "unsaid":
-        claim += f", though it had last taken it to {row['former']}."
-    elif row["why"] == "leaderless":
-        claim += ", though it had written in between that no one leads it."
-    else:
-        claim += ", which is no valid transition."
-    return Explanation(capitalize_first(claim), (), 0, row["moment"])
 
 
 ILLEGAL_TRANSITION: Final = Check(
@@ -124,7 +108,10 @@ ILLEGAL_TRANSITION: Final = Check(
     ),
     evidence=select_first("found_illegal_transition", "key, replica, controller_epoch, node, seq"),
     examined="select count(*) as examined from transition_steps",
-    explain=_explain_illegal_transition,
+    claim="In controller epoch {controller_epoch} {node} took [replica<0?{key}|replica {replica} of {key}] from "
+    "[from_state=?no state|{from_state}|no state] to {to_state}, [why=unsaid?though it had last taken it to "
+    "{former}|why=leaderless?though it had written in between that no one leads it|which is no valid transition].",
+    time="moment",
     optional=True,  # a system need not say how its controller works
 )
 

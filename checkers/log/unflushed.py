@@ -35,12 +35,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table
+from assay.checkers.check import Check, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote
 from assay.checkers.judging.history_views import to_sql_literal
 from assay.checkers.sql_idioms import INJECTED, order_by, select_first
-from assay.checkers.times import NANOSECONDS, seconds
+from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history.data_sets import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
@@ -320,15 +320,6 @@ def prepare(engine: Engine) -> list[str]:
     return []
 
 
-def _explain_unflushed_loss(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
-        f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])} and went when all servers lost power by "
-        f"{seconds(row['moment'])}: not yet flushed, as the contract allows; the log was cut at offset {row['cut']}."
-    )
-    return Explanation(claim, (row["ack_op"],))
-
-
 _CHECK: Final = Check(
     anomaly=UNFLUSHED_LOSS,
     meaning="an acknowledged value went when all servers lost power before it was flushed",
@@ -344,7 +335,9 @@ _CHECK: Final = Check(
     ),
     evidence=select_first("found_unflushed_loss", "key, position, moment"),
     examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
-    explain=_explain_unflushed_loss,
+    claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned} and went "
+    "when all servers lost power by {moment:time}: not yet flushed, as the contract allows; the log was cut at offset "
+    "{cut}.",
 )
 
 UNFLUSHED: Final = Family(

@@ -6,8 +6,7 @@ outcome but fail. Values are unique per key only, so sends of one number to two 
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Table
-from assay.checkers.engine import Row
+from assay.checkers.check import Table
 from assay.checkers.log.incarnations import strip_partition_incarnation
 from assay.checkers.sql_idioms import row_number
 
@@ -42,19 +41,16 @@ keys are the same partition of a topic that was deleted and created again.
 """
 
 ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again"
-"""Columns that ``describe_sighting`` needs, from a row ``t`` of ``log_strays``."""
+"""Columns that ``SIGHTING`` needs, from a row ``t`` of ``log_strays``."""
 
+DESTINATION: Final = (
+    "{other_op} had sent it to [again=1?{other_key}, an earlier topic's|another partition, {other_key}], at "
+    "{other_op:called}"
+)
+"""Says where a value was sent instead (``claims``)."""
 
-def describe_destination(row: Row, evidence: Evidence) -> str:
-    """Returns the text that says where the value of ``row`` was sent instead: ``other_key`` by ``other_op``."""
-    where = f"{row['other_key']}, an earlier topic's" if row["again"] else f"another partition, {row['other_key']}"
-    return f"{evidence.who(row['other_op'])} had sent it to {where}, at {evidence.called(row['other_op'])}"
-
-
-def describe_sighting(row: Row, evidence: Evidence) -> str:
-    """Returns the text that says where it was read instead: ``other_key`` at ``other_position`` by ``other_op``."""
-    where = f"{row['other_key']}, a later topic's" if row["again"] else f"another partition, {row['other_key']}"
-    return (
-        f"it was read in {where}, at offset {row['other_position']} ({evidence.who(row['other_op'])} at "
-        f"{evidence.called(row['other_op'])})"
-    )
+SIGHTING: Final = (
+    "it was read in [again=1?{other_key}, a later topic's|another partition, {other_key}], at offset {other_position} "
+    "({other_op} at {other_op:called})"
+)
+"""Says where a value was read instead (``claims``)."""

@@ -26,8 +26,7 @@ A system that counts wrongly may show any number, so sums have room for more tha
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, View
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far
 
@@ -76,17 +75,7 @@ KNOWN: Final = View(
 VIEWS: Final = (OPENED, BANKS, SHOWN, KNOWN)
 
 
-def _explain_read(row: Row, evidence: Evidence, what: str) -> Explanation:
-    """Returns an explanation with a read's value and ``what`` is wrong with it."""
-    reader = row["reader_op"]
-    read = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}"
-    return Explanation(f"{row['key']}: {read}, shows {row['value']} {what}.", (reader,), about=(f"read {reader}",))
-
-
-def _explain_bank_total(row: Row, evidence: Evidence) -> Explanation:
-    lacking = row["accounts"] - row["shown"]
-    where = f"in {row['shown']} of {row['accounts']} accounts" if lacking else f"in {row['accounts']} accounts"
-    return _explain_read(row, evidence, f"{where}, and {row['total']} had been opened")
+_READ: Final = "{key}: the read by {reader_op}, called at {reader_op:called}, shows {value} in "
 
 
 BANK_TOTAL: Final = Check(
@@ -105,14 +94,11 @@ BANK_TOTAL: Final = Check(
     ),
     evidence=select_first("found_bank_total", "key, op", also="op as reader_op"),
     examined="select count(*) as examined from bank_totals",
-    explain=_explain_bank_total,
+    claim=_READ + "[shown={accounts}?|{shown} of ]{accounts} accounts, and {total} had been opened.",
+    about=("read {reader_op:number}",),
     needs_close=True,
 )
 """A read may lack rows if the history was not closed, so this check needs the close, as sets do."""
-
-
-def _explain_bank_negative(row: Row, evidence: Evidence) -> Explanation:
-    return _explain_read(row, evidence, f"in account {row['owner']}")
 
 
 BANK_NEGATIVE: Final = Check(
@@ -121,7 +107,8 @@ BANK_NEGATIVE: Final = Check(
     views=(Table("found_bank_negative", "select * from bank_shown where value < 0"),),
     evidence=select_first("found_bank_negative", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_shown",
-    explain=_explain_bank_negative,
+    claim=_READ + "account {owner}.",
+    about=("read {reader_op:number}",),
 )
 
 
@@ -151,12 +138,6 @@ def _sums_view(name: str, *, certain: bool) -> View:
     )
 
 
-def _explain_bank_unaccounted(row: Row, evidence: Evidence) -> Explanation:
-    held = f"{row['least']}" if row["least"] == row["most"] else f"{row['least']} to {row['most']}"
-    by = "by what was acknowledged before, and what may have been done by then, it held"
-    return _explain_read(row, evidence, f"in account {row['owner']}; {by} {held}")
-
-
 BANK_UNACCOUNTED: Final = Check(
     anomaly="bank-unaccounted",
     meaning="an account holds what no order of its deposits and withdrawals explains",
@@ -177,7 +158,9 @@ BANK_UNACCOUNTED: Final = Check(
     ),
     evidence=select_first("found_bank_unaccounted", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_known",
-    explain=_explain_bank_unaccounted,
+    claim=_READ + "account {owner}; by what was acknowledged before, and what may have been done by then, it held "
+    "[least={most}?{least}|{least} to {most}].",
+    about=("read {reader_op:number}",),
     lacks="of no account that was read is it known what it held at first",
     explained_by=("bank-total", "bank-negative"),
 )

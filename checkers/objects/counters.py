@@ -21,8 +21,7 @@ never have happened. A counter is linearizable iff none of the three is violated
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, UndecidedKeys, View
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, UndecidedKeys, View
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import (
     BEFORE,
@@ -37,7 +36,6 @@ from assay.checkers.sql_idioms import (
     select_nearest_pairs,
     total_of,
 )
-from assay.checkers.times import seconds
 
 ROWS: Final = Table(
     "counter_rows",
@@ -75,20 +73,6 @@ PLACES: Final = Table(
 """Operations aggregated by place: ``adds`` 0 is the place 2v - 1, 1 the place 2v."""
 
 
-def _describe_operation(value: int, adds: int) -> str:
-    return f"been given {value} by an add" if adds == 1 else f"read {value}"
-
-
-def _explain_counter_duplicate(row: Row, evidence: Evidence) -> Explanation:
-    low, high = row["low_op"], row["high_op"]
-    others = f", and {row['many'] - 2} others" if row["many"] > 2 else ""
-    claim = (
-        f"{row['key']}: {evidence.who(low)} (called at {evidence.called(low)}) and {evidence.who(high)} "
-        f"(called at {evidence.called(high)}){others} were given the same {row['value']}, so their adds count as one."
-    )
-    return Explanation(claim, (low, high), row["many"] - 2)
-
-
 _REPEATED: Final = first_rows_subquery("found_counter_duplicate", "key, value")
 
 COUNTER_DUPLICATE: Final = Check(
@@ -114,19 +98,10 @@ COUNTER_DUPLICATE: Final = Check(
         {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('many')} as examined from counter_places where adds = 1",
-    explain=_explain_counter_duplicate,
+    claim="{key}: {low_op} (called at {low_op:called}) and {high_op} (called at {high_op:called})[many>2?, and "
+    "{many-2} others] were given the same {value}, so their adds count as one.",
+    more="{many-2}",
 )
-
-
-def _explain_counter_order(row: Row, evidence: Evidence) -> Explanation:
-    late, first = row["late_op"], row["first_op"]
-    claim = (
-        f"{row['key']}: {evidence.who(late)} has {_describe_operation(row['late_value'], row['late_adds'])} called at "
-        f"{seconds(row['before'])}, although {evidence.who(first)} had "
-        f"{_describe_operation(row['value'], row['adds'])} by "
-        f"{evidence.returned(first)}."
-    )
-    return Explanation(claim, (late, first), row["overtaken"] - 1)
 
 
 COUNTER_ORDER: Final = Check(
@@ -141,26 +116,10 @@ COUNTER_ORDER: Final = Check(
     }
         """,
     examined=f"select {total_of('many')} as examined from counter_places",
-    explain=_explain_counter_order,
+    claim="{key}: {late_op} has [late_adds=1?been given {late_value} by an add|read {late_value}] called at "
+    "{before:time}, although {first_op} had [adds=1?been given {value} by an add|read {value}] by {first_op:returned}.",
+    more="{overtaken-1}",
 )
-
-
-def _explain_counter_phantom(row: Row, evidence: Evidence) -> Explanation:
-    first = row["first_op"]
-    if row["needed"] is None:
-        claim = f"{row['key']}: {evidence.who(first)} was answered {row['value']}, and the counter began at 0."
-        return Explanation(claim, (first,))
-    spare = (
-        f"only {row['spare']} adds of unknown outcome exist"
-        if row["late"] is None
-        else f"of those of unknown outcome number {row['needed']} was called only at {seconds(row['late'])}"
-    )
-    claim = (
-        f"{row['key']}: {evidence.who(first)} had {_describe_operation(row['first_value'], row['first_adds'])} by "
-        f"{seconds(row['bound'])}. Of the {row['value']} adds below {row['value']} the acknowledged ones are "
-        f"{row['value'] - row['needed']}, and {spare}."
-    )
-    return Explanation(claim, (first, row["late_op"]))
 
 
 COUNTER_PHANTOM: Final = Check(
@@ -215,7 +174,11 @@ COUNTER_PHANTOM: Final = Check(
         {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from counter_places",
-    explain=_explain_counter_phantom,
+    claim="{key}: {first_op} [needed?had [first_adds=1?been given {first_value} by an add|read {first_value}] by "
+    "{bound:time}. Of the {value} adds below {value} the acknowledged ones are {value-needed}, and [of those of "
+    "unknown outcome number {needed} was called only at {late:time}|only {spare} adds of unknown outcome exist]|was "
+    "answered {value}, and the counter began at 0].",
+    operations=("first_op", "late_op"),
     needs_close=True,
 )
 

@@ -17,28 +17,12 @@ Equal elements count as often as they are inside. The surplus of enqueues over d
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
-from assay.checkers.engine import INFINITY, Row
-from assay.checkers.objects.queues import element_subject
+from assay.checkers.check import Check, Table, View, family_of
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, sum_so_far
 
 ANY: Final = 2**32
 """More elements than a queue has: the number that a drain of unknown outcome may have taken."""
-
-
-def _explain_false_empty(row: Row, evidence: Evidence) -> Explanation:
-    empty, add = row["empty_op"], row["add_op"]
-    claim = (
-        f"{evidence.who(empty)} found {row['key']} empty between {evidence.called(empty)} and "
-        f"{evidence.returned(empty)}, but at every moment of this time acknowledged elements were inside that no "
-        f"dequeue of unknown outcome may have taken: {row['inside']} at its end, of which {row['due']} were dequeued "
-        f"later, and {'any number of' if row['unknown'] >= ANY else row['unknown']} such dequeues"
-    )
-    if add is not None:
-        claim += f"; one of them is {row['value']}, acknowledged to {evidence.who(add)} at {evidence.returned(add)}"
-    never_taken = add is not None and row["due"] == 0
-    about = (element_subject(row["key"], row["value"], add),) if never_taken else ()
-    return Explanation(f"{claim}.", (empty, add), about=about)
 
 
 QUEUE_FALSE_EMPTY: Final = Check(
@@ -131,7 +115,11 @@ QUEUE_FALSE_EMPTY: Final = Check(
         {order_by("f.key, f.op, f.sub")}
         """,
     examined="select count(*) as examined from queue_empties",
-    explain=_explain_false_empty,
+    claim="{empty_op} found {key} empty between {empty_op:called} and {empty_op:returned}, but at every moment of "
+    "this time acknowledged elements were inside that no dequeue of unknown outcome may have taken: {inside} at its "
+    f"end, of which {{due}} were dequeued later, and [unknown<{ANY}?{{unknown}}|any number of] such dequeues[add_op?; "
+    "one of them is {value}, acknowledged to {add_op} at {add_op:returned}].",
+    about=("[add_op?[due=0?element {value} of {key} by operation {add_op:number}]]",),
     explained_by=("queue-lost",),
     seen_again=True,
     needs_close=True,

@@ -11,8 +11,7 @@ checks that values do).
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, value_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, total_of
 
@@ -25,21 +24,6 @@ IDS: Final = Table(
     """,
     fine=True,
 )
-
-
-def _explain_id_duplicate(row: Row, evidence: Evidence) -> Explanation:
-    first, again = row["first_op"], row["again_op"]
-    handed = row["value"] if row["name"] is None else f"{row['name']!r}"
-    others = "" if row["times"] == 2 else f", and {row['times'] - 2} more did"
-    if first == again:
-        claim = f"{evidence.who(first)} got {handed} twice in one answer at {evidence.returned(first)}{others}"
-    else:
-        claim = (
-            f"{evidence.who(first)} got {handed} at {evidence.returned(first)}, and {evidence.who(again)} got it again "
-            f"at {evidence.returned(again)}{others}"
-        )
-    about = (value_of(row["key"], row["value"]),) if row["name"] is None else ()
-    return Explanation(f"{row['key']}: {claim}.", (first, again), row["times"] - 2, about=about)
 
 
 ID_DUPLICATE: Final = Check(
@@ -59,7 +43,11 @@ ID_DUPLICATE: Final = Check(
         where turn <= 2 group by key, value, name, times {order_by("key, value, name")}
         """,
     examined=f"select {total_of('times')} as examined from ids_generated",
-    explain=_explain_id_duplicate,
+    claim="{key}: {first_op} got [{name:quoted}|{value}] [first_op={again_op}?twice in one answer at "
+    "{first_op:returned}|at {first_op:returned}, and {again_op} got it again at {again_op:returned}][times>2?, and "
+    "{times-2} more did].",
+    more="{times-2}",
+    about=("[name?|value {value} of {key}]",),
 )
 
 UNIQUE_IDS: Final = family("unique-ids", (ID_DUPLICATE,), (IDS,))

@@ -25,8 +25,8 @@ operations as rule U requires. A read of u still finds u: e(u) is strictly below
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import (
     RETURNED,
@@ -36,7 +36,6 @@ from assay.checkers.sql_idioms import (
     select_late_calls,
     total_of,
 )
-from assay.checkers.times import seconds
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""
@@ -64,15 +63,11 @@ LEVELS: Final = Table(
 """Operations aggregated by value; ``write_call`` is that of e(u)."""
 
 
-def _describe_value(value: int) -> str:
-    return "the initial value" if value == INITIAL else str(value)
+def _describe_value(column: str) -> str:
+    return f"[{column}={INITIAL}?the initial value|{{{column}}}]"
 
 
-def _explain_max_phantom(row: Row, evidence: Evidence) -> Explanation:
-    reader, failed = row["read_op"], row["failed_op"]
-    why = evidence.describe_missing_operation(failed, "write", "wrote")
-    claim = f"{row['key']}: {evidence.who(reader)} read {row['value']} at {evidence.called(reader)}, but {why}."
-    return Explanation(claim, (reader, failed), row["looked"] - 1)
+_THERE: Final = f"{{first_op}} had [reads=1?read|written] {_describe_value('value')} by {{first_op:returned}}"
 
 
 MAX_PHANTOM: Final = Check(
@@ -95,27 +90,11 @@ MAX_PHANTOM: Final = Check(
         group by f.key, f.value, f.read_op, f.looked {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('looked')} as examined from max_levels",
-    explain=_explain_max_phantom,
+    claim="{key}: {read_op} read {value} at {read_op:called}, but [its write by {failed_op} at {failed_op:called} had "
+    "definitely failed|no one wrote it].",
+    more="{looked-1}",
     needs_close=True,
 )
-
-
-def _explain_max_order(row: Row, evidence: Evidence) -> Explanation:
-    late, first = row["late_op"], row["first_op"]
-    did = "read" if row["reads"] == 1 else "written"
-    there = f"{evidence.who(first)} had {did} {_describe_value(row['value'])} by {evidence.returned(first)}"
-    value, called, reader = _describe_value(row["late_value"]), seconds(row["before"]), None
-    if row["late_reads"] == 1:
-        claim = f"{evidence.who(late)} read {value}, called at {called}, although {there}."
-    elif row["late_value"] == row["value"]:
-        claim = f"{there}, and no one began to write it before {evidence.who(late)} did at {called}."
-    else:
-        reader = row["read_op"]
-        claim = (
-            f"{value} was read as the largest by {evidence.who(reader)}, and no one began to write it before "
-            f"{evidence.who(late)} did at {called}, although {there}."
-        )
-    return Explanation(f"{row['key']}: {claim}", (late, first, reader), row["overtaken"] - 1)
 
 
 MAX_ORDER: Final = Check(
@@ -143,7 +122,7 @@ MAX_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select o.*, l.read_op
+        select o.*, case when o.late_reads = 0 and o.late_value <> o.value then l.read_op end as read_op
         from ({
         select_last_before(first_rows_subquery("found_max_order", "key, before"), "max_uses", ("value", "reads"))
     }) o
@@ -151,7 +130,12 @@ MAX_ORDER: Final = Check(
         {order_by("o.key, o.before")}
         """,
     examined="select count(*) as examined from max_rows",
-    explain=_explain_max_order,
+    claim=f"{{key}}: [late_reads=1?{{late_op}} read {_describe_value('late_value')}, called at {{before:time}}, "
+    f"although {_THERE}|late_value={{value}}?{_THERE}, and no one began to write it before {{late_op}} did at "
+    f"{{before:time}}|{_describe_value('late_value')} was read as the largest by {{read_op}}, and no one began to "
+    f"write it before {{late_op}} did at {{before:time}}, although {_THERE}].",
+    operations=("late_op", "first_op", "read_op"),
+    more="{overtaken-1}",
 )
 
 MAX_VIEWS: Final = (ROWS, LEVELS)

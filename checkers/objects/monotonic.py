@@ -28,26 +28,10 @@ value that is written.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
-from assay.checkers.engine import Row
+from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, Family, Table
 from assay.checkers.objects.kinds import family
-from assay.checkers.objects.monotonic_cycles import FALLS, SEEN, describe_value, find_cycles
+from assay.checkers.objects.monotonic_cycles import FALLS, NOTHING, SEEN, find_cycles
 from assay.checkers.sql_idioms import order_by, select_first
-
-
-def observation_subject(op: int) -> str:
-    """Returns the subject of a finding: the values that one operation saw."""
-    return f"what operation {op} saw"
-
-
-def _explain_nonmonotonic_read(row: Row, evidence: Evidence) -> Explanation:
-    first, less = row["former_op"], row["op"]
-    claim = (
-        f"{row['key']}: {evidence.who(less)} saw {row['former']} at {evidence.returned(first)}, and only "
-        f"{describe_value(row['value'])} in an operation that it called at {evidence.called(less)}."
-    )
-    return Explanation(claim, (less, first), about=(observation_subject(less),))
-
 
 NONMONOTONIC_READ: Final = Check(
     anomaly="nonmonotonic-read",
@@ -55,13 +39,10 @@ NONMONOTONIC_READ: Final = Check(
     views=(Table("found_nonmonotonic_read", f"select * from {FALLS.name}"),),
     evidence=select_first("found_nonmonotonic_read", "key, process, op", also="op as less_op"),
     examined=f"select count(*) as examined from {SEEN.name} where former is not null",
-    explain=_explain_nonmonotonic_read,
+    claim="{key}: {less_op} saw {former} at {former_op:returned}, and only "
+    f"[value={NOTHING}?nothing|{{value}}] in an operation that it called at {{less_op:called}}.",
+    about=("what operation {less_op:number} saw",),
 )
-
-
-def _explain_cycle(row: Row, evidence: Evidence) -> Explanation:
-    operations = tuple(int(op) for op in row["ops"].split(","))
-    return Explanation(row["claim"], operations, row["more"], about=tuple(map(observation_subject, operations)))
 
 
 def _declare_cycle_check(anomaly: str, meaning: str, explained_by: tuple[str, ...]) -> Check:
@@ -75,7 +56,10 @@ def _declare_cycle_check(anomaly: str, meaning: str, explained_by: tuple[str, ..
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined=f"select count(*) as examined from {SEEN.name}",
-        explain=_explain_cycle,
+        claim="{claim}",
+        operations=("ops",),
+        more="{more}",
+        about=(EachOperation("ops", "what operation {} saw"),),
         explained_by=explained_by,
     )
 

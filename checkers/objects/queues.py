@@ -22,11 +22,10 @@ Each value is judged by multiplicity and time:
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, UndecidedKeys, View
+from assay.checkers.check import Check, Table, UndecidedKeys, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows_subquery, order_by, row_number, sum_so_far, total_of
-from assay.checkers.times import seconds
 
 ROWS: Final = Table(
     "queue_rows",
@@ -106,26 +105,6 @@ taken."""
 QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, UNKNOWN_DRAINS, ACKED, SHORT, DOUBTED)
 
 
-def element_subject(key: str, value: int, op: int) -> str:
-    """Returns the subject of a finding: an element of a queue."""
-    return f"element {value} of {key} by operation {op}"
-
-
-def _explain_queue_lost(row: Row, evidence: Evidence) -> Explanation:
-    add, drain = row["add_op"], row["drain_op"]
-    drained = f"though the drain that was called at {seconds(row['drained'])} found the end"
-    acked = f"was acknowledged to {evidence.who(add)} at {seconds(row['ret'])}"
-    if row["excuses"] == 0:
-        claim = f"{row['value']} {acked} and never dequeued, {drained}."
-    else:
-        claim = (
-            f"{row['losses']} acknowledged elements were never dequeued, {drained}, and only {row['excuses']} dequeues "
-            f"have an unknown outcome; one of them is {row['value']}, which {acked}."
-        )
-    about = (element_subject(row["key"], row["value"], add),) if row["excuses"] == 0 else ()
-    return Explanation(f"{row['key']}: {claim}", (add, drain), about=about)
-
-
 QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
     meaning="an acknowledged element of a queue was never dequeued",
@@ -163,23 +142,15 @@ QUEUE_LOST: Final = Check(
         {order_by("f.key, f.op, f.sub")}
         """,
     examined="select count(*) as examined from queue_acked",
-    explain=_explain_queue_lost,
+    claim="{key}: [excuses=0?{value} was acknowledged to {add_op} at {ret:time} and never dequeued, though the drain "
+    "that was called at {drained:time} found the end|{losses} acknowledged elements were never dequeued, though the "
+    "drain that was called at {drained:time} found the end, and only {excuses} dequeues have an unknown outcome; one "
+    "of them is {value}, which was acknowledged to {add_op} at {ret:time}].",
+    operations=("add_op", "drain_op"),
+    about=("[excuses=0?element {value} of {key} by operation {add_op:number}]",),
     needs_close=True,
 )
 """With n dequeues of unknown outcome, the n elements acknowledged first are assigned to them."""
-
-
-def _explain_queue_duplicate(row: Row, evidence: Evidence) -> Explanation:
-    first, again = row["first_op"], row["again_op"]
-    times = "once" if row["adds"] == 1 else f"{row['adds']} times"
-    claim = (
-        f"{row['key']}: {row['value']} was enqueued {times} and dequeued {row['takes']} times, by "
-        f"{evidence.who(first)} at {evidence.returned(first)} and again by {evidence.who(again)} at "
-        f"{evidence.returned(again)}."
-    )
-    added = evidence.operations.get(row["add_op"])  # a fault while it was enqueued may be the cause
-    moments = () if added is None else (added.call, added.ret)
-    return Explanation(claim, (again, first, row["add_op"]), more=row["takes"] - 2, moments=moments)
 
 
 QUEUE_DUPLICATE: Final = Check(
@@ -206,20 +177,13 @@ QUEUE_DUPLICATE: Final = Check(
         group by f.key, f.value, f.takes, f.adds {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
-    explain=_explain_queue_duplicate,
+    claim="{key}: {value} was enqueued [adds=1?once|{adds} times] and dequeued {takes} times, by {first_op} at "
+    "{first_op:returned} and again by {again_op} at {again_op:returned}.",
+    operations=("again_op", "first_op", "add_op"),
+    more="{takes-2}",
+    moments=("add_op",),
     needs_close=True,
 )
-
-
-def _explain_queue_phantom(row: Row, evidence: Evidence) -> Explanation:
-    take, add, failed = row["take_op"], row["add_op"], row["failed_op"]
-    seen = f"{row['value']} was dequeued by {evidence.who(take)}, which returned at {seconds(row['ret'])}, "
-    if add is not None:
-        which = "" if row["turn"] == 1 else f" (copy {row['turn']})"
-        claim = f"{seen}before {evidence.who(add)} began to enqueue it{which} at {evidence.called(add)}."
-    else:
-        claim = f"{seen}but {evidence.describe_missing_operation(failed, 'enqueue', 'enqueued')}."
-    return Explanation(f"{row['key']}: {claim}", (take, add, failed))
 
 
 QUEUE_PHANTOM: Final = Check(
@@ -247,7 +211,9 @@ QUEUE_PHANTOM: Final = Check(
         group by f.key, f.value, f.turn {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
-    explain=_explain_queue_phantom,
+    claim="{key}: {value} was dequeued by {take_op}, which returned at {ret:time}, [add_op?before {add_op} began to "
+    "enqueue it[turn=1?| (copy {turn})] at {add_op:called}|but [its enqueue by {failed_op} at {failed_op:called} had "
+    "definitely failed|no one enqueued it]].",
     needs_close=True,
 )
 

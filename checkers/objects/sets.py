@@ -23,11 +23,9 @@ Reads that lack an element are counted, not listed: those called after a moment,
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, View
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows_subquery, order_by, select_nearest_pairs, sum_so_far
-from assay.checkers.times import seconds
 
 ROWS: Final = Table(
     "set_rows",
@@ -108,9 +106,11 @@ def _select_evidence(found: str) -> str:
     """Returns SQL: the last sign that the element was there, and the next read that lacks it."""
     few = first_rows_subquery(found, "key, value")
     return f"""
-        select f.key, f.value, f.seen, f.missing, f.known_by, f.acked, min(n.former_op) as known_op,
+        select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op,
             min(n.op) as reader_op, min(n.onset) as onset, min(w.op) as shown_op, min(a.node) as node,
-            min(b.op) as add_op, min(b.node) as add_node
+            min(b.op) as add_op, min(b.node) as add_node,
+            case when f.known_by = 'set-read' then f.acked end as acked,
+            case when f.known_by = 'set-read' then min(b.op) else min(w.op) end as third_op
         from {few} f join ({
         select_nearest_pairs(
             f'''
@@ -149,47 +149,6 @@ def _found_table(name: str, condition: str) -> View:
     )
 
 
-def _explain_absence(row: Row, evidence: Evidence) -> Explanation:
-    known, reader, shown = row["known_op"], row["reader_op"], row["shown_op"]
-    others = "" if row["missing"] == 1 else f" (and {row['missing'] - 1} more reads)"
-    by = "" if row["node"] is None else f" by {row['node']}"
-    about = (f"what read {reader} lacks{by}",)
-    lacks = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}, lacks it{others}"
-    if row["known_by"] == "set-read":
-        claim = (
-            f"{row['value']} was in a read by {evidence.who(known)} that returned at {evidence.returned(known)}, and "
-        )
-        added, node = row["add_op"], "" if row["add_node"] is None else f" by {row['add_node']}"
-        acked = (
-            ""
-            if added is None
-            else f"; its add by {evidence.who(added)} was acknowledged{node} at {evidence.returned(added)}"
-        )
-        # Events before the last read that showed it count, too, because that read may have been at a lagging server.
-        return Explanation(
-            f"{row['key']}: {claim}{lacks}{acked}.",
-            (known, reader, added),
-            row["missing"] - 1,
-            moments=(row["onset"], row["acked"]),
-            about=about,
-        )
-    after = (
-        "no read ever showed it"
-        if row["seen"] is None
-        else f"the first to show it, by {evidence.who(shown)}, returned at {seconds(row['seen'])}"
-    )
-    claim = (
-        f"the add of {row['value']} by {evidence.who(known)} was acknowledged{by} at {evidence.returned(known)}, and "
-    )
-    return Explanation(
-        f"{row['key']}: {claim}{lacks}; {after}.",
-        (known, reader, shown),
-        row["missing"] - 1,
-        moments=(row["onset"],),
-        about=about,
-    )
-
-
 def _declare_absence_check(anomaly: str, meaning: str, condition: str) -> Check:
     found = _found_table(f"found_{anomaly.replace('-', '_')}", condition)
     return Check(
@@ -198,7 +157,16 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str) -> Check:
         views=(found,),
         evidence=_select_evidence(found.name),
         examined=JUDGED,
-        explain=_explain_absence,
+        claim="{key}: [known_by=set-read?{value} was in a read by {known_op} that returned at {known_op:returned}|the "
+        "add of {value} by {known_op} was acknowledged[ by {node}] at {known_op:returned}], and the read by "
+        "{reader_op}, called at {reader_op:called}, lacks it[missing>1? (and {missing-1} more "
+        "reads)][known_by=set-read?[add_op?; its add by {add_op} was acknowledged[ by {add_node}] at "
+        "{add_op:returned}]|; [seen?the first to show it, by {shown_op}, returned at {seen:time}|no read ever showed "
+        "it]].",
+        operations=("known_op", "reader_op", "third_op"),
+        more="{missing-1}",
+        moments=("onset", "acked"),
+        about=("what read {reader_op:number} lacks[ by {node}]",),
         needs_close=True,
         seen_again=True,
         explained_by=() if anomaly == "set-lost" else ("set-lost",),
@@ -221,16 +189,6 @@ SET_VANISHED: Final = _declare_absence_check(
 """A read may lack rows if the history was not closed, so these need the close."""
 
 
-def _explain_set_phantom(row: Row, evidence: Evidence) -> Explanation:
-    reader, adder, failed = row["reader_op"], row["add_op"], row["failed_op"]
-    seen = f"{row['value']} was in a read by {evidence.who(reader)} that returned at {seconds(row['seen'])}, "
-    if adder is not None:
-        claim = f"{seen}before {evidence.who(adder)} began to add it at {seconds(row['added'])}."
-    else:
-        claim = f"{seen}but {evidence.describe_missing_operation(failed, 'add', 'added')}."
-    return Explanation(f"{row['key']}: {claim}", (reader, adder, failed))
-
-
 SET_PHANTOM: Final = Check(
     anomaly="set-phantom",
     meaning="a set was read with an element that no one had added",
@@ -250,7 +208,8 @@ SET_PHANTOM: Final = Check(
         group by f.key, f.value, f.seen, f.added {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from set_shown",
-    explain=_explain_set_phantom,
+    claim="{key}: {value} was in a read by {reader_op} that returned at {seen:time}, [add_op?before {add_op} began to "
+    "add it at {added:time}|but [its add by {failed_op} at {failed_op:called} had definitely failed|no one added it]].",
     needs_close=True,
 )
 

@@ -8,20 +8,8 @@ each must contain the one before; then all do.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, View, family_of
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number
-
-
-def _explain_set_fork(row: Row, evidence: Evidence) -> Explanation:
-    small, large = row["small_op"], row["large_op"]
-    claim = (
-        f"{row['key']}: the read by {evidence.who(small)}, called at {evidence.called(small)}, shows {row['lacked']} "
-        f"and not {row['other']}; that by {evidence.who(large)}, called at {evidence.called(large)}, shows "
-        f"{row['other']} and not {row['lacked']}, and neither was removed"
-    )
-    return Explanation(f"{claim}.", (small, large))
-
 
 SET_FORK: Final = Check(
     anomaly="set-fork",
@@ -80,7 +68,8 @@ SET_FORK: Final = Check(
         group by f.key, f.turn, f.small_op, f.large_op {order_by("f.key, f.turn")}
         """,
     examined="select count(*) as examined from set_snapshots",
-    explain=_explain_set_fork,
+    claim="{key}: the read by {small_op}, called at {small_op:called}, shows {lacked} and not {other}; that by "
+    "{large_op}, called at {large_op:called}, shows {other} and not {lacked}, and neither was removed.",
     explained_by=("set-lost", "set-stale", "set-vanished"),
     needs_close=True,
 )

@@ -15,51 +15,19 @@ An instance is one late call, however many values it came too late for.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import MOST_FINDINGS, Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number
-from assay.checkers.times import seconds
 
 _CHAINED: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
 """The two values belong to one chain but differ."""
-_VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
-
-
-def _explain_stale_read(row: Row, evidence: Evidence) -> Explanation:
-    use = f"{_VERBS.get(row['late_kind'], 'use')} {describe_value(row['late_value'])}"
-    late = f"{evidence.who(row['late_op'])} began to {use}"
-    there = f"{describe_value(row['value'])} was there by {seconds(row['there'])} ({evidence.who(row['there_op'])})"
-    givers = tuple(row[f"{name}_op"] for name in ("place", "late_place", "begun_place", "replacer", "begun_replacer"))
-    if row["across"] == 0:
-        order = "version" if row["versioned"] == 1 else f"its CAS ({evidence.who(row['place_op'])})"
-        claim = (
-            f"In {row['key']} {describe_value(row['value'])} comes after {describe_value(row['late_value'])} by "
-            f"{order}, and {there}, "
-            f"yet {late} only at {seconds(row['reach'])}."
-        )
-        return Explanation(claim, (row["late_op"], row["there_op"], *givers), row["overtaken"] - 1)
-    before = (
-        f"{row['key']} had its initial value"
-        if row["begun"] == -INFINITY
-        else f"{row['key']} held {describe_value(row['begun_value'])} by {seconds(row['begun'])} "
-        f"({evidence.who(row['begun_op'])})"
-    )
-    if (INITIAL if row["begun_value"] is None else row["begun_value"]) != row["late_value"]:
-        late += " (of the same chain of CAS operations)"
-    named = (row["late_op"], row["there_op"], row["begun_op"], row["last_op"])
-    witness = evidence.operations.get(row["there_op"])
-    if witness is not None and witness.call > row["begun"]:
-        # A single operation proves it: it began when the first value was there, and ended before the late call.
-        claim = f"{before}; then {there}, called at {seconds(witness.call)}; then {late} at {seconds(row['reach'])}."
-        return Explanation(claim, (*named[:3], *givers), row["overtaken"] - 1)
-    claim = (
-        f"{before}; {describe_value(row['value'])} was still in use after that ({evidence.who(row['last_op'])}, "
-        "called at "
-        f"{evidence.called(row['last_op'])}), and {there}; then {late} at {seconds(row['reach'])}."
-    )
-    return Explanation(claim, (*named, *givers), row["overtaken"] - 1)
+_LATE: Final = (
+    "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "
+    f"{describe_value('late_value')}"
+)
+_THERE: Final = f"{describe_value('value')} was there by {{there:time}} ({{there_op}})"
 
 
 STALE_READ: Final = Check(
@@ -199,14 +167,15 @@ STALE_READ: Final = Check(
         ),
     ),
     evidence=f"""
-        select g.*, p.op as place_op, l.op as late_place_op, b.op as begun_place_op, r.op as replacer_op,
-            n.op as begun_replacer_op
+        select g.*, case when {_CHAINED} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
+            b.op as begun_place_op, r.op as replacer_op, n.op as begun_replacer_op
         from (
             select f.key, f.reach, coalesce(min(w.ret), f.there) as there, f.overtaken, f.across, f.versioned,
                 min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
                 coalesce(min(w.op), min(t.op)) as there_op, coalesce(min(w.value), min(t.value)) as value,
                 coalesce(min(n.ret), min(z.first_ret)) as begun, coalesce(min(n.op), min(b.op)) as begun_op,
-                coalesce(min(n.value), min(b.value)) as begun_value, min(e.op) as last_op
+                coalesce(min(n.value), min(b.value)) as begun_value, min(w.call) as there_call,
+                case when min(w.op) is null then min(e.op) end as last_op
             from register_first f
                 left join register_witnesses w on f.key = w.key and f.reach = w.reach
                 left join register_begun n on f.across = 1 and f.key = n.key and f.reach = n.reach
@@ -228,5 +197,23 @@ STALE_READ: Final = Check(
         {order_by("g.key, g.reach")}
         """,
     examined="select count(*) as examined from register_placed",
-    explain=_explain_stale_read,
+    claim=f"[across=0?In {{key}} {describe_value('value')} comes after {describe_value('late_value')} by "
+    f"[versioned=1?version|its CAS ([{{place_op}}|an unknown process])], and {_THERE}, yet {_LATE} only at "
+    f"{{reach:time}}|[begun={-INFINITY}?{{key}} had its initial value|{{key}} held {describe_value('begun_value')} by "
+    f"{{begun:time}} ({{begun_op}})]; [there_call?then {_THERE}, called at "
+    f"{{there_call:time}}|{describe_value('value')} was still in use after that ({{last_op}}, called at "
+    f"{{last_op:called}}), and {_THERE}]; then {_LATE}[chained=1? (of the same chain of CAS operations)] at "
+    "{reach:time}].",
+    operations=(
+        "late_op",
+        "there_op",
+        "begun_op",
+        "last_op",
+        "place_op",
+        "late_place_op",
+        "begun_place_op",
+        "replacer_op",
+        "begun_replacer_op",
+    ),
+    more="{overtaken-1}",
 )

@@ -2,16 +2,16 @@
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, value_of
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import VALUE, Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first, select_nearest_pairs
-from assay.checkers.times import seconds
 
 
-def describe_value(value: int | None) -> str:
-    """Returns a value in words."""
-    return "the initial value" if value is None or value == INITIAL else f"value {value}"
+def describe_value(column: str, *, capital: bool = False) -> str:
+    """Returns a template of a column's value in words."""
+    initial, value = ("The initial value", "Value") if capital else ("the initial value", "value")
+    return f"[{column}={INITIAL}?{initial}|{value} {{{column}}}|{initial}]"
 
 
 SEERS: Final = View(
@@ -24,21 +24,6 @@ SEERS: Final = View(
     """,
 )
 """Operations that prove that a value was there. An unanswered CAS proves nothing by itself."""
-
-
-def _explain_missing_writer(row: Row, evidence: Evidence) -> Explanation:
-    seen = f"{describe_value(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} at "
-    claim = f"{seen}{evidence.called(row['seen_op'])}, but "
-    if row["why"] == "circle":
-        claim += "the CAS operations that lead to it go round in a circle: no one ever began it."
-    elif row["why"] == "version":
-        claim += f"at versions {row['low_version']} and {row['high_version']}, though it was written once."
-    else:
-        claim += f"{evidence.describe_missing_operation(row['failed_op'], 'write', 'wrote')}."
-    about = (value_of(row["key"], row["value"]),)
-    return Explanation(
-        capitalize_first(claim), (row["seen_op"], row["failed_op"], row["shown_op"]), row["observed"] - 1, about=about
-    )
 
 
 MISSING_WRITER: Final = Check(
@@ -87,19 +72,17 @@ MISSING_WRITER: Final = Check(
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
     evidence_views=(SEERS,),
-    explain=_explain_missing_writer,
+    claim=describe_value("value", capital=True)
+    + " of {key} was observed by {seen_op} at {seen_op:called}, but [why=circle?the CAS operations that lead to it go "
+    "round "
+    "in a circle: no one ever began it|why=version?at versions {low_version} and {high_version}, though it was written "
+    "once|failed_op?its write by {failed_op} at {failed_op:called} had definitely failed|no one wrote it].",
+    operations=("seen_op", "failed_op", "shown_op"),
+    more="{observed-1}",
+    about=(VALUE,),
     explained_by=("refused-but-done",),
     needs_close=True,
 )
-
-
-def _explain_future_read(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{describe_value(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} "
-        f"by {seconds(row['ret'])}, before {evidence.who(row['write_op'])} began to write it "
-        f"at {seconds(row['write_call'])}."
-    )
-    return Explanation(claim, (row["seen_op"], row["write_op"]))
 
 
 FUTURE_READ: Final = Check(
@@ -117,32 +100,9 @@ FUTURE_READ: Final = Check(
     ),
     evidence=select_first("found_future_read", "key, op, sub", also="op as seen_op"),
     examined=MISSING_WRITER.examined,
-    explain=_explain_future_read,
+    claim=describe_value("value")
+    + " of {key} was observed by {seen_op} by {ret:time}, before {write_op} began to write it at {write_call:time}.",
 )
-
-
-def _explain_lost_update(row: Row, evidence: Evidence) -> Explanation:
-    low, high = row["low_op"], row["high_op"]
-    if row["why"] == "successors":
-        claim = (
-            f"{describe_value(row['expected'])} of {row['key']} was replaced twice: by CAS to value {row['low_value']} "
-            f"({evidence.who(low)}, called at {evidence.called(low)}) and by CAS to value {row['high_value']} "
-            f"({evidence.who(high)}, called at {evidence.called(high)})"
-        )
-        claim += f", by {row['rivals']} in all" if row["rivals"] > 2 else ""
-    elif row["why"] == "version":
-        claim = (
-            f"version {row['version']} of {row['key']} holds value {row['low_value']} ({evidence.who(low)}) "
-            f"and value {row['high_value']} ({evidence.who(high)})"
-        )
-    else:
-        claim = (
-            f"{evidence.who(high)} replaced {describe_value(row['expected'])} of {row['key']} by CAS with value "
-            f"{row['high_value']} at version {row['version']}, but the version before it holds "
-            f"{describe_value(row['low_value'])}"
-        )
-    seen = (row["high_seen_op"], row["low_seen_op"])
-    return Explanation(capitalize_first(claim) + ".", (high, low, *seen), row["rivals"] - 2)
 
 
 _REPLACED: Final = first_rows_subquery("found_lost_update", "key, why, expected, version")
@@ -240,6 +200,13 @@ LOST_UPDATE: Final = Check(
             cross join (select count(*) as tried from register_rows where kind = 'cas') w
         """,
     lacks="no compare-and-set is known to have been done",
-    explain=_explain_lost_update,
+    claim=f"[why=successors?{describe_value('expected', capital=True)} of {{key}} was replaced twice: by CAS to value "
+    "{low_value} ({low_op}, called at {low_op:called}) and by CAS to value {high_value} ({high_op}, called at "
+    "{high_op:called})[rivals>2?, by {rivals} in all]|why=version?Version {version} of {key} holds value {low_value} "
+    f"({{low_op}}) and value {{high_value}} ({{high_op}})|{{high_op:capital}} replaced {describe_value('expected')} "
+    "of {key} by CAS with value {high_value} at version {version}, but the version before it holds "
+    f"{describe_value('low_value')}].",
+    operations=("high_op", "low_op", "high_seen_op", "low_seen_op"),
+    more="{rivals-2}",
 )
 """If no CAS is known to have taken effect, ``examined`` counts those that were tried."""

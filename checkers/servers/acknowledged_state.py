@@ -13,24 +13,8 @@ A fault that changes files is an excuse, as is a power loss if the contract lets
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, offset_of
-from assay.checkers.engine import Row
+from assay.checkers.check import OFFSET, Check, Table, family_of
 from assay.checkers.sql_idioms import BEGUN, select_first
-from assay.checkers.times import seconds
-
-
-def _explain_early_acknowledgement(row: Row, _: Evidence) -> Explanation:
-    if row["what"] == "lacking":
-        lack = f"the log of {row['node']}, a member of the in-sync set, ended at {row['log_end']}"
-    else:
-        lack = (
-            f"{row['node']}, a member of the in-sync set, had what is below {row['log_end']} on its disk for sure, and "
-            "the rest in memory, although each message is flushed"
-        )
-    claim = f"Offset {row['position']} of {row['key']} was acknowledged by {seconds(row['moment'])}, when {lack}."
-    place = offset_of(row["key"], row["position"])
-    return Explanation(claim, (), 0, row["moment"], about=(f"{place}, {row['what']}", place))
-
 
 EARLY_ACKNOWLEDGEMENT: Final = Check(
     anomaly="early-acknowledgement",
@@ -52,7 +36,11 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
     ),
     evidence=select_first("found_early_acknowledgement", "key, what, node"),
     examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
-    explain=_explain_early_acknowledgement,
+    claim="Offset {position} of {key} was acknowledged by {moment:time}, when [what=lacking?the log of {node}, a "
+    "member of the in-sync set, ended at {log_end}|{node}, a member of the in-sync set, had what is below {log_end} "
+    "on its disk for sure, and the rest in memory, although each message is flushed].",
+    time="moment",
+    about=("offset {position} of {key}, {what}", OFFSET),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     seen_again=True,
     optional=True,

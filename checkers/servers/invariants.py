@@ -11,24 +11,12 @@ The run ends there. So a client may not have noticed anything, and checks of the
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, epoch_of, family_of, offset_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, family_of
 from assay.checkers.judging.contract import BROKEN_INVARIANT
 from assay.checkers.sql_idioms import select_first
-from assay.checkers.times import seconds
 
 CUT: Final = "select count(*) as examined from looks where what = 'broken'"
 """More than 0: the run was ended before its own end."""
-
-
-def _explain_broken_invariant(row: Row, _: Evidence) -> Explanation:
-    about = []
-    if row["position"] is not None:
-        about.append(offset_of(row["key"], row["position"]))
-    elif row["epoch"] is not None:
-        about.append(epoch_of(row["key"], row["epoch"]))
-    claim = f"At {seconds(row['moment'])} on {row['node']}, the invariant {row['invariant']} was broken: {row['claim']}"
-    return Explanation(claim, (), 0, row["moment"], about=tuple(about))
 
 
 BROKEN: Final = Check(
@@ -42,7 +30,9 @@ BROKEN: Final = Check(
     ),
     evidence=select_first("found_broken_invariant", "moment, invariant, key, node"),
     examined="select coalesce(sum(assertions), 0) as examined from looks where what = 'asserted'",
-    explain=_explain_broken_invariant,
+    claim="At {moment:time} on {node}, the invariant {invariant} was broken: {claim}",
+    time="moment",
+    about=("[offset {position} of {key}|leader epoch {epoch} of {key}|]",),
     optional=True,
 )
 

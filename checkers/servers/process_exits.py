@@ -16,28 +16,14 @@ A server may refuse to run on damaged files. So nothing is proved after a fault 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
-from assay.checkers.engine import Row
+from assay.checkers.check import Check, Table, family_of
 from assay.checkers.judging.contract import UNEXPECTED_EXIT
 from assay.checkers.sql_idioms import select_first
-from assay.checkers.times import seconds
 
 BEGAN: Final = """
     (phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))
     """
 """Matches the rows of a fault that name the servers that it struck, or may have struck."""
-
-
-def _explain_unexpected_exit(row: Row, _: Evidence) -> Explanation:
-    happened = "broke down at" if row["crashed"] == 1 else "had ended by"
-    # A fault may have ended it before: it was started again at the heal, perhaps without what it had not fsynced.
-    intact = "no fault had damaged what was on its disk"
-    excuses = intact if row["crashed"] == 1 else f"no fault was in force that ends processes, and {intact}"
-    claim = (
-        f"The process of {row['key']} {happened} {seconds(row['moment'])}, although {excuses}; what it printed is "
-        "among the run's logs."
-    )
-    return Explanation(claim, (), 0, row["moment"])
 
 
 ENDED_BY_ITSELF: Final = Check(
@@ -76,7 +62,10 @@ ENDED_BY_ITSELF: Final = Check(
     ),
     evidence=select_first("found_unexpected_exit", "key"),
     examined="select count(*) as examined from looks where what in ('process', 'ended', 'crashed')",
-    explain=_explain_unexpected_exit,
+    claim="The process of {key} [crashed=1?broke down at {moment:time}, although|had ended by {moment:time}, although "
+    "no fault was in force that ends processes, and] no fault had damaged what was on its disk; what it printed is "
+    "among the run's logs.",
+    time="moment",
     optional=True,
 )
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, UndecidedKeys, build
+from assay.checkers.check import MOST_FINDINGS, Check, Table, UndecidedKeys, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
@@ -241,10 +241,6 @@ _UNCLEAR: Final = UndecidedKeys(
 )
 
 
-def _explain(row: Row, evidence: Evidence) -> Explanation:
-    return Explanation(row["claim"], tuple(int(op) for op in row["ops"].split(",")), row["more"])
-
-
 def _declare_cycle_check(anomaly: str, meaning: str) -> Check:
     table = f"found_{anomaly.lower().replace('-', '_')}"
     return Check(
@@ -256,7 +252,9 @@ def _declare_cycle_check(anomaly: str, meaning: str) -> Check:
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined="select count(*) as examined from txn_edges",
-        explain=_explain,
+        claim="{claim}",
+        operations=("ops",),
+        more="{more}",
     )
 
 

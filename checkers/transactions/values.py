@@ -11,26 +11,14 @@
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capitalize_first
-from assay.checkers.engine import INFINITY, Row
+from assay.checkers.check import MOST_FINDINGS, Check, Table, View
+from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first
 
 _READS: Final = """
     select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)
         as examined
     """
-
-
-def _describe_transaction(evidence: Evidence, op: int | None) -> str:
-    return f"transaction {op} of {evidence.who(op)}"
-
-
-def _explain_aborted_read(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{_describe_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, the write of which by "
-        f"transaction {row['write_op']} had definitely failed."
-    )
-    return Explanation(capitalize_first(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1A: Final = Check(
@@ -48,14 +36,10 @@ G1A: Final = Check(
     ),
     evidence=select_first("found_g1a", "key, value"),
     examined=_READS,
-    explain=_explain_aborted_read,
+    claim="Transaction {read_op:number} of {read_op} read {value} of {key}, the write of which by transaction "
+    "{write_op:number} had definitely failed.",
+    more="{reads-1}",
 )
-
-
-def _explain_garbage_read(row: Row, evidence: Evidence) -> Explanation:
-    reader = _describe_transaction(evidence, row["read_op"])
-    claim = f"{reader} read {row['value']} of {row['key']}, which no transaction wrote."
-    return Explanation(capitalize_first(claim), (row["read_op"],), row["reads"] - 1)
 
 
 GARBAGE_READ: Final = Check(
@@ -72,18 +56,10 @@ GARBAGE_READ: Final = Check(
     ),
     evidence=select_first("found_garbage_read", "key, value"),
     examined=_READS,
-    explain=_explain_garbage_read,
+    claim="Transaction {read_op:number} of {read_op} read {value} of {key}, which no transaction wrote.",
+    more="{reads-1}",
     needs_close=True,
 )
-
-
-def _explain_intermediate_read(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{_describe_transaction(evidence, row['read_op'])} read {row['key']} as transaction {row['write_op']} left "
-        "it with "
-        f"{row['value']}, and not with {row['last']}, the last that it wrote there."
-    )
-    return Explanation(capitalize_first(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1B: Final = Check(
@@ -108,18 +84,10 @@ G1B: Final = Check(
         {order_by("f.key, f.value")}
         """,
     examined=_READS,
-    explain=_explain_intermediate_read,
+    claim="Transaction {read_op:number} of {read_op} read {key} as transaction {write_op:number} left it with "
+    "{value}, and not with {last}, the last that it wrote there.",
+    more="{reads-1}",
 )
-
-
-def _explain_internal(row: Row, evidence: Evidence) -> Explanation:
-    who, key, value = _describe_transaction(evidence, row["read_op"]), row["key"], row["value"]
-    claim = {
-        "lacks": f"{who} wrote {value} to {key}, and then read {key} without it.",
-        "early": f"{who} read {value} of {key} before it wrote it itself.",
-        "order": f"{who} appended {value} to {key} after another element of its own that is behind it, or missing.",
-    }[row["why"]]
-    return Explanation(capitalize_first(claim), (row["read_op"],))
 
 
 INTERNAL: Final = Check(
@@ -181,17 +149,10 @@ INTERNAL: Final = Check(
         limit {MOST_FINDINGS}
         """,
     examined="select (select count(*) from txn_cells) + (select count(*) from txn_register_reads) as examined",
-    explain=_explain_internal,
+    claim="Transaction {read_op:number} of {read_op} [why=lacks?wrote {value} to {key}, and then read {key} without "
+    "it|why=early?read {value} of {key} before it wrote it itself|appended {value} to {key} after another element of "
+    "its own that is behind it, or missing].",
 )
-
-
-def _explain_duplicate_elements(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{_describe_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more "
-        "than once, "
-        "which no one appended twice."
-    )
-    return Explanation(capitalize_first(claim), (row["read_op"],), row["reads"] - 1)
 
 
 DUPLICATE_ELEMENTS: Final = Check(
@@ -213,17 +174,10 @@ DUPLICATE_ELEMENTS: Final = Check(
     ),
     evidence=select_first("found_duplicate_elements", "key, value"),
     examined="select count(*) as examined from txn_cells",
-    explain=_explain_duplicate_elements,
+    claim="Transaction {read_op:number} of {read_op} read {key} with {value} in it more than once, which no one "
+    "appended twice.",
+    more="{reads-1}",
 )
-
-
-def _explain_incompatible_order(row: Row, evidence: Evidence) -> Explanation:
-    claim = (
-        f"{row['key']} was read as two lists of which neither begins the other: element {row['position']} is "
-        f"{row['low']} to {_describe_transaction(evidence, row['low_op'])}, and {row['high']} to "
-        f"{_describe_transaction(evidence, row['high_op'])}."
-    )
-    return Explanation(claim, (row["low_op"], row["high_op"]), row["rivals"] - 2)
 
 
 INCOMPATIBLE_ORDER: Final = Check(
@@ -252,6 +206,8 @@ INCOMPATIBLE_ORDER: Final = Check(
         group by f.key, f.position, f.low, f.high, f.rivals {order_by("f.key")}
         """,
     examined="select count(*) as examined from txn_cells",
-    explain=_explain_incompatible_order,
+    claim="{key} was read as two lists of which neither begins the other: element {position} is {low} to transaction "
+    "{low_op:number} of {low_op}, and {high} to transaction {high_op:number} of {high_op}.",
+    more="{rivals-2}",
 )
 """Only one instance per key: the first position at which its reads differ."""

@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.checkers.check import Check, Evidence, Explanation, Family, View
+    from assay.checkers.check import Check, Family, View
     from assay.checkers.engine import Engine, Row
     from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
     from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
@@ -159,7 +159,7 @@ if TYPE_CHECKING:
     from assay.nemesis.schedule.target import Target, servers
 
 _HOMES = {
-    "assay.checkers.check": "Check Evidence Explanation Family View",
+    "assay.checkers.check": "Check Family View",
     "assay.checkers.engine": "Engine Row",
     "assay.checkers.groups.family": "CONSUMER_ANOMALIES GROUP_ANOMALIES",
     "assay.checkers.groups.ownership": "OWNERSHIP_ANOMALIES",
@@ -224,8 +224,8 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Ability", "Action", "Answer", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
     "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "Cluster", "CommandResult", "Completed", "Completion",
-    "Context", "Contract", "Defect", "DeploymentError", "EXHAUSTED", "Effect", "Endpoint", "Engine", "Evidence",
-    "Exhausted", "Exhaustion", "Explanation", "Family", "Fault", "Flow", "GROUP_ANOMALIES", "Generator",
+    "Context", "Contract", "Defect", "DeploymentError", "EXHAUSTED", "Effect", "Endpoint", "Engine",
+    "Exhausted", "Exhaustion", "Family", "Fault", "Flow", "GROUP_ANOMALIES", "Generator",
     "ID_ANOMALIES", "Impact", "Injection", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES",
     "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "MembershipState", "Model", "ModelError",
     "NOTHING", "Node", "NodeCounts", "NodeError", "OWNERSHIP_ANOMALIES", "Operation", "OperationEvent", "Outcome",

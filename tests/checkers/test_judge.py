@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.check import LONG, Check, Explanation, Family, View
+from assay.checkers.check import LONG, Check, Family, View
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
@@ -423,7 +423,7 @@ EARLY = Check(
     ),
     evidence="select key, early_op from found_early_send order by call nulls first, early_op limit 1",
     examined="select count(*) as examined from effects where kind = 'append'",
-    explain=lambda row, evidence: Explanation(f"{evidence.who(row['early_op'])} could not wait.", (row["early_op"],)),
+    claim="{early_op} could not wait.",
 )
 OWN = Family(
     name="own",
@@ -458,7 +458,7 @@ def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Pa
     [
         ({"views": (View("found_early_send", "select op as early_op from effects", keep=True),)}, EngineError),
         ({"examined": "select count(*) from efects"}, EngineError),
-        ({"explain": lambda row, evidence: Explanation(row["late_op"], ())}, KeyError),
+        ({"claim": "{late_op} could not wait."}, KeyError),
     ],
     ids=["a table of violations without a key", "a table that there is not", "a column that there is not"],
 )

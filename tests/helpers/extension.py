@@ -9,8 +9,6 @@ from assay import (
     Action,
     Call,
     Check,
-    Evidence,
-    Explanation,
     Family,
     Fault,
     Impact,
@@ -18,7 +16,6 @@ from assay import (
     Model,
     Node,
     ProcessState,
-    Row,
     ServerFault,
     View,
 )
@@ -42,15 +39,6 @@ class Hiccup(ServerFault):
         return None if state == ProcessState.STOPPED else f"was {state} at the heal, not stopped"
 
 
-def explain(row: Row, evidence: Evidence) -> Explanation:
-    """Returns a row of the check's evidence in words."""
-    claim = (
-        f"{evidence.who(row['first_op'])} and {evidence.who(row['other_op'])} both got offset {row['position']} "
-        f"of {row['key']}, for values {row['first_value']} and {row['other_value']}"
-    )
-    return Explanation(claim, (row["first_op"], row["other_op"]))
-
-
 REUSED = Check(
     anomaly="reused-offset",
     meaning="two acknowledged sends were given one offset",
@@ -67,7 +55,7 @@ REUSED = Check(
     ),
     evidence="select * from reused_offsets order by key, position, first_op, other_op limit 20",
     examined="select count(*) from effects where kind = 'append' and outcome = 'ok'",
-    explain=explain,
+    claim="{first_op} and {other_op} both got offset {position} of {key}, for values {first_value} and {other_value}",
 )
 
 OFFSETS = Family(
