@@ -11,7 +11,7 @@ beginning.
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.read_after_release import PARTINGS
-from assay.checkers.groups.views import SPLITS
+from assay.checkers.groups.split_views import SPLITS
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase

@@ -33,8 +33,8 @@ from assay.checkers.groups.orphans import ORPHANED_PARTITION
 from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.groups.read_after_release import PARTINGS
 from assay.checkers.groups.rebalance_churn import RESTLESSNESS
+from assay.checkers.groups.split_views import SPLITS
 from assay.checkers.groups.starts import STARTS
-from assay.checkers.groups.views import SPLITS
 
 GENERATIONS: Final = (
     family_of(

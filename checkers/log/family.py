@@ -55,7 +55,7 @@ from assay.checkers.log.offset_by_time import TIME_LOOK_UP
 from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
 from assay.checkers.log.poll_order import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
-from assay.checkers.log.rejected_sends import FALSE_OUT_OF_RANGE
+from assay.checkers.log.rejected_fetches import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, OBEYED, REPORTS
 from assay.checkers.log.stuck import FAULTS, STUCK_READER

@@ -305,7 +305,7 @@ class ConnectorVerb(MemberVerb):
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
         """Returns the rows of members with a coordinator, plus a group's ``advance`` and ``resume``
-        (``assay.checkers.groups.offsets``), and its ``claim`` and ``share`` (``assay.checkers.groups.views``).
+        (``assay.checkers.groups.offsets``), and its ``claim`` and ``share`` (``assay.checkers.groups.split_views``).
         """
         group, result = completed.operation.argument["group"], completed.completion.result or {}
         rows = [row for row in super().effects(completed) if row.kind not in cls.hidden]

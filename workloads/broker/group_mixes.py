@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from assay.checkers.groups import expiry
-from assay.checkers.groups.views import SPLITS
+from assay.checkers.groups.split_views import SPLITS
 from assay.checkers.judging.contract import Contract
 from assay.cluster.system import System
 from assay.harness.core.generator import Context, Generator, Source, mix, phases, sequence, stagger, time_limit, unfold

@@ -28,8 +28,8 @@ from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.groups.read_after_release import PARTINGS
 from assay.checkers.groups.rebalance_churn import RESTLESSNESS
+from assay.checkers.groups.split_views import SPLITS
 from assay.checkers.groups.starts import STARTS
-from assay.checkers.groups.views import SPLITS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.liveness.client_progress import PROGRESS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.groups.views import SPLIT_BRAIN
+from assay.checkers.groups.split_views import SPLIT_BRAIN
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
