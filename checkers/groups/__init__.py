@@ -10,7 +10,7 @@
 - ``commits``: only committed positions are fetched, and none lies above what was read.
 - ``expiry``: offsets kept for a time.
 - ``read_after_release``: no records after a hold has ended.
-- ``views``: claims by one view of the group.
+- ``split_views``: claims by one view of the group.
 - ``group_convergence``, ``rebalance_churn``: the group settles after the last heal.
 - ``ownership``: leaders and controllers, from the nodes' event logs.
 
