@@ -102,9 +102,9 @@ def _imports(path: Path) -> Iterator[str]:
 SHORT = 60
 """Lines below which a module needs a reason to stand alone."""
 ONE_EACH = (
-    "checkers/*/family", "checkers/liveness/*", "checkers/servers/*", "nemesis/faults/*", "harness/cli/*",
-    "harness/plugin/hookspecs", "workloads/systems/*", "workloads/generic/*", "workloads/test_*",
-    "workloads/broker/*_client",
+    "checkers/*/family", "checkers/liveness/*", "checkers/servers/*", "checkers/groups/read_after_release",
+    "checkers/objects/ids", "nemesis/faults/*", "harness/cli/*", "harness/plugin/hookspecs", "workloads/systems/*",
+    "workloads/generic/*", "workloads/test_*", "workloads/broker/*_client",
 )  # fmt: skip
 """Modules that each hold one check, fault, command, system, workload, client or protocol."""
 STAND_ALONE = {
