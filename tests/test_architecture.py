@@ -110,9 +110,7 @@ ONE_EACH = (
 STAND_ALONE = {
     "cluster/docker/preload", "cluster/sim/zookeeper/wire", "cluster/ssh/clock", "cluster/ssh/disk_filling",
     "cluster/ssh/mapped_words", "harness/core/generator/describe", "harness/core/history/lookup",
-    "harness/plugin/terminal",
-    "harness/synthetic/background_writer",
-    "harness/synthetic/counter", "harness/synthetic/ids", "system_under_test/client/draft_consumer",
+    "harness/plugin/terminal", "system_under_test/client/draft_consumer",
     "system_under_test/controller/damage", "system_under_test/groups/session_timers", "system_under_test/log/search",
     "system_under_test/replication/request_dedup",
 }  # fmt: skip

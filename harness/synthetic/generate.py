@@ -8,6 +8,7 @@ these and no others. Memory is bounded, and equal options make equal histories.
 """
 
 import os
+import random
 import shutil
 import time
 from collections.abc import Mapping
@@ -16,48 +17,54 @@ from typing import Final
 
 import msgspec
 
-from assay.harness.core.history import HistoryError, HistoryReader
-from assay.harness.synthetic.background_writer import BackgroundWriter
-from assay.harness.synthetic.bank import BankTraffic
-from assay.harness.synthetic.counter import CounterTraffic
-from assay.harness.synthetic.group import GroupTraffic
-from assay.harness.synthetic.ids import IdTraffic
-from assay.harness.synthetic.lease import LeaseTraffic
-from assay.harness.synthetic.log import LogTraffic
-from assay.harness.synthetic.max_register import MaxRegisterTraffic
-from assay.harness.synthetic.monotonic import MonotonicTraffic
-from assay.harness.synthetic.offsets import OffsetsTraffic
-from assay.harness.synthetic.plan import GenerationResult, Plan, Record
-from assay.harness.synthetic.queue import QueueTraffic
-from assay.harness.synthetic.register import RegisterTraffic
-from assay.harness.synthetic.sets import SetTraffic
-from assay.harness.synthetic.traffic import Traffic
-from assay.harness.synthetic.txn import TxnListTraffic, TxnRegisterTraffic
+from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
+from assay.harness.synthetic.bank import BankModel
+from assay.harness.synthetic.catalogue import CATALOGUE
+from assay.harness.synthetic.containers import QueueModel, SetModel
+from assay.harness.synthetic.counters import CounterModel, IdModel, MaxRegisterModel, MonotonicModel
+from assay.harness.synthetic.group import GroupModel
+from assay.harness.synthetic.history import TILE, HistoryMaker
+from assay.harness.synthetic.lease import LeaseModel
+from assay.harness.synthetic.log import LogModel
+from assay.harness.synthetic.model import Model
+from assay.harness.synthetic.plan import GenerationResult, Plan, PlanError, Record
+from assay.harness.synthetic.registers import OffsetsModel, RegisterModel
+from assay.harness.synthetic.txn import TxnListModel, TxnRegisterModel
 
 PLANTED: Final = "planted.json"
 HISTORY: Final = "history"
 UNFINISHED: Final = ".unfinished"
 """Folder in which the history is written. A killed process leaves it under this name, which nothing reads."""
 
-MODELS: Final[Mapping[str, type[Traffic]]] = {
-    traffic.model: traffic
-    for traffic in (
-        LogTraffic,
-        RegisterTraffic,
-        GroupTraffic,
-        OffsetsTraffic,
-        LeaseTraffic,
-        TxnListTraffic,
-        TxnRegisterTraffic,
-        QueueTraffic,
-        SetTraffic,
-        MaxRegisterTraffic,
-        CounterTraffic,
-        BankTraffic,
-        IdTraffic,
-        MonotonicTraffic,
+MODELS: Final[Mapping[str, type[Model]]] = {
+    model.model: model
+    for model in (
+        LogModel, RegisterModel, GroupModel, OffsetsModel, LeaseModel, TxnListModel, TxnRegisterModel, QueueModel,
+        SetModel, MaxRegisterModel, CounterModel, BankModel, IdModel, MonotonicModel,
     )
-}
+}  # fmt: skip
+
+
+def prepare(model: str, plan: Plan) -> HistoryMaker:
+    """Returns the maker of a history. Raises ``PlanError`` if an anomaly cannot be planted."""
+    known = CATALOGUE[model]
+    for anomaly in plan.plant:
+        if anomaly not in known.anomalies:
+            raise PlanError(
+                f"{known.title} history has no anomaly {anomaly!r}; plant one of {', '.join(known.anomalies)}"
+            )
+    objects = MODELS[model](plan)
+    rng, apart, many = random.Random(plan.seed), objects.apart, len(plan.plant)
+    # A tile reaches few of very many keys, so they take turns, without the keys of scenes.
+    rotated = (plan.keys // apart - many) * apart if plan.keys > TILE and plan.keys % apart == 0 else 0
+    keys = [apart * place for place in rng.sample(range(rotated // apart, -(-plan.keys // apart)), many)]
+    objects.special = frozenset(keys)
+    objects.begin(rng)
+    scenes = [objects.scene(anomaly, key) for anomaly, key in zip(plan.plant, keys, strict=True)]
+    for anomaly, scene in zip(plan.plant, scenes, strict=True):
+        if scene.clients > plan.clients:
+            raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")
+    return HistoryMaker(plan, objects, scenes, keys, rotated)
 
 
 def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
@@ -67,14 +74,14 @@ def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
     exception, ``KeyboardInterrupt`` too, nothing is left behind.
     """
     begun = time.perf_counter()
-    traffic = MODELS[model](plan)
+    maker = prepare(model, plan)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HistoryError(f"{out} is not an empty folder: a history is never written over; take a new one")
     made_folder = not out.exists()
     unfinished = out / UNFINISHED
     try:
-        with BackgroundWriter(unfinished, part_rows=4_000_000) as writer:
-            planted = traffic.write(writer)
+        with HistoryWriter(unfinished, part_rows=4_000_000) as writer:
+            planted = maker.write(writer)
         record = Record(
             model=model,
             operations=plan.operations,

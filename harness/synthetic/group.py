@@ -1,271 +1,236 @@
-"""Traffic of correct groups: members share the partitions of a log, read their partitions and commit positions.
+"""Groups: members share the partitions of a log, read their partitions and commit positions.
 
 1. Each group has its own partitions and some seats. Each seat belongs to a client. With many groups, a client has
-   seats in several and uses them in turn.
+   seats in several.
 2. A process that uses a seat for the first time joins the group, which begins a generation. Some join again.
 3. In generation n of a group with m seats, partition p belongs to seat (p + n) % m.
 4. Every other member enters a new generation with its next operation, or after a rejected commit.
 5. A stopped process keeps its partitions until the next process of its seat joins.
+6. At the end of a tile, all members leave.
 
-The value of a commit is its operation's index + 1.
+A group is named after its first partition.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+import random
+from dataclasses import replace
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
-from assay.harness.core.history import HistoryWriter
-from assay.harness.synthetic import log_rows, rows, segments
-from assay.harness.synthetic.anomaly_template import Opening
-from assay.harness.synthetic.group_scenes import GroupScene, GroupSceneBuilder, build_group_scene
-from assay.harness.synthetic.log_drain import LogDrain
-from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
+from assay.harness.core.operation import Effect, Outcome
+from assay.harness.synthetic.lease import build_lease_step
+from assay.harness.synthetic.log import MOST_POLLED, NODES, PartitionModel
+from assay.harness.synthetic.model import SCENE_SLOTS, Event, Scene, Step, Turn
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.register_scenes import LAST
-from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.state import Cursors, LatestValues, RunningTotal
-from assay.harness.synthetic.timeline import EVENTS, FAIL, INFO, OK, OperationArrays
-from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
-from assay.harness.synthetic.values import compute_offset_of
 
-SEND, POLL, COMMIT, FETCH, END, ENTER = range(6)
 PARTITIONS: Final = 8
 """Maximum number of partitions of a group."""
 SEATS: Final = 4
 """Seats of a group, if there are as many clients."""
-EMPTY: Final = 0
-"""No commit yet, in the arrays. No commit has this value."""
-NO_ONE: Final = -1
-FAILURES: Final = ("illegal-generation",)
+GENERATION, COMMITS, POSITION = 1, 2, 3
+"""Counters of a group, which is its first partition's, and of a partition: its commits, and the last one's offset."""
+LONG: Final = 48_000_000_000
+"""Nanoseconds that the scene of an orphan lasts: well beyond the default deadline for rebalances in contracts."""
 
 
-@dataclass(frozen=True)
-class GroupSteps:
-    """Each operation's seat and its step in the group protocol, as arrays. Flags are false without a seat."""
-
-    seat: Ints
-    group: Ints
-    outcome: np.ndarray
-    before: Ints
-    """The group's generation before the operation."""
-    generation: Ints
-    """The group's generation after the operation."""
-    known: Ints
-    """The generation that the member knew."""
-    old: Flags
-    """Whether the process has used the seat before."""
-    joins: Flags
-    """Whether the process joins, which begins a generation if it takes effect."""
-    bumps: Flags
-    """Whether such a join takes effect."""
-    enters: Flags
-    """Whether the member enters a generation."""
-    stale: Flags
-    """Whether a commit uses an old generation and is rejected."""
-    acts: Flags
-    """Whether the member does anything else than enter."""
-
-
-class GroupTraffic(Traffic):
+class GroupModel(PartitionModel):
     model = "group"
-    verbs = ("send", "poll", "commit", "fetch", "end", "enter")
-    weights = (0.33, 0.38, 0.2, 0.06, 0.02, 0.01)
+    starts = (0, 0, 0, -1)
 
     def __init__(self, plan: Plan) -> None:
         # Each scene gets a separate group.
-        self.apart = self._size = max(1, min(PARTITIONS, plan.keys // max(1, len(plan.plant))))
-        super().__init__(plan)
-        groups = -(-plan.keys // self._size)
+        self.apart = max(1, min(PARTITIONS, plan.keys // max(1, len(plan.plant))))
         self._seats = min(SEATS, plan.clients)
-        self._taken = groups * self._seats
-        self._rounds = -(-self._taken // plan.clients)
-        """Maximum number of seats of a client."""
-        number = np.arange(plan.keys)
-        self._partitions = pa.array([f"orders-{key}" for key in number], pa.string())
-        self._groups = pa.array([f"group-{group}" for group in range(groups)], pa.string())
-        self._committed = pa.array([f"group-{key // self._size}/orders-{key}" for key in number], pa.string())
-        self._objects = pa.concat_arrays([self._partitions, self._groups])
-        self._members = [f"member-{client}" for client in range(plan.clients)]
-        self._generations = RunningTotal(groups)
-        self._processes = LatestValues(self._taken, NO_ONE)
-        self._known = LatestValues(self._taken)
-        self._logs = RunningTotal(plan.keys)
-        self._cursors = Cursors(plan.keys)
-        self._commits = LatestValues(plan.keys, EMPTY)
-        self._offsets = LatestValues(plan.keys)
+        self._taken = -(-plan.keys // self.apart) * self._seats
+        super().__init__(plan)
 
-    def build_anomaly(self, anomaly: str, at: Opening) -> GroupScene:
-        group = f"group-{at.number // self._size}"
-        return build_group_scene(anomaly, GroupSceneBuilder(group, f"orders-{at.number}", at.count + 1))
+    def begin(self, rng: random.Random) -> None:
+        super().begin(rng)
+        self._members: dict[int, tuple[int, int]] = {}
+        """Seat -> its process, and the generation that the process knows."""
+        self._cursors: dict[int, int] = {}
+        """Rank at which each partition is read on."""
+        self._committed: dict[int, tuple[int, int]] = {}
+        """Value and offset of each partition's last commit."""
 
-    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
-        turns = self._turns(block)
-        slots = block.slots
-        slots = OperationArrays(
-            slots.index, slots.client, slots.process, turns.outcome, slots.epoch, slots.call, slots.ret
+    def step(self, turn: Turn) -> Step:
+        clients = self.plan.clients
+        if turn.left <= clients and (step := self._leave(turn)):
+            return step
+        verbs = ("send", "poll", "commit", "fetch", "end", "enter")
+        f = self.rng.choices(verbs, (33, 38, 20, 6, 2, 1))[0]
+        seat = turn.client + clients * self.rng.randrange(-(-self._taken // clients))
+        if seat < self._taken and turn.left > clients:
+            process, known = self._members.get(seat, (None, 0))
+            group = self._first(seat)
+            if process != turn.process or f == "enter":
+                return self._enter(turn, seat, joins=True)
+            held = self._share(seat, known)
+            if known < self.count(group, which=GENERATION):
+                if f != "commit" or not held or self.rng.random() < 0.5 or not turn.ok:
+                    return self._enter(turn, seat, joins=False)
+                return replace(self._commit(self.rng.choice(held), turn, known, False), error="illegal-generation")
+            if f in ("poll", "commit"):
+                if not held:
+                    name = self._group(group)
+                    return Step("poll", name, seen=(Effect("idle", name, group=name),))
+                key = self.rng.choice(held)
+                return self._commit(key, turn, known, turn.lands) if f == "commit" else self._poll(key, turn, known)
+        key = self.draw_key()
+        if f == "send":
+            return self.send(key, turn)
+        return self.read_end(key, self.moved(key), turn.ok) if f == "end" else self._fetch(key)
+
+    def scene(self, anomaly: str, key: int) -> Scene:
+        """Returns a scene that begins two generations and ends with a commit.
+
+        The first generation has members of the scene only. Members that join afterwards find the second one.
+        """
+        group, generation = self._group(key), self.count(key, 1, GENERATION)
+        lease, last = f"{self.partition(key)}-lock", self.count(key, 1, COMMITS)
+        drain: tuple[Step, ...] = ()
+        events: tuple[Event, ...] = ()
+        value: int | None = generation
+        steps: tuple[Step, ...]
+
+        def enter(owner: str, begin: int) -> Step:
+            effect = Effect("acquire", self.partition(key), generation=generation, owner=owner, group=group)
+            return Step("enter", group, (effect,), begin=begin, end=begin + 1)
+
+        def commit(generation: int, begin: int) -> Step:
+            effect = self._build_commit("commit", key, last, self.at(key, 0), generation)
+            return Step("commit", group, (effect,), begin=begin, end=begin + 1)
+
+        if anomaly == "zombie-commit":
+            place, steps = group, (enter("scene-a", 0), commit(generation - 1, 2))
+        elif anomaly == "double-ownership":
+            place, steps = self.partition(key), (enter("scene-a", 0), enter("scene-b", 2), commit(generation, 4))
+        elif anomaly == "fencing-violation":
+            turns = (("acquire", 41, "b"), ("guarded", 41, "b"), ("acquire", 42, "c"), ("guarded", 41, "b"))
+            guarded = (
+                replace(build_lease_step(f, lease, token, f"scene-{owner}"), begin=2 * turn, end=2 * turn + 1)
+                for turn, (f, token, owner) in enumerate(turns, 1)
+            )
+            place, value, steps = lease, 42, (enter("scene-a", 0), *guarded, commit(generation, 10))
+        elif anomaly == "generation-reuse":
+            # Two coordinators store the same generation, each for different members.
+            events = tuple(
+                Event("group-generation", begin, node, key=group, epoch=generation)
+                for begin, node in ((0, "n1"), (3, "n2"))
+            )
+            place, steps = group, (enter("scene-a", 1), commit(generation, 4))
+        else:
+            place, value = f"{self.partition(key)}-audit-0", None
+            drain, steps = self._build_orphan(key, commit(generation, SCENE_SLOTS - 2))
+        return Scene(
+            key=place,
+            steps=steps,
+            value=value,
+            events=events,
+            drain=drain,
+            moved={self.layout.count(key, GENERATION): 2, self.layout.count(key, COMMITS): 1},
+            replaced={self.layout.count(key, POSITION): self.at(key, 0)},
+            lasts=LONG if drain else 0,
         )
-        share = self._shares(turns.group, turns.seat, turns.known)
-        member, has = turns.acts, share.count > 0
-        idle = member & ~has & ((block.verb == POLL) | (block.verb == COMMIT))
-        inner = (block.verb == POLL) | (block.verb == COMMIT) | (block.verb == ENTER)
-        verb = np.where(turns.enters, ENTER, np.where(inner & ~member, FETCH, block.verb))
-        picked = share.first + self._seats * (self.rng.integers(0, 1 << 30, len(verb)) % np.maximum(share.count, 1))
-        works = member & has & ((verb == POLL) | (verb == COMMIT))
-        partition = np.where(works, turns.group * self._size + picked, block.key)
-        sends, polls, commits = block.keep & (verb == SEND), works & (verb == POLL), works & (verb == COMMIT)
-        count = self.rng.integers(1, MOST_SENT + 1, len(verb))
-        sent = block.landed & sends
-        ends = self._logs.follow(partition, np.where(sent, count, 0))
-        step = np.where(polls & slots.ok, MOST_POLLED, 0)
-        begin, end = self._cursors.follow(partition, works, step, ends)
-        value = np.where(block.opening, LAST, slots.index + 1)
-        done = (commits & block.landed & ~turns.stale) | block.opening
-        current, _ = self._commits.follow(partition, done, value)
-        offset, _ = self._offsets.follow(partition, done, np.where(block.opening, compute_offset_of(LAST), begin))
-        at, fetches = np.flatnonzero(commits), np.flatnonzero(block.keep & (verb == FETCH) & slots.ok)
-        known = current[fetches] != EMPTY
-        groups = rows.DictionaryColumn(
-            np.where(works | turns.enters, turns.group, partition // self._size), self._groups
-        )
-        reading: dict[str, rows.Column] = {"assignment": turns.known, "group": groups}
-        parts = [
-            log_rows.build_send_effects(slots, np.flatnonzero(sends), partition, self._partitions, count, sent, ends),
-            log_rows.build_end_effects(slots, np.flatnonzero(block.keep & (verb == END)), partition,
-            self._partitions, ends),
-            *log_rows.build_poll_effects(slots, np.flatnonzero(polls), partition, self._partitions, begin, end,
-            reading),
-            rows.Part("commit", at, rows.DictionaryColumn(partition[at], self._committed), {
-                "group": groups.at(at),
-                "value": value[at],
-                "position": begin[at],
-                "generation": turns.known[at],
-            }),
-            rows.Part("fetched", fetches, rows.DictionaryColumn(partition[fetches], self._committed), {
-                "group": groups.at(fetches),
-                "value": rows.MaskedColumn(current[fetches], known),
-                "position": np.where(known, offset[fetches], -1),
-            }),
-            *self._ownership(slots, turns),
-            self._idle(turns, np.flatnonzero(idle & slots.ok)),
-        ]  # fmt: skip
-        keep, whole = block.keep, block.opening | turns.enters | idle
-        return ChunkEffects(
-            verb=verb,
-            key=rows.DictionaryColumn(
-                np.where(whole, self.plan.keys + np.where(block.opening, block.key // self._size, turns.group),
-                         partition), self._objects
-            ),
-            parts=parts,
-            count=turns.before,
-            outcome=slots.outcome,
-            failures=rows.Failures(np.where(commits & turns.stale, 0, -1), FAILURES),
-            argument=rows.to_json_numbers(count[keep], (verb == SEND)[keep]),
-            events=self._stored(slots, turns),
-        )  # fmt: skip
 
-    def finish(self, writer: HistoryWriter) -> None:
-        scenes = [scene for _, scene in self.played if isinstance(scene, GroupScene)]
-        own = pa.array([name for scene in scenes for name in scene.partitions], pa.string())
-        ends = np.concatenate([self._logs.totals, np.zeros(len(own), np.int64)])
-        names = pa.concat_arrays([self._partitions, own])
-        LogDrain(names, ends, ()).write(writer, self.schedule, self.plan.operations)
+    def _build_orphan(self, key: int, commit: Step) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """Returns the drain and the steps of a scene with a separate group of two members and two partitions.
 
-    def _turns(self, block: DrawnChunk) -> GroupSteps:
-        slots, verb, clients = block.slots, block.verb, self.plan.clients
-        turn = slots.index // clients
-        seat = slots.client + clients * (turn % self._rounds)
-        seated = block.keep & (seat < self._taken)
-        seat = np.where(seated, seat, 0)
-        group = np.where(seated, seat // self._seats, block.key // self._size)
-        open_ended = slots.outcome == INFO
-        holder, _ = self._processes.follow(seat, seated, slots.process)
-        old = seated & (holder == slots.process)
-        joins = seated & (~old | (verb == ENTER))
-        bumps = joins & (~open_ended | block.landed)
-        before = self._generations.follow(group, bumps + block.takes)
-        generation = before + bumps
-        # In every second turn a member commits without asking first whether its generation is current.
-        rash = (verb == COMMIT) & ~joins & (turn // self._rounds % 2 == 0)
-        known, _ = self._known.follow(seat, seated & ~open_ended & ~rash, generation)
-        stale = seated & ~joins & (known < before)
-        share = self._shares(group, seat, known)
-        rejected = stale & (verb == COMMIT) & (rash | open_ended)
-        enters = joins | (stale & ~rejected)
-        outcome = np.where(enters & (slots.outcome == FAIL), OK, slots.outcome)
-        outcome = np.where(rejected & (share.count > 0) & (outcome == OK), FAIL, outcome).astype(np.int8)
-        return GroupSteps(
-            seat=seat, group=group, outcome=outcome, before=before, generation=generation, known=known, old=old,
-            joins=joins, bumps=bumps, enters=enters, stale=rejected, acts=seated & ~enters,
-        )  # fmt: skip
+        Both partitions are empty. The first is released and never reassigned.
+        """
+        group, topic = f"{self._group(key)}-audit", f"{self.partition(key)}-audit"
+        orphan, other = f"{topic}-0", f"{topic}-1"
+        last = SCENE_SLOTS - 4
 
-    def _shares(self, group: Ints, seat: Ints, generation: Ints) -> PartitionShare:
-        """Returns the partitions that a seat has in a generation."""
-        most = np.minimum(self._size, self.plan.keys - group * self._size)
-        first = (seat - generation) % self._seats
-        return PartitionShare(first, np.maximum(0, -(-(most - first) // self._seats)))
+        def step(f: str, begin: int, member: int, *effects: Effect) -> Step:
+            return Step(f, group, effects, begin=begin, end=begin + 1, process=member)
 
-    def _ownership(self, slots: OperationArrays, turns: GroupSteps) -> list[rows.Part]:
-        """Returns the partitions that entering members lose and acquire, or the group if there are none."""
-        entered = turns.enters & slots.ok
-        former = self._shares(turns.group, turns.seat, turns.known)
-        nothing, had = np.zeros_like(turns.seat), np.where(entered & turns.old, np.maximum(former.count, 1), 0)
-        parts = [
-            self._holds(kind, slots, turns, np.flatnonzero((had > 0) & which), former, turns.known, nothing)
-            for kind, which in (("lost", ~turns.joins), ("release", turns.joins))
+        def hold(kind: str, key: str, member: int) -> Effect:
+            return Effect(kind, key, generation=1, owner=f"scene-{'ab'[member]}", group=group, assignment=1)
+
+        empty = [
+            Effect(kind, other, position=0, group=group, assignment=1) for kind in ("observe-begin", "observe-end")
         ]
-        present = self._shares(turns.group, turns.seat, turns.generation)
-        at = np.flatnonzero(entered)
-        return [*parts, self._holds("acquire", slots, turns, at, present, turns.generation, had)]
+        steps = (
+            step("enter", 0, 0, hold("acquire", orphan, 0)),
+            step("enter", 2, 1, hold("acquire", other, 1)),
+            step("poll", 4, 0, hold("release", orphan, 0)),
+            *(step("poll", begin, 1, *empty) for begin in range(6, last, 4)),
+            step("poll", last, 0, Effect("idle", group, group=group)),
+            commit,
+        )
+        drain = tuple(Step("drained", name, (Effect("drained", name, position=0),)) for name in (orphan, other))
+        return drain, steps
 
-    def _holds(
-        self,
-        kind: str,
-        slots: OperationArrays,
-        turns: GroupSteps,
-        at: Ints,
-        share: PartitionShare,
-        generation: Ints,
-        sub: Ints,
-    ) -> rows.Part:
-        op, rank = segments.expand_ranks(at, np.maximum(share.count, 1)[at])
-        partition = turns.group[op] * self._size + share.first[op] + self._seats * rank
-        key = np.where(share.count[op] > 0, partition, self.plan.keys + turns.group[op])
-        return rows.Part(kind, op, rows.DictionaryColumn(key, self._objects), {
-            "group": rows.DictionaryColumn(turns.group[op], self._groups),
-            "generation": generation[op],
-            "assignment": generation[op],
-            "owner": rows.DictionaryColumn(slots.client[op], self._members),
-        }, sub=sub[op] + rank)  # fmt: skip
+    def _first(self, seat: int) -> int:
+        """Returns the first partition of the seat's group."""
+        return seat // self._seats * self.apart
 
-    def _idle(self, turns: GroupSteps, at: Ints) -> rows.Part:
-        group = rows.DictionaryColumn(turns.group[at], self._groups)
-        return rows.Part("idle", at, group, {"group": group})
+    def _group(self, key: int) -> str:
+        """Returns the name of a partition's group."""
+        return f"group-{self.number(key // self.apart * self.apart)}"
 
-    def _stored(self, slots: OperationArrays, turns: GroupSteps) -> pa.RecordBatch | None:
-        """Returns an event for each generation that a coordinator stores."""
-        at = np.flatnonzero(turns.bumps)
-        if not len(at):
+    def _share(self, seat: int, generation: int) -> list[int]:
+        """Returns the partitions that a seat has in a generation."""
+        first = self._first(seat)
+        size = min(self.apart, self.plan.keys - first)
+        return [first + place for place in range((seat - generation) % self._seats, size, self._seats)]
+
+    def _holds(self, kind: str, turn: Turn, seat: int, generation: int) -> list[Effect]:
+        """Returns an effect for each partition of a seat, or one for the group if there are none."""
+        group = self._group(self._first(seat))
+        names = [self.partition(key) for key in self._share(seat, generation)] or [group]
+        owner = f"member-{self.client(turn)}"
+        return [
+            Effect(kind, name, generation=generation, owner=owner, group=group, assignment=generation)
+            for name in names
+        ]  # fmt: skip
+
+    def _enter(self, turn: Turn, seat: int, *, joins: bool) -> Step:
+        first, open_ended = self._first(seat), turn.outcome is Outcome.INFO
+        if joins and (turn.lands or not open_ended):
+            self.add(first, which=GENERATION)
+            epoch = self.count(first, which=GENERATION)
+            node = self.rng.choice(NODES)
+            self.events.append(Event("group-generation", turn.number, node, key=self._group(first), epoch=epoch))
+        if open_ended:
+            return Step("enter", self._group(first))
+        process, known = self._members.get(seat, (None, 0))
+        former = self._holds("release" if joins else "lost", turn, seat, known) if process == turn.process else []
+        generation = self.count(first, which=GENERATION)
+        self._members[seat] = turn.process, generation
+        effects = (*former, *self._holds("acquire", turn, seat, generation))
+        return Step("enter", self._group(first), effects, outcome=Outcome.OK)
+
+    def _leave(self, turn: Turn) -> Step | None:
+        """Leaves all groups of the client's process."""
+        seats = [seat for seat in range(turn.client, self._taken, self.plan.clients) if seat in self._members]
+        mine = {seat: known for seat in seats for process, known in (self._members[seat],) if process == turn.process}
+        effects = [effect for seat, known in mine.items() for effect in self._holds("release", turn, seat, known)]
+        if not effects:
             return None
-        columns: rows.Columns = {
-            "time": self.schedule.opening(slots.index[at]),
-            "node": rows.DictionaryColumn(turns.group[at] % len(NODES), NODES),
-            "incarnation": 1,
-            "seq": EVENTS * slots.index[at],
-            "event": "group-generation",
-            "key": rows.DictionaryColumn(turns.group[at], self._groups),
-            "epoch": turns.generation[at],
-            "detail": "{}",
-        }
-        return rows.build_batch("events", columns, len(at))
+        for seat in mine:
+            del self._members[seat]
+        return Step("leave", effects[0].group, tuple(effects), outcome=Outcome.OK)
 
+    def _poll(self, key: int, turn: Turn, generation: int) -> Step:
+        begin = self._cursors.get(key, 0)
+        end = min(begin + MOST_POLLED, self.moved(key))
+        if turn.ok:
+            self._cursors[key] = end
+        return self.poll(key, begin, end, assignment=generation, group=self._group(key))
 
-@dataclass(frozen=True)
-class PartitionShare:
-    """``count`` partitions of a group: ``first``, and then every m-th in a group with m seats."""
+    def _commit(self, key: int, turn: Turn, generation: int, lands: bool) -> Step:
+        offset = self.at(key, self._cursors.get(key, 0))
+        value = self.count(key, 1, COMMITS) if lands else turn.unique()
+        if lands:
+            self.add(key, which=COMMITS)
+            self._committed[key] = value, offset
+            self.replaced[self.layout.count(key, POSITION)] = offset
+        return Step("commit", self.partition(key), (self._build_commit("commit", key, value, offset, generation),))
 
-    first: Ints
-    count: Ints
+    def _fetch(self, key: int) -> Step:
+        value, offset = self._committed.get(key, (self.now(key, COMMITS), self.count(key, which=POSITION)))
+        return Step("fetch", self.partition(key), seen=(self._build_commit("fetched", key, value, offset),))
+
+    def _build_commit(self, kind: str, key: int, value: int, offset: int, generation: int | None = None) -> Effect:
+        name = f"{self._group(key)}/{self.partition(key)}"
+        return Effect(kind, name, position=offset, value=value, group=self._group(key), generation=generation)

@@ -1,136 +1,235 @@
-"""Traffic of correct logs: sends, polls and reads of the log end by many clients, then sentinel and drain.
+"""Partitions of a log: sends, polls and reads of the log end, then a sentinel and a drain from the beginning.
 
-A send appends one to three values to a random key. Each reader belongs to one client and one key, and reads from the
-beginning, up to ten records per poll. The value at an offset is a function of the offset, so the state is only the
-log ends and the readers' positions.
+A send appends one to three records. Each client has one reader or more, each of one key, which reads on from where the
+log ended when the tile began. The value of a record is its offset. In each tile the log has another epoch, with leaders
+and a controller of its own.
 """
 
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
+from assay.harness.core.operation import Effect, Outcome
+from assay.harness.synthetic.model import Event, Model, Scene, Step, Turn, scene_value
+from assay.harness.synthetic.tiles import OPERATION, PIECE, relative
 
-from assay.harness.core.history import HistoryWriter
-from assay.harness.synthetic import log_rows, rows
-from assay.harness.synthetic.anomaly_template import Opening, Scene
-from assay.harness.synthetic.log_drain import LogDrain, SceneInLog
-from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
-from assay.harness.synthetic.log_scenes import LogScene, build_log_scene
-from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.state import Cursors, LatestValues, RunningTotal
-from assay.harness.synthetic.timeline import EVENTS, OperationArrays, Timeline
-from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
-
-SEND, POLL, END = range(3)
-
-NEVER: Final = -1
-APPENDED, CONTROLLED, OBEYED = range(3)
-WORDS: Final = ("first-append-in-epoch", "became-controller", "request-obeyed")
+MOST_SENT: Final = 3
+"""Maximum number of records of a send."""
+MOST_POLLED: Final = 10
+PER_POLL: Final = 500
+"""Maximum number of records of a poll in the drain."""
+NODES: Final = ("n1", "n2", "n3")
+EPOCH: Final = relative(PIECE)
 
 
-class LogTraffic(Traffic):
-    model = "log"
-    verbs = ("send", "poll", "end")
-    weights = (0.45, 0.48, 0.07)
+class PartitionModel(Model):
+    """Base class of the objects whose keys are partitions. The first counter of a key is the end of its log."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._logs = RunningTotal(plan.keys)
-        # Reader r belongs to client r % clients and key r % keys, so each client and each key has at least one.
-        self._readers = max(plan.keys, plan.clients)
-        self._cursors = Cursors(self._readers)
-        self._events = NodeEvents(self.schedule, self.names)
-        # The slot from which a key is no longer polled.
-        self._closed = np.full(plan.keys, plan.operations, dtype=np.int64)
-        self._closed[self.scene_keys] = self.schedule.scenes
+    seals = finishes = True
 
-    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
-        return build_log_scene(anomaly, at)
+    def begin(self, rng: random.Random) -> None:
+        super().begin(rng)
+        self._leaders: dict[int, str] = {}
 
-    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
-        slots, clients = block.slots, self.plan.clients
-        length = len(block.verb)
-        reader = slots.client + clients * self.rng.integers(0, (self._readers - 1 - slots.client) // clients + 1)
-        count = self.rng.integers(1, MOST_SENT + 1, length)
-        read_key = reader % self.plan.keys
-        # A scene's key is no longer polled once the scene has begun, see ``log_scenes``.
-        verb = np.where((block.verb == POLL) & (slots.index >= self._closed[read_key]), END, block.verb)
-        key = self.drawn_key(block, np.where(verb == POLL, read_key, block.key))
-        landed = block.landed & (verb == SEND)
-        base = self._logs.follow(key, np.where(landed, count, 0) + block.takes)
-        step = np.where(slots.ok, MOST_POLLED, 0).astype(np.int64)
-        begin, end = self._cursors.follow(reader, block.keep & (verb == POLL), step, base)
-        keep = block.keep
-        return ChunkEffects(
-            verb=verb,
-            key=rows.DictionaryColumn(key, self.names),
-            parts=[
-                log_rows.build_send_effects(
-                    slots, np.flatnonzero(keep & (verb == SEND)), key, self.names, count, landed, base
-                ),
-                *log_rows.build_poll_effects(
-                    slots, np.flatnonzero(keep & (verb == POLL)), key, self.names, begin, end, {"assignment": 1}
-                ),
-                log_rows.build_end_effects(slots, np.flatnonzero(keep & (verb == END)), key, self.names, base),
-            ],
-            count=base,
-            # The argument of a send is its number of values.
-            argument=rows.to_json_numbers(count[keep], (verb == SEND)[keep]),
-            events=self._events.of(slots, key, landed, base),
+    def partition(self, key: int) -> str:
+        return f"orders-{self.number(key)}"
+
+    def at(self, key: int, rank: int) -> int:
+        """Returns an offset, which is also the value there: ``rank`` after the end of the log at the tile's begin."""
+        return relative(self.layout.count(key), rank)
+
+    def send(self, key: int, turn: Turn) -> Step:
+        node = self._leaders.get(key) or self.rng.choice(NODES)
+        if turn.lands and key not in self._leaders:
+            self._leaders[key] = node
+            self.elected(key, turn, node)
+        count, end = self.rng.randint(1, MOST_SENT), self.moved(key)
+        effects = tuple(
+            Effect(
+                "append",
+                self.partition(key),
+                position=turn.known(self.at(key, end + rank)),
+                value=self.at(key, end + rank) if turn.lands else turn.unique(rank),
+                leader_epoch=EPOCH,
+                request=relative(OPERATION, turn.number),
+                node=node,
+            )
+            for rank in range(count)
+        )
+        self.add(key, count * turn.lands)
+        return Step("send", self.partition(key), effects, argument=count)
+
+    def elected(self, key: int, turn: Turn, node: str) -> None:
+        """Is called before the first append to a log in each tile."""
+        return
+
+    def read_end(self, key: int, rank: int, known: bool = True, begin: int = 0) -> Step:
+        effect = Effect("end", self.partition(key))
+        if known:
+            effect = Effect("end", self.partition(key), position=self.at(key, rank), leader_epoch=EPOCH)
+        return Step("end", self.partition(key), (effect,), begin=begin, end=begin + 1)
+
+    def poll(
+        self,
+        key: int,
+        first: int,
+        last: int,
+        records: Sequence[tuple[int, int]] | None = None,
+        assignment: int = EPOCH,
+        group: str | None = None,
+    ) -> Step:
+        """Polls from rank ``first`` to ``last``, which is excluded. ``records``: the ranks and values shown, or all."""
+        if records is None:
+            records = [(rank, self.at(key, rank)) for rank in range(first, last)]
+
+        def show(kind: str, rank: int, value: int | None = None) -> Effect:
+            return Effect(
+                kind, self.partition(key), position=self.at(key, rank), value=value, assignment=assignment, group=group
+            )
+
+        shown = tuple(show("observe", rank, value) for rank, value in records)
+        return Step(
+            "poll", self.partition(key), (show("observe-begin", first),), seen=(*shown, show("observe-end", last))
         )
 
-    def finish(self, writer: HistoryWriter) -> None:
-        specials = [SceneInLog(at.number, at.count, scene) for at, scene in self.played if isinstance(scene, LogScene)]
-        drain = LogDrain(self.names, self._logs.totals, specials)
-        drain.write(writer, self.schedule, self.plan.operations)
-        drain.write_replicas(writer)
+    def drain(self) -> Iterator[Step]:
+        for key in sorted(self._leaders):
+            for first in range(0, self.moved(key), PER_POLL):
+                yield self.poll(key, first, min(first + PER_POLL, self.moved(key)))
+
+    def seal_key(self, key: int) -> Step:
+        """Appends a sentinel, as the last record."""
+        end = self.at(key, 0)
+        effect = Effect("append", self.partition(key), position=end, value=end, request=relative(OPERATION))
+        return Step("send", self.partition(key), (effect,), argument=1)
+
+    def finish_key(self, key: int) -> Step:
+        """Reads the sentinel, and finds no more."""
+        poll = self.poll(key, 0, 1)
+        drained = Effect("drained", self.partition(key), position=self.at(key, 1))
+        return Step("drained", self.partition(key), (*poll.effects, *poll.seen, drained))
 
 
-class NodeEvents:
-    """Makes the event logs of the nodes, chunk by chunk.
+class LogModel(PartitionModel):
+    model = "log"
+    replicates = True
 
-    Leaders and the controller change with the epoch of the slots. The event logs report:
+    def begin(self, rng: random.Random) -> None:
+        super().begin(rng)
+        self._cursors: dict[int, int] = {}
+        """Rank at which each reader reads on."""
+        self.events = [Event("became-controller", 0, rng.choice(NODES), order=1, controller_epoch=EPOCH)]
+        self.events += [Event("request-obeyed", 0, node, order=2, controller_epoch=EPOCH) for node in NODES]
 
-    - the first append that a leader accepted in each partition and epoch
-    - a node that became controller
-    - each node that obeyed a controller's request
-    """
+    def partition(self, key: int) -> str:
+        return self.name(key)
 
-    def __init__(self, schedule: Timeline, names: pa.Array) -> None:
-        self._schedule = schedule
-        self._names = names
-        self._epochs = LatestValues(len(names), NEVER)
-        """Epoch of the last append to each log."""
-        self._controlled = NEVER
+    def step(self, turn: Turn) -> Step:
+        f = self.rng.choices(("send", "poll", "end"), (45, 48, 7))[0]
+        if f == "send":
+            return self.send(self.draw_key(), turn)
+        if f == "end":
+            key = self.draw_key()
+            return self.read_end(key, self.moved(key), turn.ok)
+        # Reader r belongs to client r % clients and key r % keys, so each client and each key has at least one.
+        clients, keys = self.plan.clients, self.plan.keys
+        reader = turn.client + clients * self.rng.randrange((max(keys, clients) - 1 - turn.client) // clients + 1)
+        begin, end = self._cursors.get(reader, 0), self.moved(reader % keys)
+        step = self.poll(reader % keys, begin, min(begin + MOST_POLLED, end))
+        if turn.ok:
+            self._cursors[reader] = min(begin + MOST_POLLED, end)
+        return step
 
-    def of(self, slots: OperationArrays, key: Ints, appended: Flags, base: Ints) -> pa.RecordBatch | None:
-        """Returns the events of a chunk. ``appended``: operations that appended to ``key`` from ``base`` on."""
-        last, _ = self._epochs.follow(key, appended, slots.epoch)
-        first = np.flatnonzero(appended & (last < slots.epoch))
-        former = np.concatenate([[self._controlled], slots.epoch[:-1]])
-        self._controlled = int(slots.epoch[-1])
-        elected = np.flatnonzero(slots.epoch > former)
-        obeying, node = np.repeat(elected, len(NODES)), np.tile(np.arange(len(NODES)), len(elected))
-        at = np.concatenate([first, elected, obeying])
-        kind = np.repeat([APPENDED, CONTROLLED, OBEYED], [len(first), len(elected), len(obeying)])
-        if not len(at):
-            return None
-        leads = log_rows.find_leader(key[first], slots.epoch[first]).codes
-        nodes = np.concatenate([leads, slots.epoch[elected] % len(NODES), node])
-        order = np.argsort(EVENTS * at + kind, kind="stable")
-        at, kind, nodes = at[order], kind[order], nodes[order]
-        mine, epoch = kind == APPENDED, slots.epoch[at]
-        columns: rows.Columns = {
-            "time": self._schedule.opening(slots.index[at]),
-            "node": rows.DictionaryColumn(nodes, NODES),
-            "incarnation": 1,
-            "seq": EVENTS * slots.index[at] + kind,
-            "event": rows.DictionaryColumn(kind, WORDS),
-            "key": rows.DictionaryColumn(np.where(mine, key[at], -1), self._names),
-            "epoch": rows.MaskedColumn(epoch, mine),
-            "controller_epoch": rows.MaskedColumn(epoch, ~mine),
-            "position": rows.MaskedColumn(base[at], mine),
-            "detail": "{}",
+    def elected(self, key: int, turn: Turn, node: str) -> None:
+        position = self.at(key, 0)
+        self.events.append(
+            Event("first-append-in-epoch", turn.number, node, key=self.name(key), epoch=EPOCH, position=position)
+        )
+
+    def scene(self, anomaly: str, key: int) -> Scene:
+        """Returns a scene that appends a few records. The log may differ afterwards from the acknowledged records."""
+        name, other, own = self.name(key), scene_value(), relative(OPERATION, 1 << 30)
+        zero, one, two = (self.at(key, rank) for rank in range(3))
+
+        def send(begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> Step:
+            """Sends one message set of (offset, value)."""
+            effects = tuple(
+                Effect("append", name, position=position, value=value, request=scene_value(begin), leader_epoch=EPOCH)
+                for position, value in records
+            )
+            return Step("send", name, effects, begin=begin, end=end, outcome=Outcome.FAIL if failed else None)
+
+        def poll(begin: int, end: int | None, first: int, last: int, *records: tuple[int, int]) -> Step:
+            """Polls (rank, value), by the scene's consumer."""
+            step = self.poll(key, first, last, records)
+            if end is None:
+                step = replace(step, effects=(*step.effects, *step.seen[:-1]), seen=())
+            return replace(step, begin=begin, end=end, process=0)
+
+        def controller(event: str, begin: int, epoch: int, node: str, incarnation: int = 1) -> Event:
+            return Event(event, begin, node, controller_epoch=epoch, incarnation=incarnation)
+
+        first = send(0, 1, (zero, zero))
+        three = send(0, 1, (zero, zero), (one, one), (two, two))
+        see_zero, see_two = poll(2, 3, 0, 1, (0, zero)), poll(4, 5, 2, 3, (2, two))
+        # An operation has two message sets.
+        backwards = replace(first, end=3, effects=(*send(0, 3, (one, one)).effects, *send(1, 3, (zero, zero)).effects))
+        # Anomaly -> steps, records of the log afterwards (None for a hole), and the value of the finding.
+        scenes: dict[str, tuple[tuple[Step, ...], tuple[int | None, ...], int | None]] = {
+            # A poll that timed out saw the other value. The log start is beyond both, so neither counts as vanished.
+            "inconsistent-offset": (
+                (send(0, 2, (zero, zero)), send(1, None, (None, other)), poll(3, None, 0, 1, (0, other))),
+                (None,), other,
+            ),
+            "duplicate": ((first, poll(2, 3, 0, 2, (0, zero), (1, zero))), (zero, zero), zero),
+            "aborted-read": ((send(0, 1, (None, zero), failed=True), see_zero), (zero,), zero),
+            "phantom": ((poll(0, 1, 0, 1, (0, other)),), (other,), other),
+            "lost-write": ((three, poll(2, 3, 0, 3, (0, zero), (2, two))), (zero, None, two), one),
+            "vanished": ((first, see_zero), (None,), zero),
+            "unseen": ((send(0, 1, (None, other)),), (), other),
+            "real-time-order": ((send(0, 1, (one, one)), send(2, 3, (zero, zero))), (zero, one), one),
+            "nonmonotonic-send": ((backwards,), (zero, one), zero),
+            "send-skip": ((send(0, 2, (zero, zero), (two, two)), send(1, 3, (one, one))), (zero, one, two), two),
+            "nonmonotonic-poll": ((first, see_zero, replace(see_zero, begin=4, end=5)), (zero,), zero),
+            "poll-skip": ((three, see_zero, see_two), (zero, one, two), two),
+            "high-watermark-regression": ((first, self.read_end(key, 1, begin=2), self.read_end(key, 0, begin=4)),
+                                          (zero,), None),
+            "two-leaders": ((first, send(2, 3, (one, one))), (zero, one), None),
+            "two-controllers": ((first,), (zero,), own),
+            "stale-epoch-obeyed": ((first,), (zero,), EPOCH),
+            "replica-divergence": ((first,), (zero,), None),
+        }  # fmt: skip
+        # No other controller has the epoch ``own``, and no other scene the node's incarnation.
+        events = {
+            "two-leaders": tuple(
+                Event(
+                    "first-append-in-epoch", 2 * rank, NODES[rank], key=name, epoch=EPOCH, position=self.at(key, rank)
+                )
+                for rank in (0, 1)
+            ),
+            "two-controllers": tuple(controller("became-controller", tick, own, NODES[tick]) for tick in (0, 1)),
+            "stale-epoch-obeyed": tuple(
+                controller("request-obeyed", tick, EPOCH + 1 - tick, NODES[0], relative(OPERATION, 2))
+                for tick in (0, 1)
+            ),
         }
-        return rows.build_batch("events", columns, len(at))
+        places = {"lost-write": 1, "real-time-order": 1, "send-skip": 2, "poll-skip": 2, "two-leaders": 1}
+        steps, records, value = scenes[anomaly]
+        unplaced = anomaly in ("unseen", "two-controllers", "stale-epoch-obeyed")
+        start = anomaly == "inconsistent-offset"
+        drain = self.poll(
+            key, start, len(records), [(rank, record) for rank, record in enumerate(records) if record is not None]
+        )
+        if start:
+            drain = replace(drain, effects=(Effect("start", name, position=one), *drain.effects))
+        return Scene(
+            key=None if unplaced and anomaly != "unseen" else name,
+            steps=steps,
+            position=None if unplaced else self.at(key, places.get(anomaly, 0)),
+            value=value,
+            events=events.get(anomaly, ()),
+            moved={self.layout.count(key): len(records)},
+            drain=(drain,) if records else (),
+            diverges=anomaly == "replica-divergence",
+        )

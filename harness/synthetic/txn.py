@@ -1,164 +1,149 @@
-"""Traffic of correct stores of lists and of registers: transactions of a few micro-operations on random keys.
+"""Transactional stores of lists and of registers: transactions of a few micro-operations on random keys.
 
-Transactions take effect in slot order, so they are strictly serializable. A transaction of unknown outcome takes effect
-as a whole or not at all. Lists are replaced from time to time (``ReplacedKeys``). The n-th element of a list is a
-function of n.
+Transactions take effect one after the other, so they are strictly serializable. A transaction of unknown outcome takes
+effect as a whole or not at all.
 """
 
-import abc
-from dataclasses import dataclass
-from typing import ClassVar, Final
+import random
+from typing import Any, ClassVar, Final, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from assay.harness.core.transactions import TRANSACTION
-from assay.harness.synthetic import rows, segments
-from assay.harness.synthetic.anomaly_template import Opening, Scene
-from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.state import LatestValues, ReplacedKeys
-from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
-from assay.harness.synthetic.txn_scenes import build_txn_scene
-from assay.harness.synthetic.values import UNLANDED, compute_values_at
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.core.transactions import TRANSACTION, derive_effects
+from assay.harness.synthetic.model import Model, Scene, Step, Turn, scene_value
 
 MOST_MICROS: Final = 4
 """Maximum number of micro-operations of a transaction."""
-WRITES: Final = 0.5
-LIFE: Final = 16
-"""Average number of transactions per list, which gives it some twenty elements."""
-EMPTY: Final = 0
-"""The initial value of a register, in the arrays. No write has it."""
+LIFE: Final = 40
+"""Micro-operations on one list. Then the next list takes its place, so that reads stay short."""
+A, B = scene_value(0), scene_value(1)
+
+Micro: TypeAlias = tuple[str, str, Any]
 
 
-@dataclass(frozen=True)
-class MicroOperations:
-    """The micro-operations of a chunk, as arrays ordered by transaction."""
-
-    op: Ints
-    """Place of the transaction in the chunk."""
-    rank: Ints
-    """Place in the transaction."""
-    key: Ints
-    writes: Flags
-    landed: Flags
-    known: Flags
-    """Whether this is a read with a known result."""
-
-
-class TxnTraffic(Traffic):
+class TxnModel(Model):
     """Base class of the two kinds of stores."""
 
-    verbs = (TRANSACTION,)
-    weights = (1.0,)
-    lists: ClassVar[bool]
+    word: ClassVar[str]
+    """The micro-operation that writes."""
 
-    def build_anomaly(self, anomaly: str, at: Opening) -> Scene:
-        return build_txn_scene(anomaly, at, lists=self.lists)
+    def step(self, turn: Turn) -> Step:
+        keys = [self.draw_key() for _ in range(self.rng.randint(1, MOST_MICROS))]
+        micros = [self.play(key, turn, rank, self.rng.random() < 0.5) for rank, key in enumerate(keys)]
+        return _build_step(tuple(micros), turn.outcome)
 
-    def generate_effects(self, block: DrawnChunk) -> ChunkEffects:
-        slots, rng = block.slots, self.rng
-        many = np.where(block.keep, rng.integers(1, MOST_MICROS + 1, len(slots.index)), 0)
-        op, rank = segments.expand_ranks(np.arange(len(many)), many)
-        writes = rng.random(len(op)) < WRITES
-        key = rng.integers(0, self.plan.keys, len(op))
-        micros = MicroOperations(op, rank, key, writes, block.landed[op], ~writes & slots.ok[op])
-        names, parts, written, seen = self.perform(block, micros)
-        asked = _to_json_micros(self.lists, names, written, micros.writes, pa.scalar("null"))
-        texts = _to_json_micros(self.lists, names, written, micros.writes, seen)
-        return ChunkEffects(
-            verb=np.zeros_like(many),
-            # A transaction has no key of its own, but ``_play`` needs the key of a scene.
-            key=rows.DictionaryColumn(np.where(block.opening, block.key, -1), self.names),
-            parts=parts,
-            argument=_join_micros(asked, many, block.keep),
-            result=pc.if_else(slots.ok[block.keep], _join_micros(texts, many, block.keep), rows.NONE),
-        )
+    def play(self, key: int, turn: Turn, rank: int, writes: bool) -> Micro:
+        """Plays a micro-operation. A read has its result."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
-    def perform(
-        self, block: DrawnChunk, micros: MicroOperations
-    ) -> tuple[rows.DictionaryColumn, list[rows.Part], Ints, pa.Array]:
-        """Returns key names, effects, and per micro-operation the written value and the read value (JSON)."""
+    def content(self, *values: int) -> Any:
+        """Returns the result of a read."""
+        raise NotImplementedError
+
+    def scene(self, anomaly: str, key: int) -> Scene:
+        """Returns the scene of an anomaly, on two keys that no other transaction uses.
+
+        All transactions on a cycle are concurrent, so that only their dependencies, and not real time, contradict a
+        serial order. Registers have only the anomalies that need no order of elements.
+        """
+        first, second = f"{self.name(key)}-x", f"{self.name(key)}-y"
+
+        def x(value: int) -> Micro:
+            return self.word, first, value
+
+        def y(value: int) -> Micro:
+            return self.word, second, value
+
+        def read_x(*values: int) -> Micro:
+            return "r", first, self.content(*values)
+
+        def read_y(*values: int) -> Micro:
+            return "r", second, self.content(*values)
+
+        skews = (((read_x(), read_y(B)), (x(A), y(B))), ((read_x(), x(A)), (read_x(), x(B))))
+        scenes = {
+            # Each transaction precedes the other in one of the lists.
+            "G0": (*_concurrent((x(A), y(A)), (x(B), y(B))), *_consecutive((read_x(A, B), read_y(B, A)), begin=4)),
+            "G1a": (_build_step((x(A),), Outcome.FAIL), *_consecutive((read_x(A),), begin=2)),
+            "G1b": _concurrent((x(A), x(B)), (read_x(A),)),
+            "G1c": _concurrent((x(A), read_y(B)), (read_x(A), y(B))),
+            # Read skew, or a lost update.
+            "G-single": _concurrent(*self.rng.choice(skews)),
+            # A long fork: two transactions see two writes in opposite orders.
+            "G-nonadjacent": _concurrent((read_x(), read_y(B)), (x(A),), (read_x(A), read_y()), (y(B),)),
+            # Write skew.
+            "G2-item": _concurrent((read_x(), y(B)), (x(A), read_y())),
+            "garbage-read": _consecutive((read_x(A),)),
+            "internal": _consecutive((x(A), read_x())),
+            "duplicate-elements": _consecutive((x(A),), (read_x(A, A),)),
+            "incompatible-order": (
+                *_concurrent((x(A),), (x(B),)), *_consecutive((read_x(A, B),), (read_x(B, A),), begin=4)
+            ),
+        }  # fmt: skip
+        return Scene(key=first, steps=scenes[anomaly], value=A)
 
 
-class TxnListTraffic(TxnTraffic):
+class TxnListModel(TxnModel):
     model = "txn"
-    bulk = 4
-    lists = True
+    word = "append"
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._lives = ReplacedKeys(self.names, LIFE)
+    def begin(self, rng: random.Random) -> None:
+        super().begin(rng)
+        self._lists: dict[int, list[int]] = {}
+        self._uses: dict[int, int] = {}
 
-    def perform(
-        self, block: DrawnChunk, micros: MicroOperations
-    ) -> tuple[rows.DictionaryColumn, list[rows.Part], Ints, pa.Array]:
-        index = block.slots.index
-        key = self._lives.enter(index)[micros.op] + micros.key
-        names = rows.DictionaryColumn(key, self._lives.names)
-        count = self._lives.follow(key, (micros.writes & micros.landed).astype(np.int64))
-        value = np.where(
-            micros.landed, compute_values_at(count), UNLANDED + index[micros.op] * MOST_MICROS + micros.rank
-        )
-        # A read of an empty list has one row, without an index.
-        height = np.where(micros.known, np.maximum(count, 1), micros.writes).astype(np.int64)
-        sub = _sum_before(height, micros.rank)
-        appends, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.known)
-        shown, place = segments.expand_ranks(reads, height[reads])
-        there = count[shown] > 0
-        parts = [
-            rows.Part("txn-append", micros.op[appends], names.at(appends), {"value": value[appends]}, sub=sub[appends]),
-            rows.Part("txn-read", micros.op[shown], names.at(shown), {
-                "list_index": rows.MaskedColumn(place, there), "value": rows.MaskedColumn(compute_values_at(place),
-                there),
-            }, sub=sub[shown] + place),
-        ]  # fmt: skip
-        return names, parts, value, rows.to_json_prefixes(count, micros.known)
+    def play(self, key: int, turn: Turn, rank: int, writes: bool) -> Micro:
+        if self._uses.get(key) == LIFE:
+            self._replace(key)
+        self._uses[key] = self._uses.get(key, 0) + 1
+        elements, name = self._lists.setdefault(key, []), f"{self.name(key)}-{self.count(key)}"
+        if not writes:
+            return "r", name, elements.copy()
+        if turn.lands:
+            elements.append(turn.unique(rank))
+        return self.word, name, turn.unique(rank)
+
+    def end(self) -> None:
+        for key in tuple(self._lists):
+            self._replace(key)
+
+    def content(self, *values: int) -> list[int]:
+        return list(values)
+
+    def _replace(self, key: int) -> None:
+        del self._lists[key], self._uses[key]
+        self.add(key)
 
 
-class TxnRegisterTraffic(TxnTraffic):
+class TxnRegisterModel(TxnModel):
     model = "txn-register"
-    lists = False
+    word = "w"
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._registers = LatestValues(plan.keys, EMPTY)
+    def play(self, key: int, turn: Turn, rank: int, writes: bool) -> Micro:
+        if not writes:
+            return "r", self.name(key), self.now(key)
+        value = self.count(key, 1) if turn.lands else turn.unique(rank)
+        self.add(key, turn.lands)
+        return self.word, self.name(key), value
 
-    def perform(
-        self, block: DrawnChunk, micros: MicroOperations
-    ) -> tuple[rows.DictionaryColumn, list[rows.Part], Ints, pa.Array]:
-        names = rows.DictionaryColumn(micros.key, self.names)
-        value = block.slots.index[micros.op] * MOST_MICROS + micros.rank + 1
-        current, _ = self._registers.follow(micros.key, micros.writes & micros.landed, value)
-        sub = _sum_before((micros.writes | micros.known).astype(np.int64), micros.rank)
-        writes, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.known)
-        parts = [
-            rows.Part("txn-write", micros.op[writes], names.at(writes), {"value": value[writes]}, sub=sub[writes]),
-            rows.Part("txn-read", micros.op[reads], names.at(reads), {
-                "value": rows.MaskedColumn(current[reads], current[reads] != EMPTY),
-            }, sub=sub[reads]),
-        ]  # fmt: skip
-        return names, parts, value, rows.to_json_numbers(current, micros.known & (current != EMPTY))
+    def content(self, *values: int) -> int | None:
+        return next(iter(values), None)
 
 
-def _sum_before(height: Ints, rank: Ints) -> Ints:
-    """Returns the sum of the heights of the preceding micro-operations of the transaction."""
-    return segments.compute_running_sum(height, rank == 0) - height
+def _build_step(micros: tuple[Micro, ...], outcome: Outcome, begin: int = 0, end: int = 1) -> Step:
+    asked = [[f, key, None if f == "r" else value] for f, key, value in micros]
+    completed = Completed(0, 0, "", Operation(TRANSACTION, None, asked), Completion(outcome, micros), begin, end)
+    effects = tuple(derive_effects(completed))
+    return Step(TRANSACTION, None, effects, asked, micros, outcome=outcome, begin=begin, end=end)
 
 
-def _to_json_micros(
-    lists: bool, names: rows.DictionaryColumn, written: Ints, writes: Flags, seen: pa.Array | pa.Scalar
-) -> pa.Array:
-    """Returns each micro-operation as JSON. ``seen``: the third element of a read."""
-    word = pc.if_else(writes, '["append","' if lists else '["w","', '["r","')
-    third = pc.if_else(writes, rows.to_json_numbers(written), seen)
-    return pc.binary_join_element_wise(word, names.texts(), '",', third, "]", "")
+def _concurrent(*transactions: tuple[Micro, ...]) -> tuple[Step, ...]:
+    return tuple(
+        _build_step(micros, Outcome.OK, turn, len(transactions) + turn) for turn, micros in enumerate(transactions)
+    )
 
 
-def _join_micros(texts: pa.Array, many: Ints, keep: Flags) -> pa.Array:
-    """Returns the JSON list of each transaction of ``keep``."""
-    offsets = pa.array(np.concatenate([[0], np.cumsum(many)]).astype(np.int32))
-    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",").filter(pa.array(keep))
-    return pc.binary_join_element_wise("[", joined, "]", "")
+def _consecutive(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[Step, ...]:
+    return tuple(
+        _build_step(micros, Outcome.OK, begin + 2 * turn, begin + 2 * turn + 1)
+        for turn, micros in enumerate(transactions)
+    )

@@ -54,12 +54,11 @@ from assay.harness.core.history import HistoryError, HistoryReader, HistoryWrite
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import derive_effects as effects_of_transaction
 from assay.harness.stored.by_contract import open_stored
-from assay.harness.synthetic import log_drain, segments, timeline
+from assay.harness.synthetic import history, log
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate
+from assay.harness.synthetic.history import HistoryMaker
 from assay.harness.synthetic.plan import LEAST_TO_PLANT, GenerationResult, Plan, PlanError, Planted, Record
-from assay.harness.synthetic.state import Cursors, LatestValues, RunningMaximum, RunningTotal
-from assay.harness.synthetic.traffic import Traffic
 
 from helpers.judging import judge
 from helpers.nightly import some_by_day
@@ -279,7 +278,7 @@ def test_the_same_plan_makes_the_same_history(tmp_path: Path, model: str) -> Non
 def test_stamps_differ_and_each_process_does_one_thing_at_a_time(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline, "CHUNK", 700)
+    monkeypatch.setattr(history, "TILE", 700)
     plant = CATALOGUE[model].anomalies[:2]
     plan = Plan(operations=6_000, clients=13, keys=5, seed=1, info_share=0.1, plant=plant)
     generate(model, plan, tmp_path)
@@ -307,10 +306,8 @@ def test_stamps_differ_and_each_process_does_one_thing_at_a_time(
 @pytest.mark.parametrize("model", some_by_day(CATALOGUE, FEW))
 def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers, logs and registers go on from one chunk to the next, also inside a scene; and so does the end."""
-    monkeypatch.setattr(timeline, "CHUNK", 100)
-    monkeypatch.setattr(timeline, "BLOCK", 7)
-    monkeypatch.setattr(log_drain, "POLLS", 3)
-    monkeypatch.setattr(log_drain, "PER_POLL", 50)
+    monkeypatch.setattr(history, "TILE", 100)
+    monkeypatch.setattr(log, "PER_POLL", 50)
     plant = CATALOGUE[model].anomalies[-1:]
     with made(model, Plan(operations=1_500, clients=10, keys=3, seed=5, plant=plant)) as (folder, recorded):
         (instance,) = found(model, folder)
@@ -322,9 +319,7 @@ def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_memory_does_not_grow_with_the_history(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     """With one key, whose log is as long as the history: neither what is written at once grows, nor what is held."""
-    monkeypatch.setattr(timeline, "CHUNK", 2_000)
-    monkeypatch.setattr(timeline, "BLOCK", 500)
-    monkeypatch.setattr(log_drain, "POLLS", 10)
+    monkeypatch.setattr(history, "TILE", 2_000)
     largest: list[int] = []
     batch = HistoryWriter.batch
 
@@ -500,47 +495,6 @@ def test_queues_hand_out_elements_in_order_and_all_of_them_in_the_end() -> None:
         assert put == [row["value"] for row in mine if row["kind"] == "queue-dequeue" and row["outcome"] == "ok"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.integers(0, 9)), max_size=60), st.integers(1, 60))
-def test_what_objects_remember_is_what_a_loop_does(operations: list[tuple[int, bool, int]], cut: int) -> None:
-    tally, latest, cursors, highest = RunningTotal(5), LatestValues(5), Cursors(5), RunningMaximum(5)
-    totals, values, former, positions, most = ([0] * 5 for _ in range(5))
-    for part in (operations[:cut], operations[cut:]):
-        key = np.array([one[0] for one in part], np.int64)
-        flag = np.array([one[1] for one in part], np.bool_)
-        number = np.array([one[2] for one in part], np.int64)
-        found, (now, before) = tally.follow(key, number), latest.follow(key, flag, number)
-        begin, end = cursors.follow(key, flag, np.full_like(number, 3), found)
-        largest = highest.follow(key, flag, number)
-        for at, (where, does, what) in enumerate(part):
-            assert (found[at], now[at], before[at]) == (totals[where], values[where], former[where])
-            assert largest[at] == most[where]
-            if does:
-                assert begin[at] == positions[where]
-                positions[where] = min(positions[where] + 3, totals[where])
-                assert end[at] == positions[where]
-                former[where], values[where] = values[where], what
-                most[where] = max(most[where], what)
-            totals[where] += what
-    assert (tally.totals.tolist(), cursors.positions.tolist()) == (totals, positions)
-
-
-def test_running_sums_minima_and_last_values_are_those_of_a_loop() -> None:
-    rng = np.random.default_rng(4)
-    for length in (0, 1, 2, 50, 400):
-        group = rng.integers(0, 7, length)
-        values, flags = rng.integers(-100, 100, length), rng.random(length) < 0.3
-        order, starts = segments.sort_by(group)
-        sums = segments.compute_running_sum(values[order], starts)
-        minima = segments.compute_running_min(values[order], starts)
-        last = segments.find_last_before(flags[order], starts)
-        for place, row in enumerate(order):
-            mine = [other for other in range(row + 1) if group[other] == group[row]]
-            assert sums[place] == sum(values[other] for other in mine)
-            assert minima[place] == min(values[other] for other in mine)
-            before = [other for other in mine[:-1] if flags[other]]
-            assert (order[last[place]] if last[place] >= 0 else None) == (before[-1] if before else None)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -603,16 +557,16 @@ def test_an_interrupted_one_leaves_nothing(
     folder = tmp_path / "made"
     if there:
         folder.mkdir()
-    write = Traffic.write
+    write = HistoryMaker.write
 
-    def interrupted(traffic: Traffic, writer: HistoryWriter) -> tuple[Planted, ...]:
-        write(traffic, writer)
+    def interrupted(maker: HistoryMaker, writer: HistoryWriter) -> tuple[Planted, ...]:
+        write(maker, writer)
         assert (folder / UNFINISHED / "ops").is_dir()
         with pytest.raises(FileNotFoundError):  # so nor would one that was killed here
             open_stored(folder)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Traffic, "write", interrupted)
+    monkeypatch.setattr(HistoryMaker, "write", interrupted)
     assert main(["generate", "log", "--operations=1000", "--out", str(folder)]) == 130
     assert "interrupted" in capsys.readouterr().err
     assert folder.exists() == there
@@ -624,7 +578,7 @@ def test_a_disk_that_is_full_is_reported_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int
 ) -> None:
     """At the first batch, one in between, and the last, which the making does not wait for."""
-    monkeypatch.setattr(timeline, "CHUNK", 500)
+    monkeypatch.setattr(history, "TILE", 500)
     batch, written = HistoryWriter.batch, 0
 
     def full(writer: HistoryWriter, name: str, rows: pa.RecordBatch) -> None:

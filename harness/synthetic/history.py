@@ -1,0 +1,344 @@
+"""Puts a history together from tiles and scenes.
+
+1. The main phase is cut into pieces: bursts, in which most operations time out as when a fault cuts the network, and
+   the time between them. A piece has at most ``TILE`` operations. Pieces of equal length are copies of one tile.
+2. Operation i of a tile takes effect at slot i, so the order of the slots is a legal order of the operations.
+3. Operation i belongs to client i % clients. After an info the client continues as a new process.
+4. The call precedes the slot and the return follows it, by random times that the client's other operations allow. So
+   operations at the end of a piece overlap with those of the next.
+5. Calls within a slot are told apart by how early they are, and returns by how late. So no two stamps are equal.
+6. A scene is a tile as well, between two pieces in the middle half of the run. Its ticks are slots. No ordinary
+   operation takes effect there, though ordinary operations may be open at the same time.
+7. The drain copies the pieces once more: it reads what each of them has appended.
+"""
+
+import bisect
+import copy
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.history.rows import to_op_row
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from assay.harness.synthetic.model import SCENE_SLOTS, Event, Model, Scene, Step, Turn
+from assay.harness.synthetic.plan import Plan, Planted
+from assay.harness.synthetic.tiles import (
+    EVENT,
+    OPERATION,
+    PER_SLOT,
+    TIME,
+    Bases,
+    Ints,
+    Layout,
+    Tile,
+    TileBatch,
+    relative,
+    resolve,
+    resolve_text,
+)
+
+TILE: Final = 10_000
+"""Maximum number of operations of a tile, unless there are many clients; it determines the memory that is needed."""
+BURST: Final = 25_000
+"""Operations per burst of timeouts, unless the plan sets the number of bursts."""
+FATAL: Final = 0.8
+"""Share of the operations of a burst that time out, unless the share of the whole history is higher."""
+FAILS: Final = 0.2
+"""Definite failures for each timeout."""
+
+SCENE_PROCESS: Final = 2_000_000_000
+DRAIN_PROCESS: Final = 2_100_000_000
+
+LOGS: Final = 1000
+"""Maximum number of logs whose replicas are recorded."""
+TAIL: Final = 5
+"""Records of each replica, counted from its end."""
+REPLICAS: Final = ("n1", "n2", "n3")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Operations of the main phase, of which a share times out, or a scene."""
+
+    operations: int
+    share: float
+    scene: int | None = None
+    """Number of the scene."""
+    last: bool = False
+
+
+class TileBuilder:
+    """Makes the tiles of a plan."""
+
+    def __init__(self, plan: Plan, model: Model, width: int) -> None:
+        self._plan, self._model, self._width = plan, model, width
+        self._layout = Layout(plan.clients, plan.keys)
+
+    def build_traffic(self, piece: Piece) -> Tile:
+        """Returns a tile of random operations."""
+        model, clients = self._model, self._plan.clients
+        rng = random.Random(f"{self._plan.seed} {piece}")
+        model.begin(rng)
+        infos = [0] * clients
+        rows = []
+        for number in range(piece.operations):
+            client, draw = number % clients, rng.random()
+            process = relative(self._layout.process(client), clients * infos[client])
+            failed = draw > 1 - min(FAILS * piece.share, 1 - piece.share)
+            outcome = Outcome.INFO if draw < piece.share else Outcome.FAIL if failed else Outcome.OK
+            lands = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
+            turn = Turn(number, piece.operations - number, client, process, outcome, lands)
+            settled = None if piece.last else model.settle(turn)
+            step = settled or model.step(turn)
+            outcome = Outcome.OK if settled else outcome
+            infos[client] += outcome is Outcome.INFO
+            early = rng.randint(0, (clients - 1) // 2)
+            late = rng.randint(0, clients - 1 - (clients - 1) // 2)
+            call = relative(TIME, (number + clients - early) * self._width + early)
+            ret = relative(TIME, (number + clients + late) * self._width + clients + late)
+            worker = str(relative(self._layout.client(client)))
+            rows.append(_complete(step, number, process, worker, outcome, call, ret))
+        model.end()
+        return Tile(
+            slots=piece.operations,
+            operations=piece.operations,
+            batches=self._to_batches(rows, model.events),
+            moved=dict(model.counts),
+            replaced=dict(model.replaced),
+            timeouts=infos,
+            **self._build_drain(model.drain()),
+        )
+
+    def build_scene(self, scene: Scene, number: int) -> Tile:
+        rows = []
+        for turn, step in enumerate(scene.steps):
+            own = 2 * SCENE_SLOTS * number + (turn if step.process is None else SCENE_SLOTS + step.process)
+            call, ret = self.tick(step.begin, scene), self.tick(step.end or 0, scene)
+            outcome = step.outcome or (Outcome.INFO if step.end is None else Outcome.OK)
+            rows.append(_complete(step, turn, SCENE_PROCESS + own, "0", outcome, call, ret))
+        return Tile(
+            slots=SCENE_SLOTS,
+            operations=len(rows),
+            batches=self._to_batches(rows, scene.events, scene),
+            extra=SCENE_SLOTS * (self._find_width(scene) - self._width),
+            moved=scene.moved,
+            replaced=scene.replaced,
+            **self._build_drain(scene.drain),
+        )
+
+    def build_alone(self, steps: Iterable[Step], phase: Phase) -> Tile:
+        """Returns a tile of consecutive operations of one process, outside the main phase."""
+        rows = []
+        for number, step in enumerate(steps):
+            begin = number * self._width
+            ret = relative(TIME, begin + self._width // 2)
+            rows.append(_complete(step, number, DRAIN_PROCESS, "0", Outcome.OK, relative(TIME, begin), ret, phase))
+        return Tile(slots=len(rows), operations=len(rows), batches=self._to_batches(rows))
+
+    def tick(self, tick: int, scene: Scene | None = None) -> int:
+        """Returns a stamp in the middle of a slot, which no ordinary operation has."""
+        width = self._width if scene is None else self._find_width(scene)
+        return relative(TIME, self._plan.clients * self._width + tick * width + self._width // 2)
+
+    def _find_width(self, scene: Scene) -> int:
+        """Returns the nanoseconds per slot of a scene."""
+        return max(self._width, -(-scene.lasts // SCENE_SLOTS))
+
+    def _build_drain(self, steps: Iterable[Step]) -> dict[str, Any]:
+        drain = self.build_alone(steps, Phase.DRAIN)
+        return {"drain": drain.batches, "drained": drain.operations}
+
+    def _to_batches(
+        self, rows: Sequence[tuple[Completed, Step]], events: Sequence[Event] = (), scene: Scene | None = None
+    ) -> list[TileBatch]:
+        effects = []
+        for completed, step in rows:
+            seen = step.seen if completed.completion.outcome is Outcome.OK else ()
+            effects += [(completed, sub, effect) for sub, effect in enumerate((*step.effects, *seen))]
+        lines = [
+            {
+                "time": self.tick(event.begin, scene),
+                "seq": relative(EVENT, PER_SLOT * event.begin + event.order),
+                "detail": "{}",
+                **{name: getattr(event, name) for name in DATA_SETS["events"].names if hasattr(event, name)},
+            }
+            for event in sorted(events, key=lambda event: (event.begin, event.order))
+        ]
+        data: dict[str, list[Any]] = {
+            "ops": [to_op_row(completed) for completed, _ in rows],
+            "effects": effects,
+            "events": [tuple(map(line.get, DATA_SETS["events"].names)) for line in lines],
+        }
+        return [TileBatch(name, found) for name, found in data.items() if found]
+
+
+def _complete(
+    step: Step, number: int, process: int, worker: str, outcome: Outcome, call: int, ret: int,
+    phase: Phase = Phase.MAIN,
+) -> tuple[Completed, Step]:  # fmt: skip
+    outcome = step.outcome or outcome
+    if step.error is not None and outcome is Outcome.OK:
+        outcome = Outcome.FAIL
+    result = step.result if outcome is Outcome.OK or step.error is not None else None
+    error = "timeout" if outcome is Outcome.INFO else step.error
+    completed = Completed(
+        index=relative(OPERATION, number),
+        process=process,
+        worker=worker,
+        operation=Operation(step.f, step.key, step.argument, phase),
+        completion=Completion(outcome, result, error),
+        call=call,
+        ret=None if outcome is Outcome.INFO else ret,
+    )
+    return completed, step
+
+
+class HistoryMaker:
+    """Writes the history of a plan, once. ``keys``: the key of each scene."""
+
+    def __init__(self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotated: int) -> None:
+        self._plan, self._model, self._scenes, self._keys = plan, model, scenes, keys
+        self._width = max(20_000, 4 * plan.clients + 1000)
+        """Nanoseconds per slot."""
+        self._builder = TileBuilder(plan, model, self._width)
+        self._tiles: dict[Piece, Tile] = {}
+        self._pieces = cut_into_pieces(plan, scenes)
+        self._new = Bases(plan, self._width, model.starts, rotated, model.apart)
+        self._planted: dict[int, Planted] = {}
+        self._ends: dict[int, int] = {}
+        """Key of a scene -> the end of its log after the scene."""
+
+    def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
+        model, bases = self._model, self._new
+        if model.opens:
+            self._write_keys(writer, bases, model.open_key, Phase.MAIN)
+            bases.skip(2 * self._plan.clients)
+        replay = copy.deepcopy(bases)
+        for piece, tile, found in self._copies(bases):
+            _write(writer, tile.batches, found)
+            if piece.scene is not None:
+                self._planted[piece.scene] = self._locate(piece.scene, tile, found)
+            bases.skip(tile.slots, tile.operations, tile.extra)
+        bases.skip(2 * self._plan.clients)
+        if model.seals:
+            self._write_keys(writer, bases, model.seal_key, Phase.SENTINEL)
+        if model.finishes:
+            for _, tile, found in self._copies(replay):
+                found[[OPERATION, TIME]] = bases.at()[[OPERATION, TIME]]
+                _write(writer, tile.drain, found)
+                bases.skip(tile.drained, tile.drained)
+                replay.skip(tile.slots, tile.operations, tile.extra)
+            self._write_keys(writer, bases, model.finish_key, Phase.DRAIN)
+        if model.replicates:
+            self._write_replicas(writer, bases.counts[0])
+        return tuple(self._planted[number] for number in range(len(self._scenes)))
+
+    def _copies(self, bases: Bases) -> Iterator[tuple[Piece, Tile, Ints]]:
+        """Yields each piece with its tile and the bases of its copy, and moves the counters of the objects."""
+        for piece in self._pieces:
+            if piece not in self._tiles:
+                self._tiles[piece] = self._build(piece)
+            tile, found = self._tiles[piece], bases.at()
+            bases.move(tile, found)
+            yield piece, tile, found
+
+    def _build(self, piece: Piece) -> Tile:
+        if piece.scene is None:
+            return self._builder.build_traffic(piece)
+        return self._builder.build_scene(self._scenes[piece.scene], piece.scene)
+
+    def _write_keys(self, writer: HistoryWriter, bases: Bases, make: Callable[[int], Step], phase: Phase) -> None:
+        """Writes an operation for each key."""
+        self._model.begin(random.Random(0))
+        size = min(TILE, self._plan.keys)
+        for first in range(0, self._plan.keys, size):
+            length = min(size, self._plan.keys - first)
+            if first == 0 or length < size:
+                tile = self._builder.build_alone(map(make, range(length)), phase)
+            _write(writer, tile.batches, bases.at(first))
+            bases.skip(tile.slots, tile.operations)
+
+    def _locate(self, number: int, tile: Tile, found: Ints) -> Planted:
+        scene = self._scenes[number]
+        begin = int(found[OPERATION])
+        end = Layout(self._plan.clients, self._plan.keys).count(self._keys[number])
+        self._ends[self._keys[number]] = resolve(relative(end, scene.moved.get(end, 0)), found)
+        last = max(step.begin if step.end is None else step.end for step in scene.steps)
+        return Planted(
+            anomaly=self._plan.plant[number],
+            key=None if scene.key is None else resolve_text(scene.key, found),
+            operations=tuple(range(begin, begin + tile.operations)),
+            time=resolve(self._builder.tick(0, scene), found),
+            until=resolve(self._builder.tick(last, scene), found),
+            position=None if scene.position is None else resolve(scene.position, found),
+            value=None if scene.value is None else resolve(scene.value, found),
+        )
+
+    def _write_replicas(self, writer: HistoryWriter, ends: Ints) -> None:
+        """Writes three replicas on disk: the end of each of the first ``LOGS`` logs, and each divergence.
+
+        The end begins after the scene of a key, which may have left holes.
+        """
+        diverging = [self._planted[number] for number, scene in enumerate(self._scenes) if scene.diverges]
+        places = [(str(planted.key), int(planted.position or 0), True) for planted in diverging]
+        apart = {key for key, _, _ in places}
+        for key, end in enumerate(ends[:LOGS].tolist()):
+            name = f"{self._model.model}-{key}"
+            begin = max(self._ends.get(key, 0), end - TAIL + 1)
+            places += [(name, place, False) for place in range(begin, end + 1) if name not in apart]
+        for name, position, diverges in places:
+            for node in REPLICAS:
+                value = position + (diverges and node == REPLICAS[1])
+                writer.replica(
+                    node=node, key=name, position=position, value=value, crc=value, below_hw=True, in_isr=True
+                )
+
+
+def cut_into_pieces(plan: Plan, scenes: Sequence[Scene]) -> list[Piece]:
+    """Returns the pieces of the main phase, with the scenes spread over its middle half."""
+    operations = plan.operations - sum(len(scene.steps) for scene in scenes)
+    size = max(TILE, 4 * plan.clients)
+    if scenes:
+        size = min(size, max(1, operations // (4 * len(scenes))))
+
+    def cut(length: int, share: float) -> list[Piece]:
+        whole = [Piece(size, share)] * (length // size)
+        return [*whole, Piece(length % size, share)] if length % size else whole
+
+    bursts = max(1, operations // BURST) if plan.bursts is None else min(plan.bursts, operations)
+    if not bursts or not plan.info_share:
+        pieces = cut(operations, plan.info_share)
+    else:
+        share, part = max(FATAL, plan.info_share), operations // bursts
+        length = min(part, max(1, round(operations * plan.info_share / share / bursts)))
+        pieces = [*cut(part - length, 0), *cut(length, share)] * bursts + cut(operations - part * bursts, 0)
+    pieces[-1] = replace(pieces[-1], last=True)
+    so_far = list(itertools.accumulate((piece.operations for piece in pieces), initial=0))
+    places = [
+        bisect.bisect_left(so_far, operations / 4 + operations / 2 * number / len(scenes))
+        for number in range(len(scenes))
+    ]
+    for number, place in reversed([*enumerate(places)]):
+        if scenes[number].lasts:
+            _calm(pieces, place, 3 * plan.clients)
+        pieces.insert(place, Piece(0, 0, scene=number))
+    return pieces
+
+
+def _calm(pieces: list[Piece], place: int, reach: int) -> None:
+    """Takes the timeouts out of the pieces around a place, for at least ``reach`` operations before and after it."""
+    for side in (range(place - 1, -1, -1), range(place, len(pieces))):
+        left = reach
+        for at in side:
+            if left > 0:
+                pieces[at] = replace(pieces[at], share=0)
+                left -= pieces[at].operations
+
+
+def _write(writer: HistoryWriter, batches: Iterable[TileBatch], bases: Ints) -> None:
+    for batch in batches:
+        writer.batch(batch.name, batch.copy(bases))

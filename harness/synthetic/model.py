@@ -1,0 +1,209 @@
+"""Base class of the sequential models, and what they make: steps, turns and scenes.
+
+A model plays one object per key, one operation after the other, in plain Python. It knows nothing of copies: at the
+begin of each tile all its objects are as new, and its numbers are relative (``tiles``). At the end of a tile an object
+must be as new again, except for what its counters count.
+"""
+
+import abc
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from assay.harness.core.operation import Effect, Outcome
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.tiles import UNIQUE, Layout, relative
+
+SCENE_SLOTS: Final = 64
+"""Slots of each scene, one per tick."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation with its effects. In a scene it lasts from tick ``begin`` to ``end``; without end it times out."""
+
+    f: str
+    key: str | None
+    effects: tuple[Effect, ...] = ()
+    argument: Any = None
+    result: Any = None
+    """Recorded only if the operation is ok, or fails with an ``error`` of the object."""
+    seen: tuple[Effect, ...] = ()
+    """Further effects, recorded only if the operation is ok."""
+    error: str | None = None
+    """Error with which the object rejects the operation."""
+    outcome: Outcome | None = None
+    """Outcome, if it differs from the one that was drawn."""
+    begin: int = 0
+    end: int | None = 1
+    process: int | None = None
+    """The process's number within the scene. None: a process that has no other step."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line of a node's event log, written at tick ``begin`` of a scene, or during an operation of a tile."""
+
+    event: str
+    begin: int
+    node: str
+    order: int = 0
+    """Order of the events of one tick."""
+    key: str | None = None
+    epoch: int | None = None
+    controller_epoch: int | None = None
+    position: int | None = None
+    incarnation: int = 1
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The conditions of the next operation of a tile."""
+
+    number: int
+    left: int
+    """Operations of the tile, with this one."""
+    client: int
+    process: int
+    outcome: Outcome
+    lands: bool
+    """Whether a write takes effect: true for ok, and for half of the timeouts."""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
+
+    def unique(self, rank: int = 0) -> int:
+        """Returns one of the numbers that only this operation has."""
+        return relative(UNIQUE, 4 * self.number + rank)
+
+    def known(self, number: int | None) -> int | None:
+        """Returns a number that the client learns from the answer."""
+        return number if self.ok else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """The steps of an anomaly, and what its violation names."""
+
+    key: str | None
+    """The key that the finding names."""
+    steps: tuple[Step, ...]
+    position: int | None = None
+    value: int | None = None
+    events: tuple[Event, ...] = ()
+    moved: Mapping[int, int] = field(default_factory=dict)
+    """As in ``Tile``; so is ``replaced``."""
+    replaced: Mapping[int, int] = field(default_factory=dict)
+    drain: tuple[Step, ...] = ()
+    diverges: bool = False
+    """Whether one replica holds another record at ``position``."""
+    lasts: int = 0
+    """Nanoseconds that the scene must last; 0: any time. No operation times out shortly before or after a long one."""
+
+    @property
+    def clients(self) -> int:
+        """The largest number of operations that are open at once."""
+        return max(
+            sum(step.begin <= tick < (step.begin + 1 if step.end is None else step.end) for step in self.steps)
+            for tick in range(SCENE_SLOTS)
+        )
+
+
+class Model(abc.ABC):
+    """Plays objects of one kind. ``special``: keys with scenes."""
+
+    model: ClassVar[str]
+    """Name in the catalogue."""
+    starts: ClassVar[tuple[int, ...]] = (0,)
+    """First value of each counter of a key."""
+    apart: int = 1
+    """Scenes use only keys whose numbers are multiples of this."""
+    opens: ClassVar[bool] = False
+    """Whether each key has an operation before the main phase (``open_key``)."""
+    seals: ClassVar[bool] = False
+    """Whether each key has a last write after the main phase (``seal_key``)."""
+    finishes: ClassVar[bool] = False
+    """Whether each key has an operation after the drain (``finish_key``)."""
+    replicates: ClassVar[bool] = False
+    """Whether replicas are found on disk."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.layout = Layout(plan.clients, plan.keys)
+        self.special: frozenset[int] = frozenset()
+        self.begin(random.Random(0))
+
+    def begin(self, rng: random.Random) -> None:
+        """Begins a tile."""
+        self.rng = rng
+        self.counts: dict[int, int] = defaultdict(int)
+        """How far each counter has moved in this tile."""
+        self.replaced: dict[int, int] = {}
+        self.events: list[Event] = []
+
+    @abc.abstractmethod
+    def step(self, turn: Turn) -> Step:
+        """Plays an operation."""
+
+    @abc.abstractmethod
+    def scene(self, anomaly: str, key: int) -> Scene:
+        """Returns the scene of an anomaly in a key whose object is as new."""
+
+    def settle(self, turn: Turn) -> Step | None:
+        """Returns an operation if the rest of the tile is needed to leave the objects as new. It must be ok."""
+        return None
+
+    def end(self) -> None:
+        """Ends a tile."""
+        return
+
+    def drain(self) -> Iterator[Step]:
+        """Yields the operations that read what the tile has left, after the main phase."""
+        return iter(())
+
+    def open_key(self, key: int) -> Step:
+        raise NotImplementedError
+
+    def seal_key(self, key: int) -> Step:
+        raise NotImplementedError
+
+    def finish_key(self, key: int) -> Step:
+        raise NotImplementedError
+
+    def draw_key(self) -> int:
+        return self.rng.randrange(self.plan.keys)
+
+    def name(self, key: int) -> str:
+        return f"{self.model}-{self.number(key)}"
+
+    def number(self, key: int) -> int:
+        """Returns the number of a key, which differs between copies."""
+        return relative(self.layout.key(key))
+
+    def count(self, key: int, more: int = 0, which: int = 0) -> int:
+        """Returns what a counter of the key counts now, plus ``more``."""
+        counter = self.layout.count(key, which)
+        return relative(counter, self.counts[counter] + more)
+
+    def now(self, key: int, which: int = 0) -> int:
+        """Returns what a counter of the key counts now, null if that is 0."""
+        return relative(self.layout.count(key, which), self.moved(key, which), optional=not self.moved(key, which))
+
+    def moved(self, key: int, which: int = 0) -> int:
+        """Returns how far a counter of the key has moved in this tile."""
+        return self.counts[self.layout.count(key, which)]
+
+    def add(self, key: int, much: int = 1, which: int = 0) -> None:
+        self.counts[self.layout.count(key, which)] += much
+
+    def client(self, turn: Turn) -> int:
+        """Returns the number of the turn's client, which differs between copies."""
+        return relative(self.layout.client(turn.client))
+
+
+def scene_value(number: int = 0) -> int:
+    """Returns a value that only this scene has."""
+    return relative(UNIQUE, number)
