@@ -64,7 +64,7 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class EachOperation:
-    """One subject of a finding for each operation of a column that lists some."""
+    """The subjects of a finding that is about each operation of a column that lists some."""
 
     column: str
     subject: str
@@ -139,6 +139,11 @@ class Check:
         return self.views[-1].name
 
     def __post_init__(self) -> None:
+        if not isinstance(self.claim, str):
+            raise TypeError(
+                f"the claim of {self.anomaly} is a sentence with names of columns, not {self.claim!r}; "
+                "docs/cookbook/extending.md has an example"
+            )
         parse_template(self.claim)
 
 

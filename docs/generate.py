@@ -9,13 +9,14 @@ import argparse
 import ast
 import random
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import assay
-from assay.checkers.check import Family
+from assay.checkers.check import Check, Family
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
@@ -184,11 +185,22 @@ def source_of(module: str) -> str:
     return (ROOT / Path(*module.split(".")[1:])).with_suffix(".py").read_text()
 
 
+def find_module(check: Check) -> str:
+    """Returns the dotted name of the module that holds a check, by itself or in a tuple, and names its anomaly."""
+    return next(
+        name
+        for name, module in sorted(sys.modules.items())
+        if name.startswith("assay.checkers.")
+        and not name.endswith((".family", ".families"))
+        and any(value is check or (isinstance(value, tuple) and check in value) for value in vars(module).values())
+        and f'"{check.anomaly}"' in source_of(name)
+    )
+
+
 def summary_of(family: Family) -> str:
     """Returns the titles of the modules in which the checks of a family are defined."""
-    modules = dict.fromkeys(check.explain.__module__ for check in family.checks)
     titles = []
-    for name in modules:
+    for name in dict.fromkeys(map(find_module, family.checks)):
         text = ast.get_docstring(ast.parse(source_of(name))) or ""
         titles.append(to_markdown(textwrap.shorten(text.partition("\n\n")[0], 400)))
     return "\n\n".join(titles)
