@@ -125,7 +125,7 @@ LEFT = {
     "benchmarks": 0,
     "checkers": 0,
     "cluster": 0,
-    "docs": 639,
+    "docs": 570,
     "harness": 0,
     "nemesis": 0,
     "README.md": 0,
