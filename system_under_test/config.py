@@ -343,6 +343,8 @@ def _find_problems(config: BrokerConfig) -> Iterator[str]:
         yield f"port is {config.port}; it must be between 1 and 65535"
     if not config.zookeeper or not config.host:
         yield "zookeeper and host must not be empty"
+    if "/" in config.zookeeper:
+        yield f"zookeeper {config.zookeeper!r}: a path after the addresses is not supported; leave it out"
     if not config.data_dir.strip("/") or ".." in config.data_dir.split("/") or "\0" in config.data_dir:
         yield f"data_dir is {config.data_dir!r}; it must be the path of a folder below /, without .."
     for name, most in _POSITIVE.items():

@@ -45,6 +45,8 @@ async def fill_in_id(config: BrokerConfig, runtime: Runtime) -> BrokerConfig:
         raise BrokerError(str(error)) from error
     except KazooException as error:
         raise BrokerError(f"ZooKeeper at {config.zookeeper}: {error!r}") from error
+    except OSError as error:
+        raise BrokerError(f"the data in {config.data_dir}: {error}") from error
     return msgspec.structs.replace(config, broker_id=broker_id)
 
 

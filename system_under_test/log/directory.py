@@ -21,6 +21,8 @@ META_PROPERTIES = "meta.properties"
 INCARNATION = "topic-incarnation"
 DELETED_SUFFIX = ".deleted"
 STRAY_SUFFIX = ".stray"
+LONGEST_NAME = 255
+"""Bytes of a file's name. A topic's name may have 249, so a suffix can be too much."""
 
 
 class DirectoryError(Exception):
@@ -31,8 +33,9 @@ def lock(storage: Storage, root: str) -> None:
     """Locks the log directory for this process until it ends, and creates the directory if missing.
 
     Must be called before anything in the directory is read. Raises :class:`DirectoryError` if another process holds the
-    lock; the directory is then unchanged.
+    lock, or if this directory and another broker's lie one in the other; the directory is then unchanged.
     """
+    _reject_nested(storage, root)
     storage.mkdir(root)
     try:
         storage.lock(_join(root, LOCK))
@@ -41,6 +44,20 @@ def lock(storage: Storage, root: str) -> None:
             f"data_dir {root} is in use: {error.strerror} of {_join(root, LOCK)}; end that process first, or give this "
             "broker a directory of its own"
         ) from error
+
+
+def _reject_nested(storage: Storage, root: str) -> None:
+    """Raises :class:`DirectoryError` if a broker would take the folder of another broker for that of a partition."""
+    parent, _, name = root.rstrip("/").rpartition("/")
+    pairs = [(parent, root)] if parse_directory_name(name) is not None else []
+    pairs += [(root, _join(root, name)) for name in storage.listdir(root) if parse_directory_name(name) is not None]
+    for outer, inner in pairs:
+        other = outer if inner == root else inner
+        if any(storage.exists(_join(other, file)) for file in (LOCK, META_PROPERTIES)):
+            raise DirectoryError(
+                f"data_dir {root}: {inner} and {outer} would be two brokers' directories, and the inner one has the "
+                "name of a partition's folder; give this broker a directory of its own"
+            )
 
 
 async def make_root(storage: Storage, root: str) -> None:
@@ -75,6 +92,17 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
     return topic, int(partition)
 
 
+def add_suffix(directory: str, suffix: str) -> str:
+    """Returns the path of a log's folder with a suffix; the topic's name is cut if the whole name would be too long.
+
+    Two logs may get one name, so the caller must expect that a folder of this name exists.
+    """
+    parent, _, name = directory.rpartition("/")
+    topic, _, partition = name.rpartition("-")
+    tail = f"-{partition}{suffix}"
+    return _join(parent, topic[: LONGEST_NAME - len(tail)] + tail)
+
+
 def list_partition_directories(storage: Storage, root: str = "") -> list[tuple[str, int]]:
     """Returns topic and partition of every log below ``root``, in the order of the folders' names."""
     parsed = (parse_directory_name(name) for name in storage.listdir(root))
@@ -83,7 +111,11 @@ def list_partition_directories(storage: Storage, root: str = "") -> list[tuple[s
 
 async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
     """Finishes deletions that a crash interrupted; returns the folders' names."""
-    names = [name for name in storage.listdir(root) if name.endswith(DELETED_SUFFIX)]
+    names = [
+        name
+        for name in storage.listdir(root)
+        if name.endswith(DELETED_SUFFIX) and parse_directory_name(name.removesuffix(DELETED_SUFFIX)) is not None
+    ]
     for name in names:
         storage.remove(_join(root, name))
     if names:
@@ -188,12 +220,11 @@ async def set_aside(storage: Storage, directory: str) -> str:
 
     The log is kept, but never served again.
     """
-    parent, _, name = directory.rpartition("/")
     number = 0
-    while storage.exists(path := _join(parent, f"{name}.{number}{STRAY_SUFFIX}")):
+    while storage.exists(path := add_suffix(directory, f".{number}{STRAY_SUFFIX}")):
         number += 1
     storage.rename(directory, path)
-    await storage.fsync_directory(parent)
+    await storage.fsync_directory(directory.rpartition("/")[0])
     return path
 
 

@@ -21,6 +21,12 @@ def list_segment_bases(storage: Storage, directory: str) -> list[int]:
     return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
 
 
+def is_segment_file(name: str) -> bool:
+    """Returns whether the file is of a segment: 20 digits and a suffix. Others are a user's, and are left alone."""
+    base, dot, _ = name.partition(".")
+    return bool(dot) and len(base) == 20 and base.isascii() and base.isdigit()
+
+
 def remove_files(storage: Storage, path: str) -> None:
     """Removes the files of the segment at ``path``, a name without suffix.
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.directory import DELETED_SUFFIX
+from assay.system_under_test.log.directory import DELETED_SUFFIX, add_suffix
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import RecoveryResult, load_segments, remove_leftovers
 from assay.system_under_test.log.segment import CutPoint, find_cut_point
@@ -337,7 +337,7 @@ class Log:
             for segment in row.segments:
                 segment.close()
             parent = posixpath.dirname(self.directory)
-            doomed = self.directory + DELETED_SUFFIX
+            doomed = add_suffix(self.directory, DELETED_SUFFIX)
             if storage.exists(self.directory):
                 if storage.exists(doomed):
                     storage.remove(doomed)

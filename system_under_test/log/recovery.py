@@ -126,6 +126,7 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
     for name in reversed(storage.listdir(directory)):
         if (
             name.endswith((*files.SUFFIXES, files.RETIRED_SUFFIX, files.LOG_SUFFIX + TEMPORARY_SUFFIX))
+            and files.is_segment_file(name)
             and name not in kept
         ):
             storage.remove(f"{directory}/{name}")

@@ -254,11 +254,13 @@ class LocalStorage:
         return LocalFile(self._absolute(path), self._fsyncs)
 
     def read_bytes(self, path: str) -> bytes:
-        with open(self._absolute(path), "rb") as file:
+        with open(_open_regular(self._absolute(path), os.O_RDONLY), "rb") as file:
             return file.read()
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        with open(self._absolute(path), "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+        with open(_open_regular(self._absolute(path), flags), "wb") as file:
+            file.truncate()
             file.write(data)
 
     async def fsync(self, path: str) -> None:
@@ -316,18 +318,28 @@ class LocalStorage:
 
 
 def _open_lock(path: str) -> int:
-    """Opens the file of a lock, whose content is replaced: so it must be a regular file, and in its own place."""
+    """Opens the file of a lock, whose content is replaced, so it may not be a link to a file elsewhere."""
+    return _open_regular(path, OPEN_FLAGS | os.O_NOFOLLOW)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Opens a file without waiting. Raises ``OSError`` for a FIFO or device, and for a link if ``flags`` forbid it.
+
+    A FIFO may have no other end, so opening it could wait without end.
+    """
     try:
-        descriptor = os.open(path, OPEN_FLAGS | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        if os.path.islink(path):
+        if flags & os.O_NOFOLLOW and os.path.islink(path):
             raise OSError(
-                errno.ELOOP, "this is a symbolic link, and a lock is a regular file: remove it", path
+                errno.ELOOP, "this is a symbolic link, and a regular file belongs here: remove it", path
             ) from error
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.EINVAL, "a regular file belongs here, and this is none: remove it", path) from error
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "a lock is a regular file, and this is none: remove it", path)
+        raise OSError(errno.EINVAL, "a regular file belongs here, and this is none: remove it", path)
     return descriptor
 
 

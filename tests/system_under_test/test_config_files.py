@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.system_under_test.broker import BrokerError, BrokerProcess, run_broker
@@ -50,3 +51,33 @@ def test_a_hold_file_that_is_no_regular_file_ends_the_broker(tmp_path: Path) -> 
         assert broker._hold_orders() == ()
 
     asyncio.run(ask())
+
+
+def test_a_fifo_in_the_data_directory_ends_the_broker_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    os.mkfifo(tmp_path / "data" / "meta.properties")
+    path = tmp_path / "broker.json"
+    path.write_bytes(
+        msgspec.json.encode(
+            {"broker_id": -1, "host": "127.0.0.1", "port": 1, "zookeeper": "127.0.0.1:1",
+             "data_dir": str(tmp_path / "data").lstrip("/"), "connect_timeout_ms": 100}
+        )
+    )  # fmt: skip
+    assert asyncio.run(run_broker(ProcessRuntime(None), ["broker", f"--config={path}"])) == 1
+    said = capsys.readouterr().err
+    assert "meta.properties" in said
+    assert "a regular file belongs here" in said
+    assert "Traceback" not in said
+
+
+def test_a_path_in_zookeeper_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "broker.json"
+    path.write_bytes(
+        msgspec.json.encode(
+            {"broker_id": 1, "host": "127.0.0.1", "port": 1, "zookeeper": "127.0.0.1:1/kafka", "data_dir": "data"}
+        )
+    )
+    assert asyncio.run(run_broker(ProcessRuntime(None), ["broker", f"--config={path}"])) == 1
+    assert "zookeeper '127.0.0.1:1/kafka': a path after the addresses is not supported" in capsys.readouterr().err

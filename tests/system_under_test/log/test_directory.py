@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log import directory
 from assay.system_under_test.log.directory import DirectoryError, MetaProperties
+from assay.system_under_test.log.recovery import remove_leftovers
 from assay.system_under_test.runtime import Storage
+from assay.system_under_test.storage.local import LocalStorage
 
 
 def view(disk: SimDisk) -> Storage:
@@ -114,5 +117,66 @@ def test_the_log_directory_survives_a_power_loss_with_all_its_parents() -> None:
             await directory.write_meta_properties(view(disk), MetaProperties(7, "cluster"), "var/lib/data")
             disk.cut_power()
             assert directory.read_meta_properties(view(disk), "var/lib/data") == MetaProperties(7, "cluster")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("mark", [directory.LOCK, directory.META_PROPERTIES])
+@pytest.mark.parametrize(("other", "mine"), [("data/shard-1", "data"), ("data", "data/shard-1")])
+def test_a_directory_in_another_brokers_is_rejected_and_unchanged(mark: str, other: str, mine: str) -> None:
+    disk = SimDisk(Random(0))
+    disk.write(f"{other}/{mark}", b"")
+    before = view(disk).listdir(mine)
+    with pytest.raises(DirectoryError, match=rf"data_dir {mine}: data/shard-1 and data would be two brokers'"):
+        directory.lock(view(disk), mine)
+    assert view(disk).listdir(mine) == before
+
+
+@pytest.mark.parametrize(("other", "mine"), [("data/broker1", "data"), ("data", "data/broker1")])
+def test_a_directory_that_no_topic_can_be_named_like_may_lie_in_another(other: str, mine: str) -> None:
+    disk = SimDisk(Random(0))
+    disk.write(f"{other}/{directory.LOCK}", b"")
+    disk.write("data/orders-1/00000000000000000000.log", b"")
+    directory.lock(view(disk), mine)
+
+
+def test_only_deleted_partitions_are_removed() -> None:
+    disk = SimDisk(Random(0))
+    for name in ("photos.deleted", "orders-01.deleted", "orders-1.deleted"):
+        disk.write(f"data/{name}/file", b"")
+    assert asyncio.run(directory.remove_deleted(view(disk), "data")) == ["orders-1.deleted"]
+    assert view(disk).listdir("data") == ["orders-01.deleted", "photos.deleted"]
+
+
+def test_recovery_removes_files_of_segments_alone() -> None:
+    disk = SimDisk(Random(0))
+    left = ["00000000000000000000.log", "mynotes.log", "mynotes.log.deleted", "notes.index"]
+    for name in [
+        *left,
+        "00000000000000000007.log",
+        "00000000000000000007.timeindex",
+        "00000000000000000003.log.deleted",
+    ]:
+        disk.write(f"orders-0/{name}", b"")
+    remove_leftovers(view(disk), "orders-0", [0])
+    assert view(disk).listdir("orders-0") == left
+
+
+@pytest.mark.parametrize("length", [1, 240, 249])
+def test_a_log_of_any_legal_name_can_be_set_aside_and_deleted(tmp_path: Path, length: int) -> None:
+    topic = "t" * length
+    storage = LocalStorage(str(tmp_path))
+
+    async def scenario() -> None:
+        aside = []
+        for _ in range(2):
+            storage.mkdir(f"data/{topic}-12")
+            aside.append(await directory.set_aside(storage, f"data/{topic}-12"))
+        assert storage.listdir("data") == sorted(path.removeprefix("data/") for path in aside)
+        assert len(set(aside)) == 2
+        assert directory.list_partition_directories(storage, "data") == []
+        doomed = directory.add_suffix(f"data/{topic}-12", directory.DELETED_SUFFIX)
+        storage.mkdir(doomed)
+        assert await directory.remove_deleted(storage, "data") == [doomed.removeprefix("data/")]
 
     asyncio.run(scenario())

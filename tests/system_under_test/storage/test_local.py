@@ -199,3 +199,28 @@ def test_a_reservation_that_fails_takes_up_nothing(
         file.reserve(100)
     assert (file.size, (tmp_path / "data" / "a").read_bytes()) == (2, b"12")
     file.close()
+
+
+def test_what_is_no_regular_file_is_an_error_and_no_one_waits_for_its_other_end(
+    storage: Storage, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "data" / "pipe")
+    for use in (lambda: storage.read_bytes("pipe"), lambda: storage.write_bytes("pipe", b"x")):
+        with pytest.raises(OSError, match=r"a regular file belongs here, and this is none: remove it: '.*/data/pipe'"):
+            use()
+
+
+def test_nothing_is_written_through_a_link(storage: Storage, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "data" / "notes.tmp").symlink_to(victim)
+    with pytest.raises(OSError, match="this is a symbolic link"):
+        storage.write_bytes("notes.tmp", b"x")
+    assert victim.read_text() == "precious"
+    assert storage.read_bytes("notes.tmp") == b"precious", "reading through a link harms nothing"
+
+
+def test_a_file_that_is_written_again_keeps_nothing_of_before(storage: Storage) -> None:
+    storage.write_bytes("a", b"longer")
+    storage.write_bytes("a", b"short")
+    assert storage.read_bytes("a") == b"short"

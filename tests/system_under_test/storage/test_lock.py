@@ -79,7 +79,7 @@ def test_a_lock_that_is_no_regular_file_is_refused_and_nothing_is_written(folder
         lock.symlink_to(target)
     if kind == "symbolic link":
         target.write_text("precious")
-    with pytest.raises(OSError, match=r"a lock is a regular file.*\.lock"):
+    with pytest.raises(OSError, match=r"a regular file belongs here.*\.lock"):
         LocalStorage(str(folder)).lock("data/.lock")
     assert target.exists() is (kind == "symbolic link")
     assert kind != "symbolic link" or target.read_text() == "precious"
