@@ -78,8 +78,10 @@ async def load_segments(
     problem: str | None = None
     truncated = 0
     for index, segment in enumerate(segments):
-        if good and not segment.file.size and segment.base_offset < good[-1].next_offset:
-            continue  # left by a failed roll, after which the segment before continued
+        overlaps = bool(good) and segment.base_offset < good[-1].next_offset
+        continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
+        if overlaps and (not segment.file.size or continued):
+            continue  # left by a failed roll, or put there by hand: the segment before continued
         if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break

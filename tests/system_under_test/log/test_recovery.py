@@ -86,6 +86,23 @@ def test_an_empty_segment_in_the_middle_of_another_is_what_a_failing_disk_left_o
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("recovery_point", [0, 8, 12])
+@pytest.mark.parametrize("base", [3, 7])
+def test_a_foreign_file_in_the_middle_of_a_segment_costs_no_message(
+    clean: bool, recovery_point: int, base: int
+) -> None:
+    async def scenario() -> None:
+        disk = await twelve_messages()
+        disk.write(f"t-0/{base:020d}.log", b"hello")
+        log, recovery = await reopen(disk, clean=clean, recovery_point=recovery_point)
+        assert recovery == RecoveryResult(12, len(b"hello"), damaged=False, problem=None)
+        assert log.segment_offsets == (0, 5, 10)
+        assert [m.offset for m in stored(log, 0, 12)] == list(range(12))
+
+    asyncio.run(scenario())
+
+
 def test_the_report_tells_what_was_cut() -> None:
     async def scenario() -> None:
         disk = await twelve_messages()
