@@ -28,7 +28,8 @@ def describe_cut(detail: Mapping[str, Any]) -> str | None:
     link.
 
     ``detail`` is that of the fault's injected row. Nodes with many links come first. ZooKeeper is mentioned only if the
-    evidence says whether it was cut off, and the name only if the evidence has a likeness.
+    evidence says whether it was cut off. The name of a built-in partition is added only if the recorded links are
+    exactly those that it cuts (evidence ``likeness``).
     """
     evidence = detail.get("evidence")
     links = evidence.get("cut") if isinstance(evidence, dict) else None

@@ -14,7 +14,10 @@ __all__ = ["HistoryDatabase", "Row"]
 
 MEMORY: Final = "2GB"
 KEPT_CELLS: Final = 20_000_000
-"""A page reads few columns, so larger parts stay in their files."""
+"""Tables with at most this many values are decoded once and kept in memory.
+
+Larger ones are read from their files, because a page reads few columns.
+"""
 
 
 class HistoryDatabase:

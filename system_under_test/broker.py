@@ -51,7 +51,7 @@ _log = logging.getLogger("assay.broker")
 class BrokerProcess:
     """A broker. ``run`` is its whole life; cancelling it is a clean shutdown.
 
-    Each layer gets its traits here, so this is where historic defects are built in.
+    Each layer gets its traits here: the functions of the layer that a built-in historic defect replaces.
     """
 
     def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
@@ -246,7 +246,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _is_ready() -> None:
-    """Opens nothing, in a world without an event log to open."""
+    """Default of ``reserved``, for the simulation, which has no event log file to open."""
 
 
 async def run_broker(runtime: Runtime, argv: Sequence[str], reserved: Callable[[], None] = _is_ready) -> int:

@@ -31,7 +31,7 @@ class ProcessRuntime:
         self._event_log: int | None = None
 
     def open_event_log(self) -> None:
-        """Opens the event log, if there is one, and makes its folder. Lines from before are not written.
+        """Opens the event log, if there is one, and makes its folder. Lines emitted before are dropped.
 
         A process whose data directory belongs to another process must not call it: the log is that process's, too.
         Raises ``OSError``, also for a pipe, because its slow reader would stop the broker.

@@ -12,7 +12,7 @@ Rules of the subset. Each rule avoids a difference between the engines:
 - There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion. To pick an example row, use row_number,
   because max_by, any_value and string_agg are missing.
 - Names are in double quotes. String literals are in single quotes and contain no quote and no backslash.
-- No name is reserved in SQLite. No column list follows a subquery's alias (``as t (a, b)``). Truth values are 1
+- Use no name that SQLite reserves. No column list follows a subquery's alias (``as t (a, b)``). Truth values are 1
   and 0.
 """
 

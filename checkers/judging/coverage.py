@@ -13,10 +13,11 @@ fault in the way. Yet no send was acknowledged (no poll reached the end) within 
 slow or half-failed injection is in the way from when it may have begun. A key first tried just before the deadline, as
 by a drain's first reads, is exempt.
 
-*Reaching the end*: a poll called after the heal ended ok beyond everything acknowledged before the heal, and beyond the
-first send acknowledged after it. So a reader that stands still does not count. A poll at the settled end counts if that
-is lower, because then records are missing, which is the loss checks' finding. A register has recovered with the first
-acknowledged write or CAS, and the first answered read.
+*Reaching the end*: a poll counts if it was called after the heal, ended ok, and its end offset is above all offsets
+acknowledged before the heal and above the first one acknowledged after it. So a reader that stands still does not
+count. If the drain ended below that, records are missing. Then reaching the end of the drain is enough, because the
+loss checks report the missing records. A register has recovered with the first acknowledged write or CAS, and the first
+answered read.
 """
 
 from collections.abc import Sequence
@@ -49,9 +50,9 @@ class RecoverySubject:
     """Subject of recovery, a log or a register: the names of a change and of a look, in short and in a finding's
     sentence.
 
-    ``query`` has a row per heal in ``heals`` (``id`` is its fault's) and ``key``. The row has the time of the first
-    change and look that count (``changed``, ``looked``). It also counts their tries in time (``changes``, ``looks``;
-    see :data:`_IN_TIME`).
+    ``query`` returns one row per heal and ``key``; ``id`` is the fault's id. ``changed``, ``looked``: times of the
+    first change and look that count. ``changes``, ``looks``: number of attempts that could prove that service was not
+    back (:data:`_IN_TIME`).
     """
 
     change: str

@@ -29,7 +29,7 @@ class NoPlace:
     possible: int
     """How many states there were."""
     concurrent: tuple[int, ...]
-    """Operations that were pending when it returned, those that ended info last."""
+    """Operations that were pending when ``operation`` returned. Those with outcome info are listed last."""
 
 
 def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
@@ -53,10 +53,11 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
 
 
 def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
-    """Returns the operations of one configuration in the order of their effects, with those that took effect unseen
-    (rule 3).
+    """Returns the operations of one configuration in the order of their effects, with those that took effect unseen.
 
-    An unseen operation is placed right before the first blind action that took effect after its call.
+    By rule 3 of ``core``, an unread operation may take effect right before a blind action. A blind action always leaves
+    the same state, such as a plain write. An unseen operation is placed right before the first blind action that took
+    effect after its call.
     """
     line = space.line(trail)
     members = {~group: iter(np.flatnonzero(layout.slot == ~group).tolist()) for group in range(len(layout.group_kind))}

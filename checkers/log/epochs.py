@@ -251,7 +251,7 @@ LEADER_COMPLETENESS: Final = Check(
 
 EPOCH_HISTORY_DIVERGENCE: Final = Check(
     anomaly="epoch-history-divergence",
-    meaning="replicas have one leader epoch begin at different offsets",
+    meaning="replicas recorded different start offsets for one leader epoch",
     views=(
         Table("epoch_firsts", "select key, node, min(position) as first from replicas group by key, node"),
         Table(

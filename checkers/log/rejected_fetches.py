@@ -1,15 +1,18 @@
 """Readers whose fetch was rejected as out of range although the offset certainly was in the log.
 
-``out-of-range``: a fetch at ``position`` was answered so. The answer may be right in these cases, so nothing is
-claimed:
+``out-of-range``: the answer to a fetch at ``position`` was OFFSET_OUT_OF_RANGE. The answer may be right in these cases,
+so nothing is claimed:
 
 - The log's start may have moved: a start above 0 was reported, nodes deleted segments of the partition, or the topic
   was deleted.
 - The log's end may have moved back: a power loss may cut the log (``unflushed``).
 
-The offset is certainly in the log if one of these happened before the fetch was called. A record at the offset, above
-it or right before it was acknowledged or read, or an end at or above it was reported. A rejected consumer starts over:
-it may skip records that it has not read, or read all again.
+The offset is certainly in the log if one of these happened before the fetch was called:
+
+- A record at the offset, above it or directly below it was acknowledged or read.
+- A log end at or above the offset was reported.
+
+A rejected consumer starts over: it may skip records that it has not read, or read all again.
 """
 
 from typing import Final

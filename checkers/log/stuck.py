@@ -1,9 +1,10 @@
 """Liveness of readers: a reader that polls undisturbed reaches a record that is there.
 
-A reader (process, key, assignment) stays at a position while its polls end ok where they began. Only polls whose
-operation showed no record at all count, because other partitions may have filled an answer. Time counts from the latest
-of the record's acknowledgement, the end of the last fault, and the reader's assignment. The reader is stuck if a poll
-is called after the contract's ``reading_deadline``, and ``SEVERAL`` such polls lie in the last half of that time.
+A reader (process, key, assignment) stays at a position while its polls end ok where they began. A poll counts
+only if its operation returned no record of any partition. Otherwise records of other partitions may have used up the
+response's size limit. Time counts from the latest of the record's acknowledgement, the end of the last fault, and the
+reader's assignment. The reader is stuck if a poll is called after the contract's ``reading_deadline``, and ``SEVERAL``
+such polls lie in the last half of that time.
 """
 
 from typing import Final

@@ -19,7 +19,7 @@ else:
     np = LazyModule("numpy")
 
 _MOMENTS: Final = -(2**62)
-"""Ids from here up to the first id of a fan stand for moments."""
+"""First id of the nodes for moments. Their ids must stay below those of fans, the auxiliary nodes of ``edges``."""
 
 
 @dataclass(frozen=True)

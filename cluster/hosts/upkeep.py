@@ -24,7 +24,10 @@ class PathError(ValueError):
 
 
 def require_removable(path: str) -> str:
-    """Returns the path itself. Raises :class:`PathError`."""
+    """Returns the path if it is absolute, normalized, printable and at least two levels deep.
+
+    Otherwise raises :class:`PathError`.
+    """
     if not path.startswith("/") or posixpath.normpath(path) != path or not path.isprintable():
         raise PathError(f"{path!r} is not a normalized absolute path")
     if len(PurePosixPath(path).parts) < 3:
@@ -51,7 +54,7 @@ else echo "{NONE} $one"; fi; done"""
 
 
 def parse_look(output: str, paths: Sequence[str]) -> dict[str, str]:
-    """Parses the output of :func:`look`, by path. Other lines, such as a shell's greeting, are skipped."""
+    """Parses the output of :func:`look_command`, by path. Other lines, such as a shell's greeting, are skipped."""
     known = {f"{what} {path}": (path, what) for path in paths for what in (NONE, EMPTY, FULL)}
     return dict(known[line] for line in output.split("\n") if line in known)
 

@@ -7,9 +7,9 @@ observers, which no fault touches.
 Three rules, kept by the loop, the transports, the disk and the runtime together:
 
 - *stopped*: its callbacks are queued and run in order after the resume. Effects that the stopping step still has on the
-  outside world (network, event log) are queued too. So a process that holds in the middle of a step seems to have
-  stopped right there. A process that waits for its disk in a system call is stopped in the same way until the call
-  returns (:meth:`Process.wait`), without a signal.
+  outside world (network, event log) are queued too. So a process that stops itself (fault ``hold``) in the middle of a
+  step seems to have stopped right there. A process that waits for its disk in a system call is stopped in the same way
+  until the call returns (:meth:`Process.wait`), without a signal.
 - *dead*: its callbacks never run again, and anything its code does while being unwound has no effect.
 - Unwinding happens at the kill, in creation order, not whenever the garbage collector finds the coroutines.
 """
@@ -148,9 +148,10 @@ class Process:
         self._loop.run_first(held)
 
     def kill(self) -> None:
-        """Sends SIGKILL. Afterwards only the process's files are left, and the running step if it is its own.
+        """Sends SIGKILL. Afterwards only the process's files are left.
 
-        That step has no further effect, and its task is unwound after it.
+        If the process kills itself, its current step still runs to its next await, without effect. Its task is unwound
+        after that.
         """
         if self.dead:
             return

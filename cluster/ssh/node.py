@@ -203,7 +203,7 @@ class SshNode(RunningTwice, PreloadMethods):
 
     async def _only_when_dead(self, path: str) -> None:
         if alive := await self._alive():
-            raise NodeError(f"{self.name}: {path} is not damaged while its {alive[0]} process is alive; kill it first")
+            raise NodeError(f"{self.name}: cannot change {path} while the {alive[0]} process is alive; kill it first")
 
     async def _to_start(self) -> Program:
         # a process that finds an unmounted, empty folder would seem to have lost all data

@@ -75,11 +75,11 @@ def describe_report(one: "CoverageReport") -> list[str]:
         f"since {one.started[:16]}",
         f"  {len(one.states)} states: {len(seen)} events, {len(pairs)} pairs of events, "
         f"{len(one.sequences) - len(pairs)} in threes",
-        f"  turning points that no example came to: {', '.join(one.never_seen) or 'none'}",
+        f"  important events (turning points) that no example reached: {', '.join(one.never_seen) or 'none'}",
         f"  faults that were never injected: {', '.join(one.never_struck) or 'none'}",
         f"  rarest events: {_join_counts(find_rarest(seen, RAREST))}",
         f"  rarest pairs: {_join_counts(find_rarest(pairs, RAREST))}",
-        f"  {'fault':<28} {'examples':>8} {'events':>7}  turning points that never came while it was in force",
+        f"  {'fault':<28} {'examples':>8} {'events':>7}  turning points that never occurred while it was in force",
     ]
     for fault in sorted(struck.keys() | during.keys() - {NOTHING}):
         came = during.get(fault, {})

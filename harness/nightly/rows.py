@@ -1,4 +1,6 @@
-"""A run as one row of the data set, with its findings, faults and measurements nested inside.
+"""A run as one row of the nightly data set, with its findings, faults and measurements nested inside.
+
+The nightly data set has the runs of all nights. It is not to be confused with the data sets of one history, its tables.
 
 A run is one row of one file, so it is in the data set completely or not at all. Times are nanoseconds since the run
 began, as in its history, unless a name says seconds.
@@ -94,6 +96,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[RunFinding, ...] = ()
     faults: tuple[FaultPhases, ...] = ()
     returns: tuple[RecoveryRow, ...] = ()
+    """The recoveries of the run, one for each key and healed fault. The column keeps its name in stored data sets."""
     system: str | None = None
     version: str | None = None
     """The version under test, if it is known."""

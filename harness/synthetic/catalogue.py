@@ -10,7 +10,7 @@ class ObjectKind:
     """A kind of object."""
 
     title: str
-    """Name with its article."""
+    """The adjective, with its article, before the word "history": ``a log`` history."""
     about: str
     anomalies: tuple[str, ...]
 
@@ -27,7 +27,7 @@ CATALOGUE: Final[Mapping[str, ObjectKind]] = {
     ),
     "register": ObjectKind(
         "a register",
-        "reads, writes and CAS operations, also such that fail",
+        "reads, writes and CAS operations, some of which fail",
         ("missing-writer", "future-read", "stale-read", "lost-update"),
     ),
     "group": ObjectKind(
@@ -42,7 +42,8 @@ CATALOGUE: Final[Mapping[str, ObjectKind]] = {
     ),
     "lease": ObjectKind(
         "a lease",
-        "acquire, renew and release with fencing tokens; guarded operations; rejected when stale, and then lost",
+        "acquire, renew and release with fencing tokens; operations guarded by a token; a stale token is rejected, and "
+        "its holder then reports the lease as lost",
         ("fencing-violation", "double-ownership"),
     ),
     "txn": ObjectKind(
@@ -65,7 +66,7 @@ CATALOGUE: Final[Mapping[str, ObjectKind]] = {
     ),
     "set": ObjectKind(
         "a set",
-        "add, and reads of all elements, of sets of some fifty elements one after the other",
+        "adds and reads of all elements; a new set begins after about fifty elements",
         ("set-lost", "set-stale", "set-vanished", "set-phantom"),
     ),
     "max-register": ObjectKind(

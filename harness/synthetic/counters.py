@@ -1,4 +1,7 @@
-"""Counters, id generators, max registers, and pairs of counters that only grow. Their counters are their state."""
+"""Counters, id generators, max registers, and pairs of counters that only grow. Their counters are their state.
+
+A scene is a planted anomaly (its operations). A turn is the conditions of the next ordinary operation. See ``model``.
+"""
 
 from typing import Final
 
@@ -85,7 +88,7 @@ class MaxRegisterModel(Model):
         return self._write(key, value)
 
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns a scene that leaves its second value."""
+        """Returns a scene after which the register holds the scene's second value."""
         first, second = self.count(key, 1), self.count(key, 2)
         steps = {
             "max-phantom": (self._read(key, first), self._write(key, second, 2)),

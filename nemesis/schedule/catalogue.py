@@ -1,7 +1,7 @@
 """The faults of a session by name, and the syntax of names on the command line.
 
-A session has one :class:`Catalogue` of the project's faults and those of plugins. It is passed to everything that looks
-faults up.
+A session has one :class:`FaultCatalogue` of the project's faults and those of plugins. It is passed to everything that
+looks faults up.
 
 - ``partition,kill`` combines faults in one run. Its canonical id is ``kill+partition``, sorted, for stable test ids.
 - ``none`` is a run without faults and stands alone.
@@ -141,8 +141,8 @@ class FaultCatalogue(Mapping[str, Fault]):
 def standard_faults() -> Iterator[Fault]:
     """Yields the faults that come with the project, one for each description in a class of ``nemesis.faults``.
 
-    A class with ``description`` is a fault. Each row of a class's ``descriptions`` is a fault in one way
-    (:mod:`assay.nemesis.faults.varied`).
+    A class with ``description`` is a fault. Each row of a class's ``descriptions`` is one variant of the fault, with a
+    name of its own (:mod:`assay.nemesis.faults.varied`).
     """
     for found in pkgutil.iter_modules(faults.__path__, f"{faults.__name__}."):
         for kind in vars(importlib.import_module(found.name)).values():

@@ -30,7 +30,7 @@ class Failure:
     entries: tuple[Entry, ...]
     rate: FailureRate
     since: FailureRate
-    """The rate among runs that began with the first of these or later."""
+    """The failure rate since the first of these failed runs began."""
     nights: int
     """Number of nights on which it occurred."""
     new: bool
@@ -62,9 +62,8 @@ def group_failures(store: StoreContents, known: KnownFailures) -> list[Failure]:
     groups = _group_by_key([entry for entry in runs if entry.standing is RunVerdict.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
-        if (
-            entry.standing in (RunVerdict.PASS, RunVerdict.FAIL) and not entry.gone
-        ):  # nor do failures that are gone count
+        # a failed run that is no longer in the store does not count either
+        if entry.standing in (RunVerdict.PASS, RunVerdict.FAIL) and not entry.gone:
             by_cell[entry.cell].append(entry)
     passes: dict[Hashable, list[Entry]] = defaultdict(list)
     for entry in runs:
@@ -130,7 +129,11 @@ def _build_failure(
 
 
 def _identify_cells(entry: Entry) -> set[Hashable]:
-    """Returns identifiers of a pass's cell: a defect changes the system's name, a found schedule the faults'."""
+    """Returns up to two identifiers of the entry's cell, either of which matches a pass.
+
+    They are the cell without the defect, and the name of the night's matrix cell. The plain cell is not enough, because
+    a defect is part of the system's name, and a found schedule replaces the fault's.
+    """
     places: set[Hashable] = {entry.before, entry.planned}
     return places - {""}
 

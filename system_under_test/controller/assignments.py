@@ -57,7 +57,8 @@ async def check_assignment(zookeeper: ZooKeeper, active: ActiveTerm, name: str, 
 async def _announce_again(active: ActiveTerm, partition: PartitionId, replicas: Sequence[int]) -> None:
     """Sends the state with these replicas again, under the next leader epoch.
 
-    It may have been read and sent before the assignment was, and brokers ignore a known epoch.
+    The controller may have sent the state with the old replicas before it read this assignment. Brokers ignore a state
+    whose leader epoch they already know.
     """
     alive, epoch = active.cluster.brokers_not_leaving(), active.term.epoch
     await active.partitions.rewrite(partition, lambda state: leaders.renew_epoch(state, replicas, alive, epoch))
@@ -78,7 +79,7 @@ def _require_extension(
 ) -> None:
     """Checks that ``found`` extends ``known`` by further partitions at most. Raises ``ZnodeError``.
 
-    Partitions in ``moves`` may have any assignment of their reassignment.
+    A partition in ``moves`` may have the replicas before, during or after its reassignment.
     """
     for index, replicas in known.items():
         if index not in found:

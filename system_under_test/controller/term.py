@@ -57,7 +57,7 @@ async def read_epoch(zookeeper: ZooKeeper, watch: Watch | None = None) -> int:
 def _parse_epoch(data: bytes) -> int:
     """Parses the epoch. Raises ``ZnodeError``; an invalid value is never guessed.
 
-    A controller with an epoch that was used before would be taken for a replaced one, or the reverse.
+    If an epoch were used twice, brokers could reject the new controller as an old one, or accept an old one as the new.
     """
     if re.fullmatch(rb"\d{1,10}", data) is None or int(data) >= znodes.MAX_ID:
         raise znodes.ZnodeError(

@@ -34,7 +34,7 @@ _ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""Error for the client by the error of the append; 15 for all others."""
+"""Error for the client by the error of the append; GROUP_COORDINATOR_NOT_AVAILABLE for all others."""
 
 
 @dataclass(eq=False)
@@ -138,7 +138,10 @@ class StoredGroups:
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def serving(self) -> None:
-        """Raises :class:`GroupError`: 14 while loading, 16 after the end of the term."""
+        """Raises :class:`GroupError` unless the groups can be served.
+
+        The error is GROUP_LOAD_IN_PROGRESS while loading, and NOT_COORDINATOR_FOR_GROUP after the end of the term.
+        """
         if self.partition.leader is not self.term:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         if not self.ready:
@@ -173,7 +176,10 @@ class StoredGroups:
         return await self._append([formats.encode_offset(record) for record in records], settle)
 
     async def forget(self, group: Group) -> None:
-        """Deletes an unneeded group, here and in the offsets topic. Its generations may begin again."""
+        """Deletes an unneeded group, here and in the offsets topic.
+
+        A group that is created later under this name starts its generations again.
+        """
         del self.groups[group.group_id]
         self.events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
         await self._append([formats.encode_group(formats.GroupRecord(group.group_id, None))])

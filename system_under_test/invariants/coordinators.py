@@ -3,15 +3,17 @@
 - After loading, its state is the fold of what former leaders left in the log up to the start of its own term: groups,
   their generations, and committed offsets.
 - It accepts a commit only once it has loaded, and only in the stored generation. Before the commit's record, the log
-  has no later generation of the group, unless that was never in force. An election of unknown outcome leaves a record,
-  and the group continues in the earlier generation. A generation that this coordinator announced or loaded was in
-  force. Nothing is concluded if compaction may have removed the record before it was seen.
-- An accepted commit is in its log, and in that of each member of the in-sync set (as for ``high-watermark``). Commits
-  are checked ten times a second, and at the end of a term.
+  has no later generation of the group, unless that was never in force. If the write of a new generation has an unknown
+  outcome, its record may be in the log although the group continues in the earlier generation. A generation that this
+  coordinator announced or loaded was in force. Nothing is concluded if compaction may have removed the record before it
+  was seen.
+- An accepted commit is in its log, and in the log of each in-sync member that counts. Such a member is alive, not
+  paused, and still under the same registration (see ``watermarks``). Commits are checked ten times a second, and at
+  the end of a term.
 
 Answers to clients that fetch offsets are in no log; clients check them (``stale-read``). Committed offsets may go back:
-a client may seek, an administrator may reset them, and they expire. Members of the KIP-848 draft commit by their own
-epochs, so their groups' generations are left out.
+a client may seek, an administrator may reset them, and they expire. Groups of the earlier draft
+keep their generations in ZooKeeper, so only their commits are checked, not their generations.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -37,7 +39,10 @@ Record = GroupRecord | OffsetRecord
 DRAFT = "draft-"
 LATEST = 1 << 62
 APART = 0.1
-"""Seconds between two checks of commits: there are many, and one check costs as much as one of all since the last."""
+"""Seconds between two checks of commits.
+
+Checking one commit costs as much as checking all commits since the last check, so commits are checked in batches.
+"""
 
 
 class GroupJournal(ReplicaLog[Record | None]):
@@ -106,7 +111,7 @@ class GroupJournal(ReplicaLog[Record | None]):
 
 
 class CoordinatorFold:
-    """Checks ``groups-loaded``, ``group-generation`` and ``offset-commit`` events. ``nodes``: the brokers', by name."""
+    """Checks ``groups-loaded``, ``group-generation`` and ``offset-commit`` events. ``nodes``: the brokers' nodes."""
 
     name = "coordinator"
 
@@ -126,7 +131,7 @@ class CoordinatorFold:
         self._ready: dict[tuple[str, str], tuple[int, int]] = {}
         """By node and partition: the incarnation and the epoch in which it last finished loading."""
         self._in_force: dict[str, dict[int, int]] = {}
-        """By group: each generation that was in force, with the first leader epoch of that."""
+        """By group: each generation that was in force, with the leader epoch in which it was first in force."""
         self._waiting: dict[tuple[str, str], tuple[float, list[tuple[EventLine, int]]]] = {}
         """By node and partition: the time of the last check, and the commits since, each with the leader epoch."""
         self._drafts: set[str] = set()

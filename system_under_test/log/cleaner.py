@@ -102,12 +102,12 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
 
 
 async def clean(log: Log, work: CleaningPlan, max_keys: int, on_replaced: Callable[[int], None]) -> CleaningResult:
-    """Runs one pass, which :func:`note` must follow. ``max_keys``: how many keys it may remember, at least 1.
+    """Runs one pass, which :func:`note_cleaning` must follow. ``max_keys``: how many keys it may remember, at least 1.
 
     ``on_replaced`` is called for each group with the number of segments it replaced. They must be purged once their
     readers have had time to finish.
 
-    Raises :class:`Interrupted`, :class:`CorruptLog` for damage, ``OSError``, and :class:`SwapUnfinished`.
+    Raises :class:`CleaningInterrupted`, :class:`CorruptLog` for damage, ``OSError``, and :class:`SwapUnfinished`.
     """
     run = _Pass(log, work, on_replaced)
     end, last = await run.read_keys(max_keys)

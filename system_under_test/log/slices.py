@@ -38,7 +38,10 @@ class SliceSource(Protocol):
 
 
 class LogSlice:
-    """A range of a segment. It fails to read once anything was truncated there, because other bytes may follow."""
+    """A range of a segment.
+
+    Reading fails after any truncation of the segment, because other bytes may have taken the place of the old ones.
+    """
 
     __slots__ = ("_cuts", "_position", "_segment", "size")
 

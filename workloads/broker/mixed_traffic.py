@@ -16,7 +16,10 @@ from assay.workloads.broker.multi_fetch_operations import Wait
 from assay.workloads.broker.multi_partition_requests import Wide
 
 RANGE: Final = 100_000_000
-"""Size of each generator's range of values. Some are create times in milliseconds, all in January 1970."""
+"""Size of each generator's range of values.
+
+Some values are also used as create times in milliseconds; even the largest is in January 1970.
+"""
 (
     STAMPED,
     PACKED,
@@ -109,7 +112,7 @@ def send_shaped(
 
 
 def send_out_of_order_times(keys: Sequence[str]) -> Generator:
-    """Sends whose create times are out of order."""
+    """Sends messages with create times out of order."""
     return send_shaped(keys, STAMPED, {"age": (range(YOUNGEST, OLDEST), 11)})
 
 
@@ -152,7 +155,7 @@ def send_backlog(key: str, sets: int, longest: int) -> Generator:
 
 
 def poll_slowly(keys: Sequence[str]) -> Generator:
-    """Polls of one slow reader per client that begin at the start of a partition, for ever."""
+    """Polls partitions from their start by one slow reader per client, for ever."""
 
     def read(context: Context) -> Operation:
         return Operation(Poll.f, keys[context.pick() % len(keys)], {"start": EARLIEST, "reader": SLOW})
@@ -161,12 +164,12 @@ def poll_slowly(keys: Sequence[str]) -> Generator:
 
 
 def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sends of all codecs, both formats and these sizes."""
+    """Sends messages with all codecs, both formats and these sizes."""
     return send_shaped(keys, PACKED, {"codec": (CODECS, 14), "format": (FORMATS, 15), "padding": (paddings, 16)})
 
 
 def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sends of these sizes that only the leader acknowledges, so an isolated leader accepts more and more of them.
+    """Sends messages of these sizes that only the leader acknowledges, so an isolated leader accepts more and more.
 
     Most have one message, so that a leader appends one at a time. Its follower, after a truncation, appends them at
     once.

@@ -49,7 +49,7 @@ class LifeStage:
 class TopicLives(Generator, frozen=True):
     """Generator of the lives; see the module.
 
-    - ``asked``: this change has been answered before, but was not done
+    - ``asked``: an earlier request for this change was answered with outcome info, so the change may take effect later
     - ``open``: number of unfinished operations on this life
     - ``until``: time at which the present stage may end
     - ``later``: time of the next operation

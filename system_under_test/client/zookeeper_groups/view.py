@@ -142,7 +142,10 @@ async def _read(
     whose: str = "",
     watch: Watch | None = None,
 ) -> R | None:
-    """Reads and converts a znode. Returns None if it is invalid or deleted; then the watch on its folder fires."""
+    """Reads and converts a znode. Returns None if the znode is invalid or deleted.
+
+    After a deletion the watch on its parent fires.
+    """
     try:
         found = await read(zookeeper, kind, path, watch)
         return None if found is None else meant(path, found[0])

@@ -1,4 +1,7 @@
-"""Coordinator of the draft's groups: the same broker as for Kafka's design, with the same stored offsets.
+"""Coordinator of groups of the earlier draft of the protocol, in which the coordinator assigns the partitions.
+
+See docs/broker/groups.md. The broker that coordinates a group of the draft is the one that would coordinate it in
+Kafka's final design. The stored offsets are shared, too.
 
 A group belongs to one of the two designs as long as it has members of that design.
 """
@@ -37,7 +40,10 @@ Find = Callable[[groups.GroupCoordinatorRequest, Context], Awaitable[groups.Grou
 
 @dataclass(eq=False)
 class DraftCoordinator:
-    """``stored`` returns the groups of a partition in Kafka's design, or raises :class:`GroupError`: 14, 15, 16."""
+    """``stored`` returns the groups of a partition in Kafka's final design, or raises :class:`GroupError`.
+
+    Its errors are GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR_FOR_GROUP.
+    """
 
     config: BrokerConfig
     runtime: Runtime
@@ -74,7 +80,10 @@ class DraftCoordinator:
             del self._led[term.index]
 
     def known(self, index: int, group_id: str) -> DraftGroup | None:
-        """Returns the group if it has consumers of this design, else None. Raises :class:`GroupError`: 14 or 16."""
+        """Returns the group if it has consumers of this design, else None.
+
+        Raises :class:`GroupError`: GROUP_LOAD_IN_PROGRESS or NOT_COORDINATOR_FOR_GROUP.
+        """
         group = self._term(index).groups.get(group_id)
         return None if group is None or group.empty else group
 
@@ -96,7 +105,10 @@ class DraftCoordinator:
         return term
 
     def _group(self, group_id: str) -> DraftGroup:
-        """Returns the group for a consumer's request. Raises :class:`GroupError`: 14, 15, 16 or 25."""
+        """Returns the group for a consumer's request.
+
+        Raises :class:`GroupError`: UNKNOWN_CONSUMER, or an error of ``stored``.
+        """
         group = self._term(self.stored(group_id).index).groups.get(group_id)
         if group is None:
             raise GroupError(draft_groups.UNKNOWN_CONSUMER)

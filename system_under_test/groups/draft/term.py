@@ -122,7 +122,11 @@ class DraftTerm:
     # -- groups --------------------------------------------------------------------------------------------------
 
     def serving(self) -> None:
-        """Raises :class:`GroupError`: 14 while catching up, 16 if this broker does not coordinate."""
+        """Raises :class:`GroupError` unless the term serves requests.
+
+        The error is COORDINATOR_STARTUP_NOT_COMPLETE while the term catches up, and NOT_COORDINATOR_FOR_GROUP if this
+        broker does not coordinate.
+        """
         if self.life is TermState.DOWN:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         if self.life is TermState.CATCHING_UP:
@@ -136,7 +140,7 @@ class DraftTerm:
         return DraftGroup(group_id, self._store, sizes.sizes, self._events, self._spawn, self._displaced)
 
     async def forget(self, group: DraftGroup) -> None:
-        """Deletes an empty group. Its generations may begin again."""
+        """Deletes an empty group. A group that is created later under this name starts its generations again."""
         group.end(COORDINATOR_STARTUP_NOT_COMPLETE)
         try:
             await self._store.delete(group.group_id, group.version)

@@ -90,7 +90,7 @@ async def pair(folder: Path) -> None:
 
         await node.part("main").kill()
         assert await states(node) == ["dead", "running", "running"]
-        with pytest.raises(NodeError, match=f"{DATA} is not damaged while its agent process is alive"):
+        with pytest.raises(NodeError, match=f"cannot change {DATA} while the agent process is alive"):
             await node.remove_contents(DATA)
         await node.start()
         await node.terminate()

@@ -79,7 +79,7 @@ def test_the_table_names_what_was_never_reached(tmp_path: Path, capsys: pytest.C
     store_report(tmp_path, one())
     assert main(["search", "show", str(tmp_path)]) == ExitCode.PASS
     printed = capsys.readouterr().out
-    assert "turning points that no example came to: merged" in printed
+    assert "important events (turning points) that no example reached: merged" in printed
     assert "faults that were never injected: freeze" in printed
     (row,) = [line.split() for line in printed.splitlines() if line.startswith("  kill ")]
     assert row == ["kill", "1", "1", "elected,", "merged"]
