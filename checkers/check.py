@@ -28,14 +28,14 @@ class View:
     """A named SQL text.
 
     - ``keep``: several later texts read it, so it is materialised.
-    - ``fine``: a kept table that groups its rows into nearly as many groups as there are rows.
+    - ``high_cardinality``: a kept table that groups its rows into nearly as many groups as there are rows.
     - ``across``: in a family judged by key, the rows of a key depend on more than that key's effects.
     """
 
     name: str
     sql: str
     keep: bool = False
-    fine: bool = False
+    high_cardinality: bool = False
     across: bool = False
 
 
@@ -238,7 +238,7 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
     """Makes the views, in order."""
     for view in views:
         if view.keep:
-            engine.table(view.name, view.sql, fine=view.fine)
+            engine.table(view.name, view.sql, high_cardinality=view.high_cardinality)
         else:
             engine.view(view.name, view.sql)
 

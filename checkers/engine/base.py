@@ -70,11 +70,11 @@ class Engine(Protocol):
     def view(self, name: str, sql: str) -> None:
         """Defines a view. ``sql`` may run once for each query that reads the view; an engine may parse it only then."""
 
-    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+    def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
         """Defines a table, materialised once from the present meaning of the names in ``sql``.
 
-        An engine may wait until something reads the table. A table must not be made from itself. ``fine``: the table
-        has nearly as many groups as rows, so partial aggregation of parts would only cost.
+        An engine may wait until something reads the table. A table must not be made from itself.
+        ``high_cardinality``: the result has nearly as many groups as rows, so partial aggregation does not pay.
         """
 
     def is_surely_empty(self, name: str) -> bool:

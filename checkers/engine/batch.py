@@ -224,7 +224,7 @@ class RunEngine:
     def view(self, name: str, sql: str) -> None:
         self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=False)
 
-    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+    def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
         self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=True)
 
     def has_loaded(self, name: str) -> bool:

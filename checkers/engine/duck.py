@@ -174,8 +174,8 @@ class DuckDB:
     def view(self, name: str, sql: str) -> None:
         self._deferred.declare(name, sql, kept=False)
 
-    def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, fine: bool = False) -> None:
-        """Defines a table. DuckDB needs no hint ``fine``. A table with parameters is made at once."""
+    def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, high_cardinality: bool = False) -> None:
+        """Defines a table. DuckDB needs no hint ``high_cardinality``. A table with parameters is made at once."""
         if name in self._expected:
             self.load(name, self._expected[name])
         elif parameters:

@@ -58,7 +58,7 @@ class Spark:
         self._session = session
         self._large = large
         self._deferred = LazyRelations(self._make)
-        self._fine: set[str] = set()
+        self._high_cardinality: set[str] = set()
         self._expected: dict[str, pa.Table] = {}
         self._views: dict[str, None] = {}
 
@@ -87,12 +87,12 @@ class Spark:
     def view(self, name: str, sql: str) -> None:
         self._deferred.declare(name, sql, kept=False)
 
-    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+    def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
         if name in self._expected:
             self.load(name, self._expected[name])
             return
-        if fine:
-            self._fine.add(name.lower())
+        if high_cardinality:
+            self._high_cardinality.add(name.lower())
         self._deferred.declare(name, sql, kept=True)
         if not self._large:
             self._deferred.ensure(f"select * from {name}")
@@ -129,7 +129,7 @@ class Spark:
             return None
         with raising_engine_errors(sql):
             # The disk takes what memory does not, as DuckDB's tables spill.
-            made = self._planned(sql, fine=relation.name in self._fine).localCheckpoint(
+            made = self._planned(sql, high_cardinality=relation.name in self._high_cardinality).localCheckpoint(
                 eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK
             )
             self._known(relation.name, made)
@@ -140,8 +140,8 @@ class Spark:
         self._deferred.ensure(sql)
         return self._planned(sql)
 
-    def _planned(self, sql: str, *, fine: bool = False) -> DataFrame:
-        self._session.conf.set("spark.sql.execution.bypassPartialAggregation", str(fine).lower())
+    def _planned(self, sql: str, *, high_cardinality: bool = False) -> DataFrame:
+        self._session.conf.set("spark.sql.execution.bypassPartialAggregation", str(high_cardinality).lower())
         return self._session.sql(sql)
 
     def _known(self, name: str, made: DataFrame) -> None:

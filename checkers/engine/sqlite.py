@@ -93,7 +93,7 @@ class SQLite:
     def view(self, name: str, sql: str) -> None:
         self._deferred.declare(name, sql, kept=False)
 
-    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+    def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
         self._deferred.declare(name, sql, kept=True)
 
     def has_loaded(self, name: str) -> bool:

@@ -13,8 +13,8 @@ fault in the way. Yet no send was acknowledged (no poll reached the end) within 
 slow or half-failed injection is in the way from when it may have begun. A key first tried just before the deadline, as
 by a drain's first reads, is exempt.
 
-*Reaching the end*: a poll counts if it was called after the heal, ended ok, and its end offset is above all offsets
-acknowledged before the heal and above the first one acknowledged after it. So a reader that stands still does not
+*Reaching the end*: a poll counts if it was called after the heal and ended ok. Its end offset must be above all offsets
+acknowledged before the heal, and above the first one acknowledged after it. So a reader that stands still does not
 count. If the drain ended below that, records are missing. Then reaching the end of the drain is enough, because the
 loss checks report the missing records. A register has recovered with the first acknowledged write or CAS, and the first
 answered read.
@@ -113,7 +113,7 @@ def measure_coverage(engine: Engine, contract: Contract, known: list[FaultTimes]
     slow: list[Finding] = []
     if ended and any(fault.healed is not None for fault in known):
         engine.table("heals", _select_heals(contract.deadline))
-        engine.table("turns", _TURNS)
+        engine.table("log_activity", _LOG_ACTIVITY)
         found = [(subject, _group_by_fault(engine.rows(subject.query))) for subject in SUBJECTS]
         for fault in known:
             if fault.healed is not None:
@@ -252,7 +252,7 @@ def _select_heals(deadline: int) -> str:
         """
 
 
-_TURNS: Final = """
+_LOG_ACTIVITY: Final = """
     select key, kind, op, call, ret, outcome, position from effects
     where kind in ('append', 'observe-begin', 'observe-end')
     """
@@ -271,7 +271,7 @@ _LOGS: Final = f"""
         min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
             then e.ret end) as looked,
         min(e.op) as first_op
-    from heals h join turns e on e.call >= h.healed left join (
+    from heals h join log_activity e on e.call >= h.healed left join (
         select g.id, s.key,
             least(max(least(s.position, {INFINITY - 1})) + 1, coalesce(min(t.settled), {INFINITY})) as needed
         from heals g cross join log_sends s left join log_settled t on s.key = t.key left join (

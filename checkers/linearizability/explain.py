@@ -1,4 +1,4 @@
-"""Explains why the search stopped: the operation without a place, the possible states, and the longest order found."""
+"""Explains why the search stopped: the operation that cannot be linearized, the possible states, the longest order."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,16 +12,19 @@ from assay.checkers.linearizability.layout import Layout
 from assay.checkers.linearizability.workspace import Workspace
 
 MOST_STATES: Final = 5
-MOST_LINES: Final = 64
+MAX_ORDERS_COMPARED: Final = 64
 """Number of configurations whose orders are compared to find the longest."""
 
 
 @dataclass(frozen=True)
-class NoPlace:
-    """An operation without a place. All operations are given by their ``index`` in the history."""
+class StuckSearch:
+    """A search that ended at an operation that cannot be linearized.
+
+    All operations are given by their ``index`` in the history.
+    """
 
     operation: int
-    """The operation that has no place before it returns."""
+    """The operation that cannot take effect before it returns, in any order."""
     order: tuple[int, ...]
     """The longest partial linearization: legal by the model and by time; it leaves ``operation`` out."""
     states: tuple[str, ...]
@@ -29,10 +32,10 @@ class NoPlace:
     possible: int
     """How many states there were."""
     concurrent: tuple[int, ...]
-    """Operations that were pending when ``operation`` returned. Those with outcome info are listed last."""
+    """Operations that were pending when ``operation`` returned. Operations with outcome info are listed last."""
 
 
-def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
+def explain(history: KeyHistory, layout: Layout, space: Workspace) -> StuckSearch:
     """Explains a search that is ``STUCK``."""
     counters, memory = space.counters, space.memory
     index = history.index
@@ -42,8 +45,8 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
     op = int(counters[tables.AT])
     called = layout.events[: counters[tables.EVENT]]
     info = [event for event in called[called >= 0].tolist() if layout.slot[event] < 0]
-    trails = memory.seen_trail[: min(MOST_LINES, len(rows))].tolist()
-    return NoPlace(
+    trails = memory.seen_trail[: min(MAX_ORDERS_COMPARED, len(rows))].tolist()
+    return StuckSearch(
         operation=int(index[op]),
         order=max((find_order(history, layout, space, trail) for trail in trails), key=len),
         states=tuple(space.describe(int(state), history.values) for state in states[:MOST_STATES]),
@@ -77,7 +80,7 @@ def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int
     return tuple(history.index[np.array(whole, dtype=np.int64)].tolist())
 
 
-def to_finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
+def to_finding(anomaly: str, history: KeyHistory, why: StuckSearch) -> Finding:
     """Returns the explanation as a finding: one sentence, and its first operations."""
     row = int(np.flatnonzero(history.index == why.operation)[0])
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))

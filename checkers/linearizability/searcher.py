@@ -15,7 +15,7 @@ import numpy as np
 from assay.checkers.linearizability import core, tables
 from assay.checkers.linearizability.compiled import catching_step_errors, compile_all, compile_step, is_all_compiled
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
-from assay.checkers.linearizability.explain import NoPlace, explain, find_order
+from assay.checkers.linearizability.explain import StuckSearch, explain, find_order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import Action, Model, ModelError, calling_model, require_action
@@ -43,7 +43,7 @@ class SearchResult:
 
     order: tuple[int, ...] | None = None
     """All operations in a legal order, by ``index``, if there is one and it was requested."""
-    why: NoPlace | None = None
+    why: StuckSearch | None = None
     """Why there is none."""
     unknown: str | None = None
     spent: str | None = None

@@ -56,7 +56,7 @@ DESCRIPTIONS: Final = Table(
     where seen_least is not null and (seen_low <> seen_high or seen_low <> sent_low or seen_low <> sent_high
         or seen_least <> seen_most or seen_least <> sent_least or seen_least <> sent_most)
     """,
-    fine=True,
+    high_cardinality=True,
 )
 """The few values whose rows do not all agree."""
 

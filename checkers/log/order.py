@@ -132,7 +132,7 @@ REAL_TIME_ORDER: Final = Check(
                     from log_timeline group by key, place) as folded) as ordered
             where before > returned or future_ret is not null
             """,
-            fine=True,
+            high_cardinality=True,
         ),
     ),
     evidence=f"""

@@ -180,7 +180,7 @@ PLACED: Final = Table(
             from log_oddly_shown) as sources
         group by key, value, position) as placed
     """,
-    fine=True,
+    high_cardinality=True,
 )
 """Everything known of each (key, value, position), one row each. Position is null for sends without an acknowledged
 offset, value for undecodable records.
@@ -197,7 +197,7 @@ VALUES: Final = Table(
         coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
     from log_placed group by key, value
     """,
-    fine=True,
+    high_cardinality=True,
 )
 
 STARTS: Final = Table(
@@ -263,7 +263,7 @@ OFFSETS: Final = Table(
         min(case when value is not null then shown end) as least_shown
     from log_judged where position is not null group by key, position
     """,
-    fine=True,
+    high_cardinality=True,
 )
 """Every offset that a send or a poll ever reported, and how many values it ``held``."""
 

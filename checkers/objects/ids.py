@@ -22,7 +22,7 @@ IDS: Final = Table(
     where kind = 'id-generate' and outcome = 'ok' and (value is not null or name is not null)
     group by key, value, name
     """,
-    fine=True,
+    high_cardinality=True,
 )
 
 

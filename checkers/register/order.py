@@ -58,7 +58,7 @@ STALE_READ: Final = Check(
                     max(last_call) as last_call
                 from register_placed where versioned = 0 group by key, chain) as chains
             """,
-            fine=True,
+            high_cardinality=True,
         ),
         View(
             "register_late_across",
@@ -81,7 +81,7 @@ STALE_READ: Final = Check(
                 union all select key, reach, first_ret, 1, 0 from register_late_across) as late
             group by key, reach
             """,
-            fine=True,
+            high_cardinality=True,
         ),
     ),
     evidence_views=(

@@ -60,7 +60,7 @@ UNCLEAR: Final = Table(
         from register_writers group by key, value) as written
     where writers > 1 or repeated = 1 group by key
     """,
-    fine=True,
+    high_cardinality=True,
 )
 """Keys whose values are not unique: chains prove nothing about them."""
 
@@ -137,7 +137,7 @@ CLUSTERS: Final = Table(
         from register_links) as operations
     group by key, value
     """,
-    fine=True,
+    high_cardinality=True,
 )
 """Aggregates per (key, value). Operations from the future are reported elsewhere, and their times are left out here."""
 

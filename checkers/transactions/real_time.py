@@ -32,22 +32,22 @@ class TimeOrder:
     target: Ints
 
 
-def order_in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> TimeOrder:
+def order_in_real_time(node: Ints, call: Ints, ret: Ints, window: Ints) -> TimeOrder:
     """Returns the real-time order of the operations, with one node per return, each leading to the next.
 
     Each operation leads to its own return, and the last return before its call leads to the operation. ``node`` has
-    ids; ids below 0 are not operations. Only operations with the same ``place`` are ordered.
+    ids; ids below 0 are not operations. Only operations of one window are ordered.
+    ``window``: number of each operation's window of the history (``edges``).
     """
     ended = np.flatnonzero((node >= 0) & (ret != INFINITY))
-    ended = ended[np.lexsort((ret[ended], place[ended]))]
-    returns, places = ret[ended], place[ended]
+    ended = ended[np.lexsort((ret[ended], window[ended]))]
+    returns, windows = ret[ended], window[ended]
     ids = _MOMENTS + np.arange(len(ended), dtype=np.int64)
-    same = np.diff(places) == 0
-    # A place is a window of the history. An operation may return long after its window ended, so each window is ordered
-    # by itself.
+    same = np.diff(windows) == 0
+    # An operation may return long after its window ended, so each window is ordered by itself.
     began = np.flatnonzero(node >= 0)
-    began = began[np.lexsort((call[began], place[began]))]
-    before = _find_last_before(places, returns, place[began], call[began])
+    began = began[np.lexsort((call[began], window[began]))]
+    before = _find_last_before(windows, returns, window[began], call[began])
     known = before >= 0
     return TimeOrder(
         ids,
@@ -57,13 +57,13 @@ def order_in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> TimeOr
     )
 
 
-def _find_last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
-    """Returns, for each (place, call), the index of the last return before the call in the same place, or -1."""
+def _find_last_before(windows: Ints, returns: Ints, window: Ints, call: Ints) -> Ints:
+    """Returns, for each (window, call), the index of the last return before the call in the same window, or -1."""
     both = np.lexsort(
         (
             np.concatenate([np.ones(len(returns), np.int64), np.zeros(len(call), np.int64)]),
             np.concatenate([returns, call]),
-            np.concatenate([places, place]),
+            np.concatenate([windows, window]),
         )
     )
     is_return = both < len(returns)
@@ -71,5 +71,5 @@ def _find_last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> I
     found = np.full(len(call), -1, np.int64)
     found[both[~is_return] - len(returns)] = last[~is_return]
     here = found >= 0
-    here[here] = places[found[here]] == place[here]
+    here[here] = windows[found[here]] == window[here]
     return np.where(here, found, -1)
