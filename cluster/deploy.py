@@ -61,7 +61,7 @@ async def _wait_until_ready(system: System, cluster: Cluster, waiting: _Deadline
         if (await node.process()).state is ProcessState.DEAD:
             raise _process_ended_error(cluster, node)
         if isinstance(node, SupportsParts):
-            for named in node.beside:
+            for named in node.sidecars:
                 if (await node.part(named).process()).state is ProcessState.DEAD:
                     raise DeploymentError(f"{node.name} ({node.role}): its process {named} ended before it was ready")
         try:

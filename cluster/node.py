@@ -172,7 +172,7 @@ class SupportsParts(Protocol):
     """
 
     @property
-    def beside(self) -> Sequence[str]:
+    def sidecars(self) -> Sequence[str]:
         """Names of the additional processes, as of the last start."""
 
     def part(self, process: str) -> Part:
@@ -303,12 +303,12 @@ class SupportsDiskErrors(Protocol):
         """
 
     async def break_disk(
-        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
     ) -> None:
         """Arms a failure for the process's changes of these kinds, once ``after`` more of them have succeeded.
 
         The next ``errors`` changes are rejected (EIO) and change nothing. With ``errors`` 0 the process ends instead
-        (SIGKILL), just before the change, or just after it if ``made``. No kinds: the disk works again.
+        (SIGKILL), just before the change, or just after it if ``after_change``. No kinds: the disk works again.
         """
 
     async def read_disk_errors(self) -> DiskErrorEffects:

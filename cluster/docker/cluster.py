@@ -152,7 +152,7 @@ class DockerCluster(SshCluster):
         if said.strip():
             self._unloaded.add(node.name)
             reason = f"its image cannot load what was compiled here: {said.strip().splitlines()[0]}"
-            node.preloads(clock=reason, slowness=reason)
+            node.set_missing_preloads(clock=reason, slowness=reason)
 
     def _make_network(self, journal: undo.UndoJournal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
@@ -245,7 +245,7 @@ class DockerCluster(SshCluster):
             freezer=DockerFreezer(journal, self._container(item.name), item.name),
             stop_signal=read_stop_signal(self._system, item.role),
         )
-        node.preloads(clock=self._lacking[preload.CLOCK], slowness=self._lacking[preload.SLOWNESS])
+        node.set_missing_preloads(clock=self._lacking[preload.CLOCK], slowness=self._lacking[preload.SLOWNESS])
         return node
 
     def _program(self, node: Node) -> Program:
@@ -278,7 +278,7 @@ class DockerCluster(SshCluster):
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
         """Gives the node its disk, or the reason why it has none."""
         if isinstance(disks, str):
-            node.lacks_disk(disks)
+            node.set_disk_unavailable(disks)
         elif node.name in disks and isinstance(self._system, SupportsDataFolder):
             await node.give_disk(NodeDisk(disk.NODE_DEVICE, self._system.data_folder(node)))
 

@@ -91,8 +91,8 @@ class HostCluster(SshCluster):
             stop_signal=read_stop_signal(self._system, item.role),
         )
         node.spared_ports = sorted({port for one in self._reaches.values() for port in one.ports()})
-        node.lacks_disk("its data lie on a disk of the host's own")
-        node.preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
+        node.set_disk_unavailable("its data lie on a disk of the host's own")
+        node.set_missing_preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
         return node
 
     def _program(self, node: Node) -> Program:

@@ -15,7 +15,7 @@ class DiskFaultMethods:
 
     disk: SimDisk
 
-    def _reach(self) -> None:
+    def _require_reachable(self) -> None:
         raise NotImplementedError
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
@@ -28,15 +28,15 @@ class DiskFaultMethods:
         raise NotImplementedError
 
     async def fill_disk(self) -> None:
-        self._reach()
+        self._require_reachable()
         self.disk.capacity = self.disk.used
 
     async def free_disk(self) -> None:
-        self._reach()
+        self._require_reachable()
         self.disk.capacity = None
 
     async def room(self) -> tuple[int, bool]:
-        self._reach()
+        self._require_reachable()
         free = self.disk.free
         return free, free < PROBE_BYTES
 
@@ -50,27 +50,28 @@ class DiskFaultMethods:
         return None
 
     async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
-        self._reach()
+        self._require_reachable()
         self.disk.slowness.fsync, self.disk.slowness.call = fsync, call
 
     async def halt_in_fsync(self, after: float) -> None:
-        self._reach()
+        self._require_reachable()
         self.disk.slowness.halt = after
         if not after:
             await self.resume()
 
     async def read_disk_delays(self) -> Slowed:
-        self._reach()
+        self._require_reachable()
         standing = (await self.process()).state is ProcessState.STOPPED
         return replace(self.disk.slowness.so_far, standing=standing)
 
     async def break_disk(
-        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
     ) -> None:
-        self._reach()
+        self._require_reachable()
         breaking = self.disk.breaking
-        breaking.changes, breaking.after, breaking.errors, breaking.made = frozenset(changes), after, errors, made
+        breaking.changes, breaking.after, breaking.errors = frozenset(changes), after, errors
+        breaking.after_change = after_change
 
     async def read_disk_errors(self) -> DiskErrorEffects:
-        self._reach()
+        self._require_reachable()
         return self.disk.breaking.so_far

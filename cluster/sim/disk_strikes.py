@@ -29,13 +29,13 @@ class DiskRejectionError(OSError):
 class DiskFailurePlan:
     """Plan of a failure: ``after`` more changes of these kinds succeed, and the next ``errors`` ones are rejected.
 
-    With ``errors`` 0 the process ends instead, before the change, or after it if ``made``.
+    With ``errors`` 0 the process ends instead, before the change, or after it if ``after_change``.
     """
 
     changes: Collection[DiskChange] = ()
     after: int = 0
     errors: int = 1
-    made: bool = False
+    after_change: bool = False
     so_far: DiskErrorEffects = field(default_factory=DiskErrorEffects)
     counted: Counter[Killable] = field(default_factory=Counter)
     """Number of changes that each process has made or tried, without fsyncs."""
@@ -86,7 +86,7 @@ class ChangeGuard:
         if breaking.changes and process is not None and breaking.strikes(change):
             if breaking.errors:
                 raise breaking.reject()
-            if breaking.made:
+            if breaking.after_change:
                 self._ends = True
             else:
                 breaking.end(process)

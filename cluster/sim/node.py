@@ -14,7 +14,7 @@ from assay.cluster.sim.disk_faults import DiskFaultMethods
 from assay.cluster.sim.disk_strikes import DiskRejectionError
 from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.process import Process
-from assay.cluster.sim.second_copy import Twice
+from assay.cluster.sim.second_copy import SecondCopyMethods
 
 PRESSURE = 0.3
 """Seconds from the shortage of memory until the kernel kills a process."""
@@ -87,7 +87,7 @@ class NodeEventLog:
             await future
 
 
-class SimNode(DiskFaultMethods, Twice):
+class SimNode(DiskFaultMethods, SecondCopyMethods):
     """Satisfies ``assay.cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
 
     def __init__(
@@ -130,14 +130,14 @@ class SimNode(DiskFaultMethods, Twice):
     # Files
 
     async def write_file(self, path: str, data: bytes) -> None:
-        self._reach()
+        self._require_reachable()
         if not path.startswith("/"):
             # a real node would resolve it in some home folder
             raise NodeError(f"{self.name}: {path!r} is not an absolute path")
         self.disk.write(path, data)
 
     async def read_file(self, path: str) -> bytes:
-        self._reach()
+        self._require_reachable()
         return self.disk.read(path)
 
     async def run(
@@ -154,11 +154,11 @@ class SimNode(DiskFaultMethods, Twice):
         )
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
-        self._reach()
+        self._require_reachable()
         return self.disk.sizes(pattern)
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
-        self._reach()
+        self._require_reachable()
         return self.disk.read(path)[position : position + size]
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
@@ -177,15 +177,15 @@ class SimNode(DiskFaultMethods, Twice):
         return self.disk.read(path)
 
     def _only_when_dead(self, path: str) -> None:
-        self._reach()
+        self._require_reachable()
         for process in (self._process, self._copy_process):
             if process is not None and not process.dead:
-                raise NodeError(f"{self.name}: {path} is not damaged while {process} is alive; kill it first")
+                raise NodeError(f"{self.name}: cannot change {path} while {process} is alive; kill it first")
 
     # The process
 
     async def start(self) -> None:
-        self._reach()
+        self._require_reachable()
         if self._process is not None and not self._process.dead:
             raise NodeError(f"{self.name}: cannot start its process: {self._process} is alive; kill it first")
         self._starts += 1
@@ -234,13 +234,13 @@ class SimNode(DiskFaultMethods, Twice):
         return self._process is not None and self._process.running
 
     async def kill(self) -> None:
-        self._reach()
+        self._require_reachable()
         if self._process is not None:
             self._process.kill()
 
     async def terminate(self) -> None:
         """Cancels the main task, as the signal handler of a real process does."""
-        self._reach()
+        self._require_reachable()
         process, task = self._process, self._task
         if process is None or task is None or process.dead:
             raise NodeError(f"{self.name}: cannot terminate its process: there is none; start it first")
@@ -259,7 +259,7 @@ class SimNode(DiskFaultMethods, Twice):
 
     async def exhaust_memory(self) -> Exhaustion:
         """Simulates exhaustion: the process blocks as if under memory pressure, and is killed."""
-        self._reach()
+        self._require_reachable()
         if self._process is None or self._process.dead:
             raise NodeError(f"{self.name}: no process to kill for lack of memory; start it first")
         self._process.wait(PRESSURE)
@@ -278,7 +278,7 @@ class SimNode(DiskFaultMethods, Twice):
         return {path: size - after.get(path, 0) for path, size in before.items() if size > after.get(path, 0)}
 
     async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        self._reach()
+        self._require_reachable()
         return self.disk.snapshot(folder, kept).sums
 
     async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
@@ -287,7 +287,7 @@ class SimNode(DiskFaultMethods, Twice):
         self.disk.wipe(folder, kept)
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        self._reach()
+        self._require_reachable()
         self._copy = self.disk.snapshot(folder, kept)
         return self._copy.sums
 
@@ -305,23 +305,23 @@ class SimNode(DiskFaultMethods, Twice):
         return None
 
     async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
-        self._reach()
+        self._require_reachable()
         self._loop.network.shape(self.host, traffic, None if peers is None else self._hosts(peers))
 
     async def shaped(self) -> Mapping[str, int]:
-        self._reach()
+        self._require_reachable()
         return {} if self.host.shaping is None else dict(self.host.shaping.counts)
 
     async def shift_clock(self, seconds: float) -> None:
-        self._reach()
+        self._require_reachable()
         self.clock_offset = seconds
 
     async def clock_shift(self) -> float:
-        self._reach()
+        self._require_reachable()
         return self.clock_offset
 
     async def stop(self) -> None:
-        self._reach()
+        self._require_reachable()
         if self._process is None or self._process.dead:
             raise NodeError(f"{self.name}: cannot stop its process: there is none; start it first")
         self._process.stop()
@@ -331,12 +331,12 @@ class SimNode(DiskFaultMethods, Twice):
 
         It is no error if the process was killed meanwhile, because a heal accepts any state.
         """
-        self._reach()
+        self._require_reachable()
         if self._process is not None:
             self._process.resume()
 
     async def freeze(self) -> None:
-        self._reach()
+        self._require_reachable()
         self._loop.network.freeze(self.host)
         if self._process is not None:
             self._stopped_before_freeze = self._process.suspended
@@ -352,13 +352,13 @@ class SimNode(DiskFaultMethods, Twice):
     async def frozen(self) -> bool:
         return self.host.frozen
 
-    def _reach(self) -> None:
+    def _require_reachable(self) -> None:
         """Rejects calls to a frozen machine."""
         if self.host.frozen:
             raise NodeError(f"{self.name} is frozen; thaw it first")
 
     async def process(self) -> ProcessStatus:
-        self._reach()
+        self._require_reachable()
         process = self._process
         if process is None or process.dead:
             return ProcessStatus(ProcessState.DEAD)
@@ -381,7 +381,7 @@ class SimNode(DiskFaultMethods, Twice):
                 self._loop.network.divert(host, self.host, flow, rejects=True)
 
     def _hosts(self, peers: Sequence[Node]) -> list[SimHost]:
-        self._reach()
+        self._require_reachable()
         hosts = []
         for peer in peers:
             if not isinstance(peer, SimNode):
@@ -390,11 +390,11 @@ class SimNode(DiskFaultMethods, Twice):
         return hosts
 
     async def accept_all(self) -> None:
-        self._reach()
+        self._require_reachable()
         self._loop.network.heal(self.host)
 
     async def dropped(self) -> Mapping[str, int]:
-        self._reach()
+        self._require_reachable()
         flows = {f"{rule.source.name}{rule.flow}": rule.count for rule in self.host.flows}
         return {**{host.name: count for host, count in self.host.rules.items()}, **flows}
 

@@ -17,7 +17,7 @@ from assay.cluster.sim.process import Process
 _log = logging.getLogger("assay.sim")
 
 
-class Twice:
+class SecondCopyMethods:
     """Mixin of :class:`assay.cluster.sim.node.SimNode` that runs the second copy."""
 
     disk: SimDisk
@@ -35,7 +35,7 @@ class Twice:
     def name(self) -> str:
         raise NotImplementedError
 
-    def _reach(self) -> None:
+    def _require_reachable(self) -> None:
         raise NotImplementedError
 
     def _life(self, process: Process) -> Coroutine[Any, Any, int]:
@@ -50,7 +50,7 @@ class Twice:
         return None
 
     async def start_second(self, data: str | None = None) -> None:
-        self._reach()
+        self._require_reachable()
         if self._copy_process is not None and not self._copy_process.dead:
             raise NodeError(f"{self.name}: {self._copy_process} is alive; end it first")
         self._copies += 1
@@ -74,7 +74,7 @@ class Twice:
         copy.kill()
 
     async def second(self) -> SecondStatus:
-        self._reach()
+        self._require_reachable()
         copy = self._copy_process
         if copy is None:
             raise NodeError(f"{self.name}: no second copy of its process was started")

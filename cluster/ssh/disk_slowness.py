@@ -59,12 +59,12 @@ def halt_command(after: float) -> str:
     return mapped_words.write_command(FILE, HALT, round(after * MICROSECONDS))
 
 
-def fail_command(changes: Collection[DiskChange], after: int = 0, errors: int = 0, made: bool = False) -> str:
+def fail_command(changes: Collection[DiskChange], after: int = 0, errors: int = 0, after_change: bool = False) -> str:
     """Returns the command that makes these changes fail. The kinds are written last, because they arm the failure."""
     kinds = mapped_words.write_command(FILE, KINDS, sum(BITS[change] for change in changes))
     if not changes:
         return kinds
-    what = errors or (ENDS_AFTER if made else ENDS)
+    what = errors or (ENDS_AFTER if after_change else ENDS)
     return f"{mapped_words.write_command(FILE, AFTER, after, what, 0)} && {kinds}"
 
 

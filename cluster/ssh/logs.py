@@ -26,7 +26,7 @@ def local_log_names(system: System, node: SshNode) -> dict[str, str]:
 
     It is the file's name, or the whole path with hyphens if an earlier log has that name.
     """
-    paths = [process.log_path(named) for named in (process.MAIN, *node.beside)]
+    paths = [process.log_path(named) for named in (process.MAIN, *node.sidecars)]
     if node.had_second:
         paths.append(process.log_path(SECOND))
     if node.role != ZOOKEEPER_ROLE:

@@ -113,7 +113,7 @@ class SshNode(RunningTwice, PreloadMethods):
 
     async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """Returns a command's standard output. Raises :class:`NodeError` if it fails or exceeds ``timeout`` s."""
-        self._reach()
+        self._require_reachable()
         return await self._call(lambda: self._connection.run(command, stdin=stdin, timeout=timeout))
 
     async def run(
@@ -126,12 +126,12 @@ class SshNode(RunningTwice, PreloadMethods):
         undo: str | Sequence[str] | None = None,
     ) -> CommandResult:
         """Marks a change as undone if the command equals the change's ``undo`` and exits with status 0."""
-        self._reach()
+        self._require_reachable()
         text = to_shell_text(command)
         if undo is not None:
-            await self._note(_change_key(to_shell_text(undo)), ("sh", "-c", to_shell_text(undo)))
+            await self._record_undo(_change_key(to_shell_text(undo)), ("sh", "-c", to_shell_text(undo)))
         elif changes:
-            await self._note(_change_key(text), ("true", "not undone:", text))
+            await self._record_undo(_change_key(text), ("true", "not undone:", text))
         done: CommandResult | None = None
         begun = datetime.now(UTC)
         try:
@@ -142,23 +142,23 @@ class SshNode(RunningTwice, PreloadMethods):
                 ended = "no answer" if done is None else f"exit status {done.status}"
                 self.changes.append(f"{begun.isoformat(timespec='milliseconds')} {ended}: {text}")
         if undone and done.status == 0:
-            await self._tick_off(_change_key(text))
+            await self._mark_undone(_change_key(text))
         return done
 
     async def write_file(self, path: str, data: bytes) -> None:
-        self._reach()
+        self._require_reachable()
         await self._call(self._connection.write, path, data)
         await self._make_durable(path)
 
     async def read_file(self, path: str) -> bytes:
-        self._reach()
+        self._require_reachable()
         return await self._call(self._connection.read, path)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         return process.parse_files(await self.shell(process.files_command(pattern)))
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
-        self._reach()
+        self._require_reachable()
         return await self._call(self._connection.read_range, path, position, size)
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
@@ -181,7 +181,7 @@ class SshNode(RunningTwice, PreloadMethods):
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         running = [self.part(named) for named in await self._alive()]
         running = [one for one in running if (await one.process()).state is ProcessState.RUNNING]
-        await self._note("copy", data_folders.undo_copy(folder))
+        await self._record_undo("copy", data_folders.undo_copy(folder))
         async with contextlib.AsyncExitStack() as stopped:
             for one in running:
                 stopped.push_async_callback(one.resume)  # needed even if the stop may have failed
@@ -194,7 +194,7 @@ class SshNode(RunningTwice, PreloadMethods):
 
     async def discard(self, folder: str) -> None:
         await self.shell(shlex.join(data_folders.undo_copy(folder)))
-        await self._tick_off("copy")
+        await self._mark_undone("copy")
 
     async def _make_durable(self, path: str) -> None:
         """Syncs what the harness writes: it is not the system's data and must survive a power loss."""
@@ -229,7 +229,7 @@ class SshNode(RunningTwice, PreloadMethods):
         else:
             self._disk = disk
 
-    def lacks_disk(self, reason: str) -> None:
+    def set_disk_unavailable(self, reason: str) -> None:
         """Sets why the node is given no disk."""
         self._disk = reason
 
@@ -253,18 +253,18 @@ class SshNode(RunningTwice, PreloadMethods):
 
     async def exhaust_memory(self) -> Exhaustion:
         found = json.loads(await self.shell(process.ending_command(memory.command("exhaust", "$pid"))))
-        await self._tick_off("stop")
+        await self._mark_undone("stop")
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:
         folder = self._needs_disk("filled")
-        await self._note("fill", disk_filling.undo_command(folder))
+        await self._record_undo("fill", disk_filling.undo_command(folder))
         await self.shell(disk_filling.fill_command(folder))
 
     async def free_disk(self) -> None:
         if isinstance(self._disk, NodeDisk):
             await self.shell(shlex.join(disk_filling.undo_command(self._disk.folder)))
-            await self._tick_off("fill")
+            await self._mark_undone("fill")
 
     async def room(self) -> tuple[int, bool]:
         return disk_filling.parse_room(await self.shell(disk_filling.look_command(self._needs_disk("looked at"))))
@@ -280,8 +280,8 @@ class SshNode(RunningTwice, PreloadMethods):
     async def freeze(self) -> None:
         """Silences the network, then stops all processes. SSH does not answer until the thaw."""
         freezer = self._needs_freezer()
-        self._reach()
-        await self._note("freeze", firewall.UNSILENCE)
+        self._require_reachable()
+        await self._record_undo("freeze", firewall.UNSILENCE)
         await self.shell(firewall.SILENCE)
         self._frozen = True
         await self._call(freezer.freeze)
@@ -292,7 +292,7 @@ class SshNode(RunningTwice, PreloadMethods):
         self._frozen = False
         if "freeze" in self._open_entries:
             await self.shell(shlex.join(firewall.UNSILENCE))
-            await self._tick_off("freeze")
+            await self._mark_undone("freeze")
 
     async def frozen(self) -> bool:
         return await self._call(self._needs_freezer().frozen)
@@ -302,7 +302,7 @@ class SshNode(RunningTwice, PreloadMethods):
             raise NodeError(f"{self.name} is known by SSH alone, and a machine cannot freeze itself; use stop")
         return self._freezer
 
-    def _reach(self) -> None:
+    def _require_reachable(self) -> None:
         """Rejects calls to a frozen machine, which would hang until their deadline."""
         if self._frozen:
             raise NodeError(f"{self.name} is frozen; thaw it first")
@@ -316,8 +316,8 @@ class SshNode(RunningTwice, PreloadMethods):
     async def _filter(self, peers: Sequence[Node], flow: Flow | None, *, reject: bool) -> None:
         if not peers:
             return
-        self._reach()
-        await self._note("cut", firewall.undo_command(self._tables))
+        self._require_reachable()
+        await self._record_undo("cut", firewall.undo_command(self._tables))
         self._peers.update({peer.address: peer.name for peer in peers})
         addresses = [peer.address for peer in peers]
         await self.shell(
@@ -327,7 +327,7 @@ class SshNode(RunningTwice, PreloadMethods):
 
     async def accept_all(self) -> None:
         await self.shell(firewall.flush_command(self._tables))
-        await self._tick_off("cut")
+        await self._mark_undone("cut")
 
     async def dropped(self) -> Mapping[str, int]:
         return firewall.parse_counts(await self.shell(firewall.count_command(self._tables)), self._peers)
@@ -342,10 +342,10 @@ class SshNode(RunningTwice, PreloadMethods):
     async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
         if traffic is None:
             await self.shell(shlex.join(packets.UNSHAPE))
-            await self._tick_off("packets")
+            await self._mark_undone("packets")
             return
-        self._reach()
-        await self._note("packets", packets.UNSHAPE)
+        self._require_reachable()
+        await self._record_undo("packets", packets.UNSHAPE)
         addresses = None if peers is None else [peer.address for peer in peers]
         await self.shell(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._tables))
 
@@ -385,12 +385,12 @@ class SshNode(RunningTwice, PreloadMethods):
     async def _call(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
-    async def _tick_off(self, fault: str) -> None:
+    async def _mark_undone(self, fault: str) -> None:
         entry = self._open_entries.pop(fault, None)
         if entry is not None:
             await self._call(self._undo.done, entry)
 
-    async def _note(self, fault: str, undo: Sequence[str]) -> None:
+    async def _record_undo(self, fault: str, undo: Sequence[str]) -> None:
         """Notes one entry per kind of active fault: the undo of the first cut also undoes a second one."""
         if fault not in self._open_entries:
             self._open_entries[fault] = await self._call(self._undo.command, self.name, undo)

@@ -11,7 +11,7 @@ from assay.cluster.sidecars import Sidecar
 from assay.cluster.ssh import process
 from assay.cluster.ssh.process import MAIN
 
-BESIDE = "ASSAY_BESIDE"
+SIDECAR_MARK = "ASSAY_BESIDE"
 """Environment variable of sidecars.
 
 Preloaded libraries do not record these, because they prove nothing about the main process.
@@ -26,7 +26,7 @@ class Program:
     - ``user``: the process's user, if not root
     - ``owned``: files, and folders (with a ``/`` at the end), that this user gets
     - ``needed``: folders (with a ``/`` at the end) that exist at the start; the user may not own them
-    - ``beside``: the sidecars by name, in starting order, before the main process
+    - ``sidecars``: the sidecars by name, in starting order, before the main process
     """
 
     argv: Sequence[str]
@@ -35,7 +35,7 @@ class Program:
     user: str | None = None
     owned: Sequence[str] = ()
     needed: Sequence[str] = ()
-    beside: Mapping[str, Program] = field(default_factory=dict)
+    sidecars: Mapping[str, Program] = field(default_factory=dict)
 
 
 def add_sidecars(main: Program, others: Mapping[str, Sidecar]) -> Program:
@@ -46,11 +46,13 @@ def add_sidecars(main: Program, others: Mapping[str, Sidecar]) -> Program:
     """
     folders = [path for path in main.owned if path.endswith("/")]
     programs = {}
-    for named, one in others.items():
-        environment = {**main.environment, BESIDE: "1", **one.environment}
+    for process_name, one in others.items():
+        environment = {**main.environment, SIDECAR_MARK: "1", **one.environment}
         program = replace(main, argv=one.argv, environment=environment)
-        programs[named] = program if one.user is None else replace(program, user=one.user, owned=(), needed=folders)
-    return replace(main, beside=programs)
+        programs[process_name] = (
+            program if one.user is None else replace(program, user=one.user, owned=(), needed=folders)
+        )
+    return replace(main, sidecars=programs)
 
 
 @dataclass(frozen=True)
@@ -58,29 +60,29 @@ class OneProcess:
     """See :class:`assay.cluster.node.Part`."""
 
     node: ProcessMethods
-    named: str
+    process_name: str
 
     @property
     def name(self) -> str:
         return self.node.name
 
     async def start(self) -> None:
-        await self.node.start_one(self.named)
+        await self.node.start_one(self.process_name)
 
     async def kill(self) -> None:
-        await self.node.end_one(self.named, process.kill_command(self.named))
+        await self.node.signal_one(self.process_name, process.kill_command(self.process_name))
 
     async def terminate(self) -> None:
-        await self.node.end_one(self.named, self.node.asking_to_end(self.named))
+        await self.node.signal_one(self.process_name, self.node.asking_to_end(self.process_name))
 
     async def stop(self) -> None:
-        await self.node.stop_one(self.named)
+        await self.node.stop_one(self.process_name)
 
     async def resume(self) -> None:
-        await self.node.end_one(self.named, process.resume_command(self.named))
+        await self.node.signal_one(self.process_name, process.resume_command(self.process_name))
 
     async def process(self) -> ProcessStatus:
-        return process.parse_status(await self.node.shell(process.look_command(self.named)))
+        return process.parse_status(await self.node.shell(process.look_command(self.process_name)))
 
 
 class CommandMethods:
@@ -91,17 +93,19 @@ class CommandMethods:
     async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         raise NotImplementedError
 
-    async def _note(self, fault: str, undo: Sequence[str]) -> None:
+    async def _record_undo(self, fault: str, undo: Sequence[str]) -> None:
+        """Writes the undo command of a change into the undo journal."""
         raise NotImplementedError
 
-    async def _tick_off(self, fault: str) -> None:
+    async def _mark_undone(self, fault: str) -> None:
+        """Marks the change as undone in the undo journal."""
         raise NotImplementedError
 
 
 class ProcessMethods(CommandMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode` for its processes."""
 
-    beside: Sequence[str] = ()
+    sidecars: Sequence[str] = ()
     stop_signal: Signals = Signals.SIGTERM
     """Stop signal of the main process. Sidecars get SIGTERM."""
 
@@ -110,23 +114,23 @@ class ProcessMethods(CommandMethods):
         raise NotImplementedError
 
     def part(self, process: str) -> OneProcess:
-        if process not in (MAIN, *self.beside):
-            raise NodeError(f"{self.name} has no process {process}; there are {', '.join((*self.beside, MAIN))}")
+        if process not in (MAIN, *self.sidecars):
+            raise NodeError(f"{self.name} has no process {process}; there are {', '.join((*self.sidecars, MAIN))}")
         return OneProcess(self, process)
 
     async def start(self) -> None:
         program = await self._to_start()
-        self.beside = tuple(program.beside)
-        for named, other in program.beside.items():
-            if (await self.part(named).process()).state is ProcessState.DEAD:
-                await self._launch(named, other)
+        self.sidecars = tuple(program.sidecars)
+        for process_name, other in program.sidecars.items():
+            if (await self.part(process_name).process()).state is ProcessState.DEAD:
+                await self._launch(process_name, other)
         await self._launch(MAIN, program)
 
-    async def start_one(self, named: str) -> None:
+    async def start_one(self, process_name: str) -> None:
         program = await self._to_start()
-        await self._launch(named, program if named == MAIN else program.beside[named])
+        await self._launch(process_name, program if process_name == MAIN else program.sidecars[process_name])
 
-    async def _launch(self, named: str, program: Program) -> None:
+    async def _launch(self, process_name: str, program: Program) -> None:
         command = process.launch_command(
             program.argv,
             folder=program.folder,
@@ -134,61 +138,66 @@ class ProcessMethods(CommandMethods):
             user=program.user,
             owned=program.owned,
             needed=program.needed,
-            process=named,
-            stop_signal=self._asked_by(named),
+            process=process_name,
+            stop_signal=self._stop_signal_of(process_name),
         )
         try:
             await self.shell(command)
         except NodeError as error:
-            raise NodeError(f"{error}; {process.log_path(named)} on {self.name} has what it printed") from error
+            raise NodeError(f"{error}; {process.log_path(process_name)} on {self.name} has what it printed") from error
 
     async def kill(self) -> None:
-        await self._end(process.kill_command)
+        await self._signal_all(process.kill_command)
 
     async def terminate(self) -> None:
-        await self._end(self.asking_to_end)
+        await self._signal_all(self.asking_to_end)
 
-    def asking_to_end(self, named: str) -> str:
+    def asking_to_end(self, process_name: str) -> str:
         """Returns the command that asks a process to end, and waits."""
-        return process.terminate_command(named, self._asked_by(named))
+        return process.terminate_command(process_name, self._stop_signal_of(process_name))
 
-    def _asked_by(self, named: str) -> Signals:
-        return self.stop_signal if named == MAIN else Signals.SIGTERM
+    def _stop_signal_of(self, process_name: str) -> Signals:
+        """Returns the signal that asks the process to end."""
+        return self.stop_signal if process_name == MAIN else Signals.SIGTERM
 
     async def stop(self) -> None:
         await self.stop_one(MAIN)
-        for named in self.beside:
-            if (await self.part(named).process()).state is ProcessState.RUNNING:
-                await self.stop_one(named)
+        for process_name in self.sidecars:
+            if (await self.part(process_name).process()).state is ProcessState.RUNNING:
+                await self.stop_one(process_name)
 
     async def resume(self) -> None:
-        await self._end(process.resume_command)
+        await self._signal_all(process.resume_command)
 
-    async def _end(self, how: Callable[[str], str]) -> None:
+    async def _signal_all(self, how: Callable[[str], str]) -> None:
         """Applies a command to the main process, which must exist, and then to the existing sidecars."""
-        await self.end_one(MAIN, how(MAIN))
-        for named in self.beside:
-            await self.end_one(named, process.tolerate_missing(how(named)))
+        await self.signal_one(MAIN, how(MAIN))
+        for process_name in self.sidecars:
+            await self.signal_one(process_name, process.tolerate_missing(how(process_name)))
 
-    async def end_one(self, named: str, command: str) -> None:
-        """Runs the command. It also ends a pause of the process."""
+    async def signal_one(self, process_name: str, command: str) -> None:
+        """Runs a command that ends or resumes a process, and marks the process's pause as undone."""
         await self.shell(command)
-        await self._tick_off(_pause_key(named))
+        await self._mark_undone(_pause_key(process_name))
 
-    async def stop_one(self, named: str) -> None:
-        await self._note(_pause_key(named), process.undo_stop_command(named))
-        await self.shell(process.stop_command(named))
-        if (await self.part(named).process()).state is not ProcessState.STOPPED:
-            raise NodeError(f"{self.name}: SIGSTOP was sent but the {named} process is gone; did it crash just now?")
+    async def stop_one(self, process_name: str) -> None:
+        await self._record_undo(_pause_key(process_name), process.undo_stop_command(process_name))
+        await self.shell(process.stop_command(process_name))
+        if (await self.part(process_name).process()).state is not ProcessState.STOPPED:
+            raise NodeError(
+                f"{self.name}: SIGSTOP was sent but the {process_name} process is gone; did it crash just now?"
+            )
 
     async def process(self) -> ProcessStatus:
         return await self.part(MAIN).process()
 
     async def _alive(self) -> list[str]:
         """Returns the names of the processes that are not dead."""
-        states = {named: (await self.part(named).process()).state for named in (MAIN, *self.beside)}
-        return [named for named, state in states.items() if state is not ProcessState.DEAD]
+        states = {
+            process_name: (await self.part(process_name).process()).state for process_name in (MAIN, *self.sidecars)
+        }
+        return [process_name for process_name, state in states.items() if state is not ProcessState.DEAD]
 
 
-def _pause_key(named: str) -> str:
-    return "stop" if named == MAIN else f"stop {named}"
+def _pause_key(process_name: str) -> str:
+    return "stop" if process_name == MAIN else f"stop {process_name}"

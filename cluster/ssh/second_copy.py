@@ -12,7 +12,7 @@ from dataclasses import replace
 from assay.cluster.node import NodeError
 from assay.cluster.second_copy import SECOND, SecondStatus, names_log, second_log, with_second_log
 from assay.cluster.ssh import process, tracing
-from assay.cluster.ssh.node_processes import BESIDE, OneProcess, ProcessMethods, Program
+from assay.cluster.ssh.node_processes import SIDECAR_MARK, OneProcess, ProcessMethods, Program
 
 STATUS = f"{process.FOLDER}/{SECOND}.status"
 COUNTS = f"{process.FOLDER}/{SECOND}.changes"
@@ -27,7 +27,7 @@ def copy_of(main: Program, events: str | None, data: str | None) -> Program:
         environment = {name: with_second_log(value, events) for name, value in environment.items()}
         owned.append(second_log(events))
     command = tracing.command(argv, data or "", "" if events is None else second_log(events), COUNTS, STATUS)
-    return replace(main, argv=command, environment={**environment, BESIDE: "1"}, owned=owned, beside={})
+    return replace(main, argv=command, environment={**environment, SIDECAR_MARK: "1"}, owned=owned, sidecars={})
 
 
 def changes_of(counted: str) -> tuple[int | None, str | None]:
@@ -64,7 +64,7 @@ class RunningTwice(ProcessMethods):
         if (reason := self.second_unavailable()) is not None:
             raise NodeError(f"{self.name} cannot run a second copy of its process: {reason}")
         program = copy_of(await self._to_start(), self.event_path(), data)
-        await self._note(SECOND, ("sh", "-c", process.tolerate_missing(process.kill_command(SECOND))))
+        await self._record_undo(SECOND, ("sh", "-c", process.tolerate_missing(process.kill_command(SECOND))))
         await self.shell(f"mkdir -p {process.FOLDER} && rm -f {STATUS} {COUNTS}")
         self.had_second = True
         await self._launch(SECOND, program)
@@ -83,7 +83,7 @@ class RunningTwice(ProcessMethods):
     async def end_second(self) -> None:
         if self.had_second:
             await self.shell(process.tolerate_missing(process.kill_command(SECOND)))
-            await self._tick_off(SECOND)
+            await self._mark_undone(SECOND)
 
     async def _alive(self) -> list[str]:
         alive = await super()._alive()

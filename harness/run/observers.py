@@ -219,7 +219,7 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
     for server in servers:
         parts: dict[str, Node | Part] = {server.name: server}
         if isinstance(server, SupportsParts):
-            parts |= {f"{server.name}/{named}": server.part(named) for named in server.beside}
+            parts |= {f"{server.name}/{named}": server.part(named) for named in server.sidecars}
         for name, part in parts.items():
             begun = stamps.now()
             try:

@@ -75,18 +75,19 @@ class DiskErrorFault(ServerFault):
 
 
 async def break_at_chosen(
-    injection: Injection, struck: Callable[[], Awaitable[bool]], errors: int = 0, *, made: bool = False
+    injection: Injection, struck: Callable[[], Awaitable[bool]], errors: int = 0, *, after_change: bool = False
 ) -> None:
     """Makes the targets' disks fail at the step's change, or at any change if that one does not come soon.
 
-    ``struck``: returns whether any change has failed. ``errors`` and ``made``: see ``SupportsDiskErrors.break_disk``.
-    Raises ``TargetError`` for invalid parameters.
+    ``struck``: returns whether any change has failed. ``errors`` and ``after_change``: see
+    ``SupportsDiskErrors.break_disk``. Raises ``TargetError`` for invalid parameters.
     """
     change, after = _read_change(injection), read_count(injection, "after", 0)
 
     async def broken(changes: Collection[DiskChange], after: int) -> None:
         await on_each(
-            injection.targets, lambda node: cast(SupportsDiskErrors, node).break_disk(changes, after, errors, made=made)
+            injection.targets,
+            lambda node: cast(SupportsDiskErrors, node).break_disk(changes, after, errors, after_change=after_change),
         )
 
     await broken((change,), after)

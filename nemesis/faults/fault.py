@@ -256,14 +256,23 @@ class Fault(Protocol):
 
 
 Declaration = Literal[
-    "apart", "lingers", "everywhere", "ends_late", "takes_leave", "own_disks", "slow_disks", "own_memory", "spares"
+    "excluded_from_all",
+    "lingers",
+    "everywhere",
+    "ends_late",
+    "takes_leave",
+    "own_disks",
+    "slow_disks",
+    "own_memory",
+    "spares",
 ]
 
 
 def get_declaration(fault: Fault, name: Declaration) -> Any:
     """Returns an optional declaration of a fault, or a false value. Possible declarations:
 
-    - ``apart``: ``--nemesis=all`` has no run of it, because another fault includes it, or it stops all service
+    - ``excluded_from_all``: ``--nemesis=all`` has no run of it, because another fault includes it, or it stops all
+      service
     - ``lingers``: maximum seconds that it may outlast its duration, until ``observe`` and ``proof`` show an effect
     - ``everywhere``: it may strike more servers than a majority can spare, and so leaves no other server untouched
     - ``ends_late``: it may make a process end, possibly only after the heal; the process is then started again

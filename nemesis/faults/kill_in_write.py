@@ -45,7 +45,7 @@ class KillInWrite(Kill):
             seen["ends"] = (await cast(SupportsDiskErrors, node).read_disk_errors()).ends
 
         await on_each(injection.targets, note)
-        await break_at_chosen(injection, lambda: _has_ended(injection), made=_read_side(injection) == "after")
+        await break_at_chosen(injection, lambda: _has_ended(injection), after_change=_read_side(injection) == "after")
         await wait_within(PATIENCE, lambda: _has_ended(injection))
         injection.evidence["in_write"] = await _find_ended(injection)
         await super().inject(injection)

@@ -187,7 +187,7 @@ async def resume_stopped(one: Node | Part) -> None:
     if (await one.process()).state is ProcessState.STOPPED:
         await one.resume()
     elif isinstance(one, SupportsParts):
-        for part in map(one.part, one.beside):
+        for part in map(one.part, one.sidecars):
             if (await part.process()).state is ProcessState.STOPPED:
                 await part.resume()
 

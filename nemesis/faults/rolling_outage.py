@@ -65,7 +65,7 @@ class Outage(Kill):
     description = "all servers go down, killed or ended cleanly, and come back, one after the other in any order"
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
     takes_leave = True
-    apart = True
+    excluded_from_all = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target if target is not None else Target(TargetKind.ALL))

@@ -31,11 +31,11 @@ class VariedFault(Generic[Way]):
     """The step's parameter that has the way."""
     ways: Sequence[Way]
     """The ways that are drawn. A step that is written by hand can leave the only one out."""
-    apart = False
+    excluded_from_all = False
 
     def __init__(self, way: Way | None = None) -> None:
         if way is not None:
-            self.ways, self.apart = (way,), True
+            self.ways, self.excluded_from_all = (way,), True
             self.name, self.description = f"{self.name}-{way}", self.descriptions[way]
 
     def find_trouble(self, way: Way, census: Census, target: Target | None) -> str | None:

@@ -90,7 +90,7 @@ class FaultCatalogue(Mapping[str, Fault]):
     @property
     def all(self) -> tuple[str, ...]:
         """The faults of ``--nemesis=all``, each with its own run."""
-        return tuple(name for name, fault in self.items() if not get_declaration(fault, "apart"))
+        return tuple(name for name, fault in self.items() if not get_declaration(fault, "excluded_from_all"))
 
     def check(self, schedule: FaultSchedule) -> None:
         """Raises ``ScheduleError`` if a step's fault is not in this catalogue, or cannot take its target."""

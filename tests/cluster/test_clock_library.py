@@ -39,7 +39,7 @@ def test_a_process_beside_the_main_one_has_the_same_clock_and_is_no_proof_of_tha
     library.write_bytes(preload.compile_library(replace(preload.CLOCK, file=str(file))))
     file.write_bytes(round(HOUR * clock.NANOSECONDS).to_bytes(8, "little") + bytes(16))
     main = add_sidecars(Program(["server"], "/", {}), {"agent": Sidecar(["agent"])})
-    ahead, noted = shown(library, file, dict(main.beside["agent"].environment))
+    ahead, noted = shown(library, file, dict(main.sidecars["agent"].environment))
     assert ahead == pytest.approx(HOUR, abs=60)
     assert noted == (0.0, 0)
     ahead, noted = shown(library, file, dict(main.environment))

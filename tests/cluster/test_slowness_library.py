@@ -18,7 +18,7 @@ import pytest
 from assay.cluster.docker import preload
 from assay.cluster.node import DiskChange, DiskErrorEffects, Slowed
 from assay.cluster.ssh import disk_slowness
-from assay.cluster.ssh.node_processes import BESIDE
+from assay.cluster.ssh.node_processes import SIDECAR_MARK
 
 from helpers import process_tree
 
@@ -119,7 +119,7 @@ def test_a_process_beside_the_main_one_is_slow_and_takes_nothing_that_is_meant_f
     struct.pack_into("<3q", words, 0, 300_000, 0, 100_000)
     file.write_bytes(words)
     timed = "import time; begun = time.monotonic(); os.fsync(file); print(time.monotonic() - begun > 0.3)"
-    assert run(tmp_path, file, timed, **{BESIDE: "1"}) == (0, "True")
+    assert run(tmp_path, file, timed, **{SIDECAR_MARK: "1"}) == (0, "True")
     assert file.read_bytes() == words, "nothing is counted, and what is to come is still to come"
 
 

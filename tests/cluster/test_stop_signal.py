@@ -90,7 +90,7 @@ def test_a_real_node_asks_its_main_process_by_it(made: Callable[[Echo, Path], Ss
         return ""
 
     node: Any = made(Interrupted(tmp_path), tmp_path)
-    node.shell, node.beside = note, ["agent"]
+    node.shell, node.sidecars = note, ["agent"]
     asyncio.run(node.terminate())
     asyncio.run(node.part("main").terminate())
     asyncio.run(node.part("agent").terminate())

@@ -243,10 +243,10 @@ class FakeNode:
         return Slowed(count, count * self.slow_calls, self.halts, standing)
 
     async def break_disk(
-        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
     ) -> None:
         if self._called("break_disk"):
-            self.failing = (sorted(changes), after, errors, made) if changes else None
+            self.failing = (sorted(changes), after, errors, after_change) if changes else None
             if self.state is ProcessState.RUNNING and set(changes) & set(self.changes):
                 if errors:
                     self.came_of = DiskErrorEffects(self.came_of.errors + 1, self.came_of.ends)
@@ -592,5 +592,5 @@ class FakeAgent(FakeNode):
         super().__init__(node.role, node.index)
         self.files, self.writes = {}, False
         several: Any = node
-        several.beside = ("agent",)
+        several.sidecars = ("agent",)
         several.part = {"agent": self, "main": node}.__getitem__

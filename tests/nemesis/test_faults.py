@@ -407,9 +407,11 @@ def test_where_no_change_of_the_chosen_kind_comes_any_is_taken(name: str, errors
     node = play.cluster.node("n2")
     break_disk = node.break_disk
 
-    async def noted(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
+    async def noted(
+        changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
+    ) -> None:
         asked.append((sorted(changes), after, errors))
-        await break_disk(changes, after, errors, made=made)
+        await break_disk(changes, after, errors, after_change=after_change)
 
     node.break_disk = noted  # type: ignore[method-assign]
     row = healed(play)
@@ -444,9 +446,11 @@ def test_a_process_ends_before_a_change_or_after_it(side: str | None, made: bool
     asked: list[bool] = []
     break_disk = node.break_disk
 
-    async def noted(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
+    async def noted(
+        changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
+    ) -> None:
         asked.append(made)
-        await break_disk(changes, after, errors, made=made)
+        await break_disk(changes, after, errors, after_change=after_change)
 
     node.break_disk = noted  # type: ignore[method-assign]
     assert healed(play).took_effect
@@ -465,7 +469,9 @@ def dying(play: Play, *, failing: bool, delay: float) -> FakeNode:
     node = play.cluster.node("n2")
     break_disk = node.break_disk
 
-    async def ending(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
+    async def ending(
+        changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
+    ) -> None:
         await break_disk(changes, after, errors)
         if bool(changes) == failing:
             asyncio.get_running_loop().call_later(delay, node.kill_by_itself)

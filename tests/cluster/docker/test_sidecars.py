@@ -55,7 +55,7 @@ class Pair(System):
 
 
 async def states(node: SshNode) -> list[str]:
-    return [str((await node.part(named).process()).state) for named in ("main", *node.beside)]
+    return [str((await node.part(named).process()).state) for named in ("main", *node.sidecars)]
 
 
 async def pair(folder: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_process_ends_just_before_a_change_or_after_it_and_its_next_one_does_n
         node = slow.node("n1")
         await running(node)
         before, stored = await node.read_disk_errors(), await node.read_file(f"{DATA}/echoed")
-        await node.break_disk((DiskChange.WRITE,), 0, 0, made=made)
+        await node.break_disk((DiskChange.WRITE,), 0, 0, after_change=made)
         assert not await echoes(node)
         assert (await node.process()).state is ProcessState.DEAD
         assert await node.read_file(f"{DATA}/echoed") == stored + b"hello" * made

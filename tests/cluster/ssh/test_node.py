@@ -54,7 +54,7 @@ def node_on(machine: Machine) -> SshNode:
         name="n1", role="server", index=1, address="10.0.0.1", connection=connection, executor=ThreadPoolExecutor(1),
         program=lambda node: pytest.fail("nothing is started"), event_log=lambda node: None, undo=Journal(),
     )  # fmt: skip
-    node.beside = [name for name in machine.states if name != process.MAIN]
+    node.sidecars = [name for name in machine.states if name != process.MAIN]
     return node
 
 

@@ -241,7 +241,7 @@ def test_a_process_does_not_start_where_its_data_folder_cannot_be_made(tmp_path:
 @pytest.mark.usefixtures("own_folders")
 def test_a_process_beside_the_main_one_finds_the_data_folder_whichever_user_it_has(tmp_path: Path) -> None:
     main = Program(["main"], "/", {}, "daemon", [f"{tmp_path}/data/", f"{tmp_path}/log/mine/events.jsonl"])
-    agent = add_sidecars(main, {"agent": Sidecar(["agent"], user="games")}).beside["agent"]
+    agent = add_sidecars(main, {"agent": Sidecar(["agent"], user="games")}).sidecars["agent"]
     assert launched(tmp_path, user=agent.user, owned=agent.owned, needed=agent.needed) == ""
     assert (tmp_path / "data").owner() == "root"
     assert not (tmp_path / "log/mine").exists(), "the user of the main process is to own it"

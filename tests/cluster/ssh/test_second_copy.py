@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.ssh import data_folders
-from assay.cluster.ssh.node_processes import BESIDE, Program
+from assay.cluster.ssh.node_processes import SIDECAR_MARK, Program
 from assay.cluster.ssh.second_copy import COUNTS, STATUS, changes_of, copy_of
 
 EVENTS = "/var/log/x/events.jsonl"
@@ -28,7 +28,7 @@ def test_the_copy_has_the_same_command_but_for_the_event_log() -> None:
     copy = copy_of(main, EVENTS, "/data")
     assert copy.argv[3:7] == ["/data", f"{EVENTS}.second", COUNTS, STATUS]
     assert copy.argv[7:] == ["serve", "--events", f"{EVENTS}.second", "--port=1"]
-    assert copy.environment == {"A": "1", "E": f"file:{EVENTS}.second", BESIDE: "1"}
+    assert copy.environment == {"A": "1", "E": f"file:{EVENTS}.second", SIDECAR_MARK: "1"}
     assert (copy.folder, copy.user) == ("/f", "me")
     assert copy.owned == ["/own", STATUS, COUNTS, f"{EVENTS}.second"]
 
