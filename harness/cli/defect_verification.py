@@ -38,8 +38,11 @@ class SessionVerdict(StrEnum):
 
 
 class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a session. ``reported``: the forbidden anomalies of its runs; ``problem``: why it is broken or
-    unknown.
+    """Outcome of a session.
+
+    - ``came``: the verdict. The field keeps this name because ``--json`` prints it.
+    - ``reported``: the forbidden anomalies of its runs
+    - ``problem``: why it is broken or unknown
     """
 
     seed: int
@@ -125,10 +128,10 @@ def verify(
     *,
     keep: bool,
     jobs: int,
-    limit: float,
+    session_timeout: float,
     note: Callable[[str], None],
 ) -> tuple[list[DefectResult], bool]:
-    """Runs all sessions in folders of ``root``.
+    """Runs all sessions in folders of ``root``. A session may last ``session_timeout`` seconds.
 
     Only broken runs, and failures of the correct build, are kept there, or all with ``keep``. Equal runs without a
     defect are done once. The second result is False if a signal interrupted the runs.
@@ -180,7 +183,7 @@ def verify(
         )
 
     complete = run_sessions(
-        sessions, jobs, limit, ended,
+        sessions, jobs, session_timeout, ended,
         lambda under_way: note(f"stopping; under way: {under_way}; they heal and check, {sum(PATIENCE):.0f} s at most"),
         lambda under_way, left: note(f"waiting for {under_way} to heal and check, for {left:.0f} s at most"),
     )  # fmt: skip

@@ -103,7 +103,7 @@ def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> ExitCod
         raise InputError(f"the runs cannot be kept: {error}; give a folder with --store") from error
     results, complete = verify(
         defects, arguments.seeds, arguments.cluster, root,
-        keep=keep, jobs=arguments.jobs, limit=arguments.limit, note=note,
+        keep=keep, jobs=arguments.jobs, session_timeout=arguments.limit, note=note,
     )  # fmt: skip
     if not any(root.iterdir()):
         root.rmdir()

@@ -49,8 +49,8 @@ class ThreadedClient:
         threading.Thread(target=self._work, name="client", daemon=True).start()
 
     @property
-    def keeps(self) -> bool:
-        return bool(getattr(self._client, "keeps", False))
+    def survives_info(self) -> bool:
+        return bool(getattr(self._client, "survives_info", False))
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         await self._in_thread(lambda: self._client.open(endpoint, runtime))

@@ -45,8 +45,9 @@ class Client(Protocol):
     ``invoke`` returns the outcome and never raises for what the system does. An exception that escapes is recorded as
     ``info``, and its traceback makes the run's verdict unknown.
 
-    A client with a true attribute ``keeps`` is not opened again: it goes on as the next process, with its connections
-    and its state. On client nodes this holds only if the client itself reported that the outcome is unknown.
+    A client with a true attribute ``survives_info`` is not opened again after an ``info`` outcome. It is used on for
+    the next process id, with its connections and its state. On client nodes this holds only if the client itself
+    reported that the outcome is unknown.
     """
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...

@@ -112,13 +112,13 @@ class Interpreter:
         seed: int = 0,
         stamps: Stamps | None = None,
         on_completion: Sequence[Callable[[Completed], None]] = (),
-        rests: bool = False,
+        backs_off: bool = False,
     ) -> None:
         """Creates the interpreter; needs a running loop. Raises ``ValueError`` without an endpoint or a worker.
 
         - ``client``: makes an unopened :class:`Client`; a class will do.
         - ``operation_timeout``: seconds, also for opening and closing.
-        - ``rests``: whether workers back off if their operations fail at once repeatedly.
+        - ``backs_off``: whether workers back off if their operations fail at once repeatedly.
         """
         if not endpoints or concurrency < 1:
             raise ValueError(f"a run takes endpoints and workers: {len(endpoints)} endpoints, {concurrency} workers")
@@ -130,7 +130,7 @@ class Interpreter:
         self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
         self._recording = EffectRecorder(recorder, self.report)
         self._around = WorkerEnvironment(
-            client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened, rests
+            client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened, backs_off
         )
         self._loop = asyncio.get_running_loop()
         self._workers: list[Worker] = []

@@ -83,7 +83,7 @@ class WorkerEnvironment:
     """Called when an operation has ended; its completion and stamp are set."""
     opened: Callable[[Worker], None]
     """Called when a client is open and the worker is free."""
-    rests: bool = False
+    backs_off: bool = False
     """Whether workers back off if their operations fail at once. Used if no rate limits the operations."""
 
 
@@ -91,7 +91,7 @@ class Worker:
     """A worker; see the module. Attributes set by ``assign`` stay until the next ``assign``."""
 
     __slots__ = (
-        "_around", "_next", "_rest", "_stride", "abandoned", "call", "client", "completion", "doing", "effects",
+        "_around", "_backoff", "_next", "_stride", "abandoned", "call", "client", "completion", "doing", "effects",
         "endpoint", "expired_at", "index", "name", "number", "operation", "process", "ret", "scheduled", "task",
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ class Worker:
         self._stride = stride
         self._around = around
         self._next: asyncio.Future[Operation] | None = None
-        self._rest = Backoff(number) if around.rests else None
+        self._backoff = Backoff(number) if around.backs_off else None
         self.task = asyncio.get_running_loop().create_task(self._serve(), name=self.name)
 
     def assign(self, operation: Operation, index: int, call: int, scheduled: int | None) -> None:
@@ -160,25 +160,27 @@ class Worker:
                     operation = await self._next
                     completion = await client.invoke(operation)
                 except asyncio.CancelledError as error:
-                    completion = self._cancelled(error)
+                    completion = self._handle_cancellation(error)
                 except Exception as error:  # noqa: BLE001 - reported with its traceback; the verdict is unknown
                     completion = self._unexpected(error)
                 self.ret = stamp()
                 if self.expired_at is not None:
-                    completion = self._expired()
+                    completion = self._clear_expiry()
                 elif not isinstance(completion, Completion):
                     completion = self._unexpected(TypeError(f"invoke returned {completion!r}, not a Completion"))
                 elif type(completion.outcome) is not Outcome:
-                    completion = self._named(completion)
+                    completion = self._parse_outcome(completion)
                 self.completion = completion
-                if self._rest is not None and (pause := self._rest.after(completion.outcome, self.ret - self.call)):
+                if self._backoff is not None and (
+                    pause := self._backoff.after(completion.outcome, self.ret - self.call)
+                ):
                     await self._pause(pause)
                 if completion.outcome is Outcome.INFO:
                     break
                 self._next = loop.create_future()
                 ended(self)
             ended(self)
-            kept = client if getattr(client, "keeps", False) else None
+            kept = client if getattr(client, "survives_info", False) else None
             if kept is None:
                 await self.close_client()
             if self.abandoned:
@@ -213,9 +215,9 @@ class Worker:
         except asyncio.CancelledError:
             if self.expired_at is None:
                 raise
-            self._expired()
+            self._clear_expiry()
 
-    def _cancelled(self, error: asyncio.CancelledError) -> Completion:
+    def _handle_cancellation(self, error: asyncio.CancelledError) -> Completion:
         """Handles a cancellation: by the time limit, by the end of the run (re-raised), or leaked by the client."""
         if self.expired_at is not None:
             return TIMEOUT
@@ -224,14 +226,14 @@ class Worker:
             raise error
         return self._unexpected(error)
 
-    def _expired(self) -> Completion:
+    def _clear_expiry(self) -> Completion:
         """Takes back the cancellation of an expired operation, even if the client swallowed it and answered."""
         self.expired_at = None
         if self.task.uncancel():
             raise asyncio.CancelledError  # the run ends as well
         return TIMEOUT
 
-    def _named(self, completion: Completion) -> Completion:
+    def _parse_outcome(self, completion: Completion) -> Completion:
         """Converts an outcome given as text, such as ``"ok"``, to an ``Outcome``, which all other code here expects."""
         try:
             return msgspec.structs.replace(completion, outcome=Outcome(completion.outcome))

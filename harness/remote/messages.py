@@ -41,11 +41,11 @@ class GreetRequest(msgspec.Struct, frozen=True, tag="greet"):
 class OpenedAnswer(msgspec.Struct, frozen=True, tag="opened"):
     """Ready for the next request.
 
-    ``keeps``: the client's own attribute, if it has one (``assay.harness.core.client``). ``others``: the client has
-    read other addresses than its own (``assay.harness.core.observed_node``).
+    ``survives_info``: the client's own attribute, if it has one (``assay.harness.core.client``). ``others``: the client
+    has read other addresses than its own (``assay.harness.core.observed_node``).
     """
 
-    keeps: bool = False
+    survives_info: bool = False
     others: bool = False
 
 

@@ -1,8 +1,8 @@
 """Proxy in the harness for a client on a node: it has the client's interface, and a connection to its worker process.
 
 If the connection is lost after an operation was sent, the outcome is ``info``. The interpreter's worker then opens new
-connections until one succeeds, and so finds a restarted process. A client with ``keeps`` is kept after an ``info``
-outcome only if the client itself returned it. Without an answer its connection is of no further use.
+connections until one succeeds, and so finds a restarted process. A client with ``survives_info`` is kept after an
+``info`` outcome only if the client itself returned it. Without an answer its connection is of no further use.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class RemoteClient:
     def __init__(self, kind: type[Any], limit: float) -> None:
         self.effects: Callable[[Completed], Sequence[Effect]] = find_effects(kind)
         self._limit = limit
-        self.keeps = False
+        self.survives_info = False
         self._endpoint: Endpoint | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -54,21 +54,21 @@ class RemoteClient:
         answer = await self._ask(OpenRequest(replace(sent, home=None), self._limit))
         if not isinstance(answer, OpenedAnswer):
             raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
-        self.keeps = answer.keeps
+        self.survives_info = answer.survives_info
         self._learn(others=answer.others)
 
     async def invoke(self, operation: Operation) -> Completion:
         """Invokes an operation. Raises :class:`RemoteError` for an exception of the client, ``TypeError`` for other
         than JSON.
         """
-        keeps, self.keeps = self.keeps, False
+        survives, self.survives_info = self.survives_info, False
         try:
             answer = await self._ask(Invoke(operation))
         except OSError:
             return LOST
         if not isinstance(answer, InvokedAnswer):
             return LOST
-        self.keeps = keeps
+        self.survives_info = survives
         self._learn(others=answer.others)
         return answer.completion
 

@@ -154,7 +154,7 @@ class _Connection:
         endpoint = self._endpoint = ObservedEndpoint.of(request.endpoint)
         async with asyncio.timeout(request.limit):
             await client.open(endpoint, self.runtime)
-        return messages.OpenedAnswer(bool(getattr(client, "keeps", False)), endpoint.others)
+        return messages.OpenedAnswer(bool(getattr(client, "survives_info", False)), endpoint.others)
 
     async def _invoke(self, operation: Operation) -> messages.InvokedAnswer:
         assert self._client is not None, "an operation came before a client was opened"

@@ -251,7 +251,7 @@ class Trial:
                 seed=derive_seed(settings.seed, "workload"),
                 stamps=stamps,
                 on_completion=(self.tally.completed, acknowledged),
-                rests=settings.rate is None,
+                backs_off=settings.rate is None,
             ) as interpreter:
                 chance.listen("workload", interpreter.reseed)
                 history.grows_with(interpreter.under_way)

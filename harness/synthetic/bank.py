@@ -36,13 +36,13 @@ class BankModel(Model):
         if self.rng.random() < 0.3:
             return self._read(bank, self._held(bank))
         if len(pending) >= MOST_PENDING or (pending and self.rng.random() < 0.5):
-            return self._undo(bank, turn.lands)
+            return self._undo(bank, turn.takes_effect)
         held = self._held(bank)
         source, target = self.rng.sample(range(BUSY), 2)
         if not held[source]:
             source, target = max(range(BUSY), key=held.__getitem__), source
         transfer = source, target, min(held[source], self.rng.randint(1, 5))
-        if turn.lands:
+        if turn.takes_effect:
             self._pending.setdefault(bank, []).append(transfer)
             self._left += 1
         return self._transfer(bank, *transfer)
@@ -97,9 +97,9 @@ class BankModel(Model):
             held[target] += amount
         return held
 
-    def _undo(self, bank: int, lands: bool) -> Step:
+    def _undo(self, bank: int, takes_effect: bool) -> Step:
         source, target, amount = self._pending[bank][-1]
-        if lands:
+        if takes_effect:
             self._pending[bank].pop()
             self._left -= 1
             if not self._pending[bank]:

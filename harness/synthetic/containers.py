@@ -32,11 +32,11 @@ class QueueModel(Model):
         # A dequeue of unknown outcome could have taken the lost element, so a scene's key has no such dequeue.
         enqueues = self.rng.random() < 0.48 or (turn.outcome is Outcome.INFO and key in self.special)
         if enqueues:
-            if turn.lands:
+            if turn.takes_effect:
                 self._queues.setdefault(key, deque()).append(turn.unique())
                 self._waiting += 1
             return self._enqueue(key, turn.unique())
-        if turn.lands and key in self._queues:
+        if turn.takes_effect and key in self._queues:
             return self._dequeue(key, self._take(key), known=turn.ok)
         return self._dequeue(key, None, error="empty" if turn.ok else None)
 
@@ -103,7 +103,7 @@ class SetModel(Model):
         self._uses[key] = self._uses.get(key, 0) + 1
         if self.rng.random() < 0.1:
             return self._read(key, elements)
-        if turn.lands:
+        if turn.takes_effect:
             elements.append(turn.unique())
         return self._add(key, turn.unique())
 
@@ -124,7 +124,7 @@ class SetModel(Model):
         return Scene(key=self.name(key), steps=steps, value=own, moved={self.layout.count(key): 1})
 
     def name(self, key: int) -> str:
-        return f"set-{self.number(key)}-{self.count(key)}"
+        return f"set-{self.number(key)}-{self.encode_count(key)}"
 
     def _replace(self, key: int) -> None:
         del self._sets[key], self._uses[key]

@@ -20,16 +20,16 @@ class CounterModel(Model):
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
-        count = self.count(key)
+        count = self.encode_count(key)
         # An add of unknown outcome could explain the count that a scene leaves out, so a scene's key has no such add.
         if self.rng.random() < 0.4 or (turn.outcome is Outcome.INFO and key in self.special):
             return Step("read", self.name(key), seen=(self._effect("read", key, count),), result=count)
-        self.add(key, turn.lands)
+        self.add(key, turn.takes_effect)
         return Step("add", self.name(key), (self._effect("add", key, turn.known(count)),), result=count)
 
     def scene(self, anomaly: str, key: int) -> Scene:
         def step(f: str, more: int, begin: int, end: int) -> Step:
-            value = self.count(key, more)
+            value = self.encode_count(key, more)
             return Step(f, self.name(key), (self._effect(f, key, value),), result=value, begin=begin, end=end)
 
         steps, moved, value = {
@@ -39,7 +39,7 @@ class CounterModel(Model):
             "counter-phantom": ((step("add", 1, 0, 1),), 2, 1),
         }[anomaly]
         return Scene(
-            key=self.name(key), steps=steps, value=self.count(key, value), moved={self.layout.count(key): moved}
+            key=self.name(key), steps=steps, value=self.encode_count(key, value), moved={self.layout.count(key): moved}
         )
 
     def _effect(self, f: str, key: int, value: int | None) -> Effect:
@@ -53,13 +53,13 @@ class IdModel(Model):
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
-        step = self._generate(key, self.count(key), turn.ok)
-        self.add(key, turn.lands)
+        step = self._generate(key, self.encode_count(key), turn.ok)
+        self.add(key, turn.takes_effect)
         return step
 
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene whose two operations get the same, next id."""
-        value = self.count(key)
+        value = self.encode_count(key)
         steps = tuple(self._generate(key, value, True, begin) for begin in (0, 2))
         return Scene(key=self.name(key), steps=steps, value=value, moved={self.layout.count(key): 1})
 
@@ -78,18 +78,18 @@ class MaxRegisterModel(Model):
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
-        largest = self.moved(key)
+        largest = self.increase_in_tile(key)
         if self.rng.random() < 0.5:
-            return self._read(key, self.now(key))
+            return self._read(key, self.encode_current(key))
         # A write without effect is below the maximum, so that no later scene can use its value.
-        more = self.rng.randint(max(-DOWN, 1 - largest), UP) if turn.lands else -min(largest, DOWN)
-        value = self.count(key, more)
+        more = self.rng.randint(max(-DOWN, 1 - largest), UP) if turn.takes_effect else -min(largest, DOWN)
+        value = self.encode_count(key, more)
         self.add(key, max(0, more))
         return self._write(key, value)
 
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene after which the register holds the scene's second value."""
-        first, second = self.count(key, 1), self.count(key, 2)
+        first, second = self.encode_count(key, 1), self.encode_count(key, 2)
         steps = {
             "max-phantom": (self._read(key, first), self._write(key, second, 2)),
             "max-order": (self._write(key, first), self._write(key, second, 2), self._read(key, first, 4)),
@@ -116,8 +116,8 @@ class MonotonicModel(Model):
         if self.rng.random() < 0.5:
             return self._read(key, 0, 0)
         which = self.rng.randrange(2)
-        value = self.count(key, 1, which)
-        self.add(key, turn.lands, which)
+        value = self.encode_count(key, 1, which)
+        self.add(key, turn.takes_effect, which)
         return self._add(key, which, value, turn.ok)
 
     def scene(self, anomaly: str, key: int) -> Scene:
@@ -125,7 +125,7 @@ class MonotonicModel(Model):
         x, y = range(2)
 
         def add(which: int, begin: int, end: int) -> Step:
-            return self._add(key, which, self.count(key, 1, which), True, begin, end, process=which)
+            return self._add(key, which, self.encode_count(key, 1, which), True, begin, end, process=which)
 
         steps, which = {
             "nonmonotonic-read": ((add(x, 0, 1), add(y, 2, 3), self._read(key, 0, 1, 4, process=0)), x),
@@ -137,7 +137,7 @@ class MonotonicModel(Model):
         return Scene(
             key=self._part(key, which),
             steps=steps,
-            value=self.count(key, 1, which),
+            value=self.encode_count(key, 1, which),
             moved={self.layout.count(key, x): 1, self.layout.count(key, y): 1},
         )
 
@@ -154,7 +154,7 @@ class MonotonicModel(Model):
 
     def _read(self, key: int, x: int, y: int, begin: int = 0, process: int | None = None) -> Step:
         """Reads both counters, with ``x`` and ``y`` added."""
-        seen = {"x": self.count(key, x, 0), "y": self.count(key, y, 1)}
+        seen = {"x": self.encode_count(key, x, 0), "y": self.encode_count(key, y, 1)}
         effects = tuple(
             Effect("monotonic-read", f"{self.name(key)}-{part}", value=value) for part, value in seen.items()
         )

@@ -64,7 +64,7 @@ class GroupModel(PartitionModel):
             if process != turn.process or f == "enter":
                 return self._enter(turn, seat, joins=True)
             held = self._share(seat, known)
-            if known < self.count(group, which=GENERATION):
+            if known < self.encode_count(group, which=GENERATION):
                 if f != "commit" or not held or self.rng.random() < 0.5 or not turn.ok:
                     return self._enter(turn, seat, joins=False)
                 return replace(self._commit(self.rng.choice(held), turn, known, False), error="illegal-generation")
@@ -73,19 +73,21 @@ class GroupModel(PartitionModel):
                     name = self._group(group)
                     return Step("poll", name, seen=(Effect("idle", name, group=name),))
                 key = self.rng.choice(held)
-                return self._commit(key, turn, known, turn.lands) if f == "commit" else self._poll(key, turn, known)
+                if f == "commit":
+                    return self._commit(key, turn, known, turn.takes_effect)
+                return self._poll(key, turn, known)
         key = self.draw_key()
         if f == "send":
             return self.send(key, turn)
-        return self.read_end(key, self.moved(key), turn.ok) if f == "end" else self._fetch(key)
+        return self.read_end(key, self.increase_in_tile(key), turn.ok) if f == "end" else self._fetch(key)
 
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that begins two generations and ends with a commit.
 
         The first generation has members of the scene only. Members that join afterwards find the second one.
         """
-        group, generation = self._group(key), self.count(key, 1, GENERATION)
-        lease, last = f"{self.partition(key)}-lock", self.count(key, 1, COMMITS)
+        group, generation = self._group(key), self.encode_count(key, 1, GENERATION)
+        lease, last = f"{self.partition(key)}-lock", self.encode_count(key, 1, COMMITS)
         drain: tuple[Step, ...] = ()
         events: tuple[Event, ...] = ()
         value: int | None = generation
@@ -186,16 +188,16 @@ class GroupModel(PartitionModel):
 
     def _enter(self, turn: Turn, seat: int, *, joins: bool) -> Step:
         first, open_ended = self._first(seat), turn.outcome is Outcome.INFO
-        if joins and (turn.lands or not open_ended):
+        if joins and (turn.takes_effect or not open_ended):
             self.add(first, which=GENERATION)
-            epoch = self.count(first, which=GENERATION)
+            epoch = self.encode_count(first, which=GENERATION)
             node = self.rng.choice(NODES)
             self.events.append(Event("group-generation", turn.number, node, key=self._group(first), epoch=epoch))
         if open_ended:
             return Step("enter", self._group(first))
         process, known = self._members.get(seat, (None, 0))
         former = self._holds("release" if joins else "lost", turn, seat, known) if process == turn.process else []
-        generation = self.count(first, which=GENERATION)
+        generation = self.encode_count(first, which=GENERATION)
         self._members[seat] = turn.process, generation
         effects = (*former, *self._holds("acquire", turn, seat, generation))
         return Step("enter", self._group(first), effects, outcome=Outcome.OK)
@@ -213,22 +215,24 @@ class GroupModel(PartitionModel):
 
     def _poll(self, key: int, turn: Turn, generation: int) -> Step:
         begin = self._cursors.get(key, 0)
-        end = min(begin + MOST_POLLED, self.moved(key))
+        end = min(begin + MOST_POLLED, self.increase_in_tile(key))
         if turn.ok:
             self._cursors[key] = end
         return self.poll(key, begin, end, assignment=generation, group=self._group(key))
 
-    def _commit(self, key: int, turn: Turn, generation: int, lands: bool) -> Step:
+    def _commit(self, key: int, turn: Turn, generation: int, takes_effect: bool) -> Step:
         offset = self.at(key, self._cursors.get(key, 0))
-        value = self.count(key, 1, COMMITS) if lands else turn.unique()
-        if lands:
+        value = self.encode_count(key, 1, COMMITS) if takes_effect else turn.unique()
+        if takes_effect:
             self.add(key, which=COMMITS)
             self._committed[key] = value, offset
             self.replaced[self.layout.count(key, POSITION)] = offset
         return Step("commit", self.partition(key), (self._build_commit("commit", key, value, offset, generation),))
 
     def _fetch(self, key: int) -> Step:
-        value, offset = self._committed.get(key, (self.now(key, COMMITS), self.count(key, which=POSITION)))
+        value, offset = self._committed.get(
+            key, (self.encode_current(key, COMMITS), self.encode_count(key, which=POSITION))
+        )
         return Step("fetch", self.partition(key), seen=(self._build_commit("fetched", key, value, offset),))
 
     def _build_commit(self, kind: str, key: int, value: int, offset: int, generation: int | None = None) -> Effect:

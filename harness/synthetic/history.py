@@ -90,8 +90,8 @@ class TileBuilder:
             process = relative(self._layout.process(client), clients * infos[client])
             failed = draw > 1 - min(FAILS * piece.share, 1 - piece.share)
             outcome = Outcome.INFO if draw < piece.share else Outcome.FAIL if failed else Outcome.OK
-            lands = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
-            turn = Turn(number, piece.operations - number, client, process, outcome, lands)
+            takes_effect = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
+            turn = Turn(number, piece.operations - number, client, process, outcome, takes_effect)
             settled = None if piece.last else model.settle(turn)
             step = settled or model.step(turn)
             outcome = Outcome.OK if settled else outcome

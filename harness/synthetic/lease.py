@@ -34,20 +34,20 @@ class LeaseModel(Model):
         if f == "acquire" or hold not in self._tokens:
             if turn.ok and self.rng.random() < HELD:
                 return self._use("acquire", key, None, owner, error="held")
-            token = self.count(key, 1)
-            self.add(key, turn.lands)
+            token = self.encode_count(key, 1)
+            self.add(key, turn.takes_effect)
             if turn.ok:
                 self._tokens[hold] = token
             return self._use("acquire", key, turn.known(token), owner)
         token = self._tokens[hold]
-        stale = turn.ok and token < self.count(key)
+        stale = turn.ok and token < self.encode_count(key)
         if stale or (f == "release" and turn.ok):
             del self._tokens[hold]
         return self._use(f, key, token, owner, error="stale-epoch" if stale else None)
 
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene whose first token is the next one of the lease."""
-        name, old, new = self.name(key), self.count(key, 1), self.count(key, 2)
+        name, old, new = self.name(key), self.encode_count(key, 1), self.encode_count(key, 2)
         turns: tuple[tuple[str, int | None, str], ...]
         value: int | None
         if anomaly == "fencing-violation":

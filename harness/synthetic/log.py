@@ -41,23 +41,23 @@ class PartitionModel(Model):
 
     def send(self, key: int, turn: Turn) -> Step:
         node = self._leaders.get(key) or self.rng.choice(NODES)
-        if turn.lands and key not in self._leaders:
+        if turn.takes_effect and key not in self._leaders:
             self._leaders[key] = node
             self.elected(key, turn, node)
-        count, end = self.rng.randint(1, MOST_SENT), self.moved(key)
+        count, end = self.rng.randint(1, MOST_SENT), self.increase_in_tile(key)
         effects = tuple(
             Effect(
                 "append",
                 self.partition(key),
                 position=turn.known(self.at(key, end + rank)),
-                value=self.at(key, end + rank) if turn.lands else turn.unique(rank),
+                value=self.at(key, end + rank) if turn.takes_effect else turn.unique(rank),
                 leader_epoch=EPOCH,
                 request=relative(OPERATION, turn.number),
                 node=node,
             )
             for rank in range(count)
         )
-        self.add(key, count * turn.lands)
+        self.add(key, count * turn.takes_effect)
         return Step("send", self.partition(key), effects, argument=count)
 
     def elected(self, key: int, turn: Turn, node: str) -> None:
@@ -95,8 +95,8 @@ class PartitionModel(Model):
 
     def drain(self) -> Iterator[Step]:
         for key in sorted(self._leaders):
-            for first in range(0, self.moved(key), PER_POLL):
-                yield self.poll(key, first, min(first + PER_POLL, self.moved(key)))
+            for first in range(0, self.increase_in_tile(key), PER_POLL):
+                yield self.poll(key, first, min(first + PER_POLL, self.increase_in_tile(key)))
 
     def seal_key(self, key: int) -> Step:
         """Appends a sentinel, as the last record."""
@@ -131,11 +131,11 @@ class LogModel(PartitionModel):
             return self.send(self.draw_key(), turn)
         if f == "end":
             key = self.draw_key()
-            return self.read_end(key, self.moved(key), turn.ok)
+            return self.read_end(key, self.increase_in_tile(key), turn.ok)
         # Reader r belongs to client r % clients and key r % keys, so each client and each key has at least one.
         clients, keys = self.plan.clients, self.plan.keys
         reader = turn.client + clients * self.rng.randrange((max(keys, clients) - 1 - turn.client) // clients + 1)
-        begin, end = self._cursors.get(reader, 0), self.moved(reader % keys)
+        begin, end = self._cursors.get(reader, 0), self.increase_in_tile(reader % keys)
         step = self.poll(reader % keys, begin, min(begin + MOST_POLLED, end))
         if turn.ok:
             self._cursors[reader] = min(begin + MOST_POLLED, end)

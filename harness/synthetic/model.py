@@ -68,7 +68,7 @@ class Turn:
     client: int
     process: int
     outcome: Outcome
-    lands: bool
+    takes_effect: bool
     """Whether a write takes effect: true for ok, and for half of the timeouts."""
 
     @property
@@ -183,17 +183,18 @@ class Model(abc.ABC):
         """Returns the number of a key, which differs between copies."""
         return relative(self.layout.key(key))
 
-    def count(self, key: int, more: int = 0, which: int = 0) -> int:
-        """Returns what a counter of the key counts now, plus ``more``."""
+    def encode_count(self, key: int, more: int = 0, which: int = 0) -> int:
+        """Returns a counter's value now, plus ``more``, as a number relative to the tile."""
         counter = self.layout.count(key, which)
         return relative(counter, self.counts[counter] + more)
 
-    def now(self, key: int, which: int = 0) -> int:
-        """Returns what a counter of the key counts now, null if that is 0."""
-        return relative(self.layout.count(key, which), self.moved(key, which), optional=not self.moved(key, which))
+    def encode_current(self, key: int, which: int = 0) -> int:
+        """Returns a counter's value now as a number relative to the tile; null if the counter has not moved in it."""
+        increase = self.increase_in_tile(key, which)
+        return relative(self.layout.count(key, which), increase, optional=not increase)
 
-    def moved(self, key: int, which: int = 0) -> int:
-        """Returns how far a counter of the key has moved in this tile."""
+    def increase_in_tile(self, key: int, which: int = 0) -> int:
+        """Returns a counter's increase since the tile began."""
         return self.counts[self.layout.count(key, which)]
 
     def add(self, key: int, much: int = 1, which: int = 0) -> None:

@@ -34,12 +34,13 @@ class RegisterModel(Model):
     def step(self, turn: Turn) -> Step:
         key, f = self.draw_key(), self.rng.choices(("read", "write", "cas"), (2, 1, 1))[0]
         if f == "read":
-            return self.read(key, self.now(key))
+            return self.read(key, self.encode_current(key))
         rejected = f == "cas" and turn.ok and self.rng.random() < CAS_FAILS
-        current, former = self.now(key), self.count(key, -1) if self.moved(key) > 1 else turn.unique(1)
-        lands = turn.lands and not rejected
-        value = self.count(key, 1) if lands else turn.unique()
-        self.add(key, lands)
+        current = self.encode_current(key)
+        former = self.encode_count(key, -1) if self.increase_in_tile(key) > 1 else turn.unique(1)
+        takes_effect = turn.takes_effect and not rejected
+        value = self.encode_count(key, 1) if takes_effect else turn.unique()
+        self.add(key, takes_effect)
         if f == "write":
             return self.write(key, value)
         if not rejected:
@@ -54,7 +55,7 @@ class RegisterModel(Model):
 
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene that begins and ends with a plain write, so that no other traffic matters."""
-        a, b, c, d = (self.count(key, number) for number in (1, 2, 3, 4))
+        a, b, c, d = (self.encode_count(key, number) for number in (1, 2, 3, 4))
         first = self.write(key, a, 0)
         scenes: dict[str, tuple[int, tuple[Step, ...]]] = {
             "missing-writer": (b, (first, self.read(key, b, 2), self.write(key, d, 4))),
@@ -96,23 +97,23 @@ class OffsetsModel(RegisterModel):
         key = self.draw_key()
         f = self.rng.choices(("commit", "fetch", "advance", "resume"), (25, 30, 30, 15))[0]
         if f == "commit":
-            value = self.count(key, 1) if turn.lands else turn.unique()
-            self.add(key, turn.lands)
-            if turn.lands:
+            value = self.encode_count(key, 1) if turn.takes_effect else turn.unique()
+            self.add(key, turn.takes_effect)
+            if turn.takes_effect:
                 self.replaced[self.layout.count(key, POSITION)] = self._offset(key, value)
             return self.write(key, value)
         if f == "fetch":
-            return self.read(key, self.now(key))
+            return self.read(key, self.encode_current(key))
         step = self.rng.randint(1, MOST_READ) if f == "advance" else 0
-        offset = self.count(key, step, READER)
-        self.add(key, step * turn.lands, READER)
+        offset = self.encode_count(key, step, READER)
+        self.add(key, step * turn.takes_effect, READER)
         return self._read_on(f, key, offset)
 
     def scene(self, anomaly: str, key: int) -> Scene:
         if anomaly != "offset-regression":
-            last = {self.layout.count(key, POSITION): self._offset(key, self.count(key, 4))}
+            last = {self.layout.count(key, POSITION): self._offset(key, self.encode_count(key, 4))}
             return replace(super().scene(anomaly, key), replaced=last)
-        offset = self.count(key, CLEAR, READER)
+        offset = self.encode_count(key, CLEAR, READER)
         steps = (self._read_on("advance", key, offset), self._read_on("resume", key, offset - 1, 2))
         return Scene(key=steps[0].key, steps=steps, position=offset, moved={self.layout.count(key, READER): CLEAR})
 
@@ -139,8 +140,8 @@ class OffsetsModel(RegisterModel):
 
     def _offset(self, key: int, value: int) -> int:
         """Returns the offset of a commit. That of the commit before this tile is the counter ``POSITION``."""
-        if self.moved(key) == 0 and value == self.now(key):
-            return self.count(key, which=POSITION)
+        if self.increase_in_tile(key) == 0 and value == self.encode_current(key):
+            return self.encode_count(key, which=POSITION)
         return self._offsets.setdefault(value, self.rng.randrange(OFFSETS))
 
 

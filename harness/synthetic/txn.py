@@ -95,10 +95,10 @@ class TxnListModel(TxnModel):
         if self._uses.get(key) == LIFE:
             self._replace(key)
         self._uses[key] = self._uses.get(key, 0) + 1
-        elements, name = self._lists.setdefault(key, []), f"{self.name(key)}-{self.count(key)}"
+        elements, name = self._lists.setdefault(key, []), f"{self.name(key)}-{self.encode_count(key)}"
         if not writes:
             return "r", name, elements.copy()
-        if turn.lands:
+        if turn.takes_effect:
             elements.append(turn.unique(rank))
         return self.word, name, turn.unique(rank)
 
@@ -120,9 +120,9 @@ class TxnRegisterModel(TxnModel):
 
     def play(self, key: int, turn: Turn, rank: int, writes: bool) -> Micro:
         if not writes:
-            return "r", self.name(key), self.now(key)
-        value = self.count(key, 1) if turn.lands else turn.unique(rank)
-        self.add(key, turn.lands)
+            return "r", self.name(key), self.encode_current(key)
+        value = self.encode_count(key, 1) if turn.takes_effect else turn.unique(rank)
+        self.add(key, turn.takes_effect)
         return self.word, self.name(key), value
 
     def content(self, *values: int) -> int | None:

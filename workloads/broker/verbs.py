@@ -153,7 +153,7 @@ class BrokerClient:
     verbs: ClassVar[Sequence[type[Verb]]] = ()
     session_type: ClassVar[type[Session]] = Session
     table: ClassVar[Table] = {}
-    keeps = False
+    survives_info = False
     """Whether the client goes on after an unknown outcome; see ``assay.harness.core.client``."""
 
     def __init_subclass__(cls) -> None:
@@ -161,7 +161,7 @@ class BrokerClient:
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """Connections are made on first use."""
-        self.keeps = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
+        self.survives_info = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
         self.session = self.session_type(endpoint, runtime)
         self._instances = {verb: verb(self.session) for verb in self.table.values()}
 

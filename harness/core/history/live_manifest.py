@@ -25,7 +25,7 @@ from assay.harness.core.operation import Completed, Effect
 UNFINISHED: Final = ".unfinished"
 SEALED: Final = "sealed.json"
 
-UnderWay = Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
+ReadUnfinished = Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
 """Returns the unfinished operations, each as if it had just been given up, with its effects."""
 
 
@@ -34,7 +34,7 @@ class LiveManifest(msgspec.Struct, frozen=True):
 
     - ``number``: the number of the seal, from 1.
     - ``parts``: how many parts each data set has.
-    - ``under_way``: by data set, the file in this folder with the rows of unfinished operations.
+    - ``under_way``: by data set, the file in this folder with the rows of unfinished operations. The name is stored.
     """
 
     number: int
@@ -79,12 +79,12 @@ class LiveManifestWriter:
         self._number = 0
         self._files: list[list[Path]] = []
 
-    def note(self, parts: Mapping[str, int], under_way: Iterable[tuple[Completed, Sequence[Effect]]]) -> None:
+    def note(self, parts: Mapping[str, int], unfinished: Iterable[tuple[Completed, Sequence[Effect]]]) -> None:
         """Writes the manifest after all parts have been sealed. Raises ``OSError``."""
         self._number += 1
         ops: list[OpRow] = []
         effects: list[EffectRow] = []
-        for completed, of_it in under_way:
+        for completed, of_it in unfinished:
             ops.append(to_op_row(completed))
             effects += [(completed, sub, effect) for sub, effect in enumerate(of_it)]
         files: dict[str, str] = {}

@@ -103,11 +103,11 @@ class History(ABC):
         """Records one row of the data set ``name``, in the order of its columns."""
 
     def grows_with(  # noqa: B027 - a history that no one reads while it grows has nothing to do
-        self, under_way: Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
+        self, unfinished: Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
     ) -> None:
         """Lets readers of the growing history see unfinished operations, too.
 
-        ``under_way`` returns them as if they had just been given up, with their effects.
+        ``unfinished`` returns them as if they had just been given up, with their effects.
         """
 
     @abstractmethod

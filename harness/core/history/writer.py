@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.data_sets import CLOSED, OF_OTHER, OF_RUN, ORIGIN_KEY, REPORTED, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, UnderWay, part_path
+from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
 from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
@@ -136,7 +136,7 @@ class HistoryWriter(History):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         (self._folder / UNFINISHED).mkdir(parents=True)
         self._growing = LiveManifestWriter(self._folder)
-        self._under_way: UnderWay | None = None
+        self._unfinished: ReadUnfinished | None = None
         self._parts = {name: PartWriter(self._folder, name, OF_RUN if of_run else OF_OTHER) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
@@ -173,8 +173,8 @@ class HistoryWriter(History):
         if part.unsealed_rows >= self._part_rows:
             self._seal()
 
-    def grows_with(self, under_way: UnderWay) -> None:
-        self._under_way = under_way
+    def grows_with(self, unfinished: ReadUnfinished) -> None:
+        self._unfinished = unfinished
 
     def flush(self) -> None:
         """Seals all rows so far, so that any reader sees them."""
@@ -254,13 +254,13 @@ class HistoryWriter(History):
             except Exception as error:
                 self._error = error
                 raise
-        if self._under_way is not None:
-            self._note(self._under_way)
+        if self._unfinished is not None:
+            self._note(self._unfinished)
 
-    def _note(self, under_way: UnderWay) -> None:
+    def _note(self, unfinished: ReadUnfinished) -> None:
         """Writes the manifest for concurrent readers. A failure does not harm the history itself."""
         with contextlib.suppress(HistoryError, OSError, pa.ArrowException):
-            self._growing.note({name: part.sealed for name, part in self._parts.items()}, under_way())
+            self._growing.note({name: part.sealed for name, part in self._parts.items()}, unfinished())
 
     def _convert(self, part: PartWriter) -> None:
         try:

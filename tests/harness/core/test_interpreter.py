@@ -585,8 +585,8 @@ def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_sam
     assert log == []
 
 
-@pytest.mark.parametrize(("rests", "most"), [(True, 700), (False, 20_001)])
-def test_a_system_that_is_gone_is_not_asked_a_thousand_times_a_second(rests: bool, most: int) -> None:
+@pytest.mark.parametrize(("backs_off", "most"), [(True, 700), (False, 20_001)])
+def test_a_system_that_is_gone_is_not_asked_a_thousand_times_a_second(backs_off: bool, most: int) -> None:
     """For two seconds, then it serves: soon all go on as before."""
 
     async def away(operation: Operation) -> Completion:
@@ -597,7 +597,7 @@ def test_a_system_that_is_gone_is_not_asked_a_thousand_times_a_second(rests: boo
     async def go() -> None:
         recorded = Recorded()
         given: Any = {"endpoints": ENDPOINTS, "client": lambda: Scripted(away, []), "recorder": recorded}
-        await interpret(time_limit(3.0, numbers()), concurrency=10, rests=rests, **given)
+        await interpret(time_limit(3.0, numbers()), concurrency=10, backs_off=backs_off, **given)
         failed = [row for row in recorded.rows if row.completion.outcome is Outcome.FAIL]
         assert most // 2 < len(failed) < most
         assert len(recorded.rows) - len(failed) > 8_000, "a success ends all waiting"
@@ -615,7 +615,7 @@ def test_a_worker_that_rests_past_its_time_limit_goes_on() -> None:
     async def go() -> None:
         recorded = Recorded()
         given: Any = {"endpoints": ENDPOINTS, "client": lambda: Scripted(refused, []), "recorder": recorded}
-        await interpret(time_limit(2.0, numbers()), concurrency=1, operation_timeout=0.03, rests=True, **given)
+        await interpret(time_limit(2.0, numbers()), concurrency=1, operation_timeout=0.03, backs_off=True, **given)
         assert {row.completion.outcome for row in recorded.rows} == {Outcome.FAIL}
         assert recorded.rows[-1].call > 1.8 * S
 
@@ -808,7 +808,7 @@ def test_a_blocking_client_runs_in_threads_and_its_time_limit_holds() -> None:
 class Kept(Blocking):
     """Does not know what became of anything, and goes on with what it has."""
 
-    keeps = True
+    survives_info = True
     opened = 0
 
     def open(self, endpoint: Endpoint, runtime: Any) -> None:

@@ -59,7 +59,7 @@ class Unsure:
     """Does not know what became of anything."""
 
     opened = closed = 0
-    keeps = False
+    survives_info = False
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         type(self).opened += 1
@@ -77,7 +77,7 @@ class Unsure:
 
 class UnsureAndKept(Unsure):
     opened = closed = 0
-    keeps = True
+    survives_info = True
 
 
 @pytest.mark.parametrize(("kind", "opened", "closed"), [(Unsure, 4, 3), (UnsureAndKept, 1, 0)])

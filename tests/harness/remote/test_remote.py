@@ -46,7 +46,7 @@ class Recording:
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.endpoint = endpoint
         did.append(f"open {endpoint.node} {endpoint.home} {runtime.random.random() < 1}")
-        self.keeps = endpoint.node == "keeping"
+        self.survives_info = endpoint.node == "keeping"
         if endpoint.node == "refused":
             raise ConnectionRefusedError("not today")
 
@@ -186,13 +186,13 @@ def test_the_client_on_the_node_knows_the_endpoint_and_has_the_nodes_runtime() -
 def test_a_client_that_keeps_is_kept_as_long_as_it_answers() -> None:
     async def main() -> list[bool]:
         async with node() as made:
-            known = [(await opened(made)).keeps]
+            known = [(await opened(made)).survives_info]
             client = await opened(made, "keeping")
             await client.invoke(Operation("fail"))
-            known.append(client.keeps)
+            known.append(client.survives_info)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(client.invoke(Operation("sleep", argument=2.0)), 1.0)
-            return [*known, client.keeps]
+            return [*known, client.survives_info]
 
     assert simulated(main) == [False, True, False]
 
