@@ -31,7 +31,7 @@ from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.groups.traits import select_group_traits
 from assay.system_under_test.handlers import MetadataHandler, make_handlers
-from assay.system_under_test.identity import BACK_OFF, HICCUPS, BrokerError, fill_in_id
+from assay.system_under_test.identity import BACK_OFF, RETRIABLE_ERRORS, BrokerError, fill_in_id
 from assay.system_under_test.log.directory import DirectoryError
 from assay.system_under_test.log.traits import select_log_traits
 from assay.system_under_test.network.limits import Limits
@@ -67,7 +67,7 @@ class BrokerProcess:
             loop.time,
             config.broker_id,
             incarnation=int(runtime.wall_clock() * 1000),
-            orders=self._hold_orders,
+            orders=self._read_stop_events,
         )
         self._zookeeper = zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
         self._cache = cache = MetadataCache()
@@ -120,8 +120,11 @@ class BrokerProcess:
         await self._manager.replicas.configure(topic, settings.values, settings.zxid)
         self._controller.configure(topic, settings)
 
-    def _hold_orders(self) -> Sequence[str]:
-        """Reads the hold file each time, because a tester changes it while this process runs."""
+    def _read_stop_events(self) -> Sequence[str]:
+        """Reads the events after which this process stops itself with SIGSTOP, from the hold file.
+
+        The file is read each time, because a tester changes it while this process runs.
+        """
         if self.config.hold_file is None:
             return ()
         try:
@@ -158,12 +161,12 @@ class BrokerProcess:
         config = self.config
         try:
             await self._zookeeper.connect(config.connect_timeout_ms / 1000)
-            await self._in_spite_of_hiccups(self._registrar.prepare_zookeeper)
+            await self._retry_on_zookeeper_errors(self._registrar.prepare_zookeeper)
             clean = await self._registrar.claim_directory()
-            await self._in_spite_of_hiccups(self._registrar.set_strays_aside)
-            await self._in_spite_of_hiccups(self._config_changes.read_all)
+            await self._retry_on_zookeeper_errors(self._registrar.set_strays_aside)
+            await self._retry_on_zookeeper_errors(self._config_changes.read_all)
             await self._manager.replicas.open(clean=clean)
-            await self._in_spite_of_hiccups(self._registrar.register)
+            await self._retry_on_zookeeper_errors(self._registrar.register)
         except (ConnectionError, BrokerIdTaken, DirectoryError) as error:
             raise BrokerError(str(error)) from error
         except KazooException as error:
@@ -182,13 +185,13 @@ class BrokerProcess:
         self._registrar.catch_up()
         _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
 
-    async def _in_spite_of_hiccups(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _retry_on_zookeeper_errors(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeats an idempotent step of the start until it succeeds: ZooKeeper may be unavailable for any time."""
         while True:
             try:
                 await step()
                 return
-            except HICCUPS as error:
+            except RETRIABLE_ERRORS as error:
                 _log.info("starting: %r; it is tried again", error)
                 await asyncio.sleep(BACK_OFF)
 
@@ -245,15 +248,17 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _is_ready() -> None:
-    """Default of ``reserved``, for the simulation, which has no event log file to open."""
+def _open_nothing() -> None:
+    """Default of ``on_directory_locked``, for the simulation, which has no event log file to open."""
 
 
-async def run_broker(runtime: Runtime, argv: Sequence[str], reserved: Callable[[], None] = _is_ready) -> int:
+async def run_broker(
+    runtime: Runtime, argv: Sequence[str], on_directory_locked: Callable[[], None] = _open_nothing
+) -> int:
     """Runs the process in any world. Returns its exit code: 0 after a clean stop, 1 after one clear line.
 
-    ``reserved`` opens the event log. It is called once this process holds the data directory, because a second process
-    must leave the log of the first one as it is, wherever the log lies. It may raise ``OSError``.
+    ``on_directory_locked`` opens the event log. It is called once this process holds the data directory, because a
+    second process must leave the log of the first one as it is, wherever the log lies. It may raise ``OSError``.
     """
     options = parse_arguments(argv)
     try:
@@ -264,7 +269,7 @@ async def run_broker(runtime: Runtime, argv: Sequence[str], reserved: Callable[[
         config = parse_config(data, options.config)
         reserve_directory(config, runtime)
         try:
-            reserved()
+            on_directory_locked()
         except OSError as error:
             raise BrokerError(f"event log {options.event_log}: {error.strerror or error}") from error
         config = await fill_in_id(config, runtime)

@@ -24,7 +24,7 @@ from assay.system_under_test.zookeeper import paths
 
 _log = logging.getLogger("assay.broker")
 
-HICCUPS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
+RETRIABLE_ERRORS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 """ZooKeeper errors after which a start retries: recovery can outlast a session, and ZooKeeper may fail at any time."""
 BACK_OFF = 0.1
 """Seconds between attempts to reach ZooKeeper."""
@@ -58,7 +58,7 @@ async def _generate_id(config: BrokerConfig, runtime: Runtime) -> int:
             try:
                 broker_id = config.reserved_broker_max_id + await _next_number(zookeeper)
                 break
-            except HICCUPS as error:
+            except RETRIABLE_ERRORS as error:
                 _log.info("generating a broker id: %r; it is tried again", error)
                 await asyncio.sleep(BACK_OFF)
     finally:

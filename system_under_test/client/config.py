@@ -82,7 +82,7 @@ class MemberConfig:
     metadata_age: float = 5.0
     """Age at which the group's leader reads the topics again (``metadata.max.age.ms``, 5 minutes in Kafka)."""
     client_id: str = "assay-member"
-    takes_back: bool = False
+    abort_on_timeout: bool = False
     """Whether a request that was given up must not arrive later. For commits that no generation fences."""
     repeat_unknown: bool = False
     """Whether a commit of unknown outcome is repeated within ``timeout``. Safe for offsets that only this client

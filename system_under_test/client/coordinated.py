@@ -100,14 +100,14 @@ class CoordinatorClient:
         timeout: float,
         client_id: str,
         retention: float | None = None,
-        takes_back: bool = False,
+        abort_on_timeout: bool = False,
         repeat_unknown: bool = False,
     ) -> None:
         """Creates a client.
 
         - ``retention``: seconds for which commits are kept while the group has no members; None for the brokers'
           setting
-        - ``takes_back``: as in :class:`Connection`
+        - ``abort_on_timeout``: as in :class:`~assay.system_under_test.client.pool.Pool`
         - ``repeat_unknown``: as in ``MemberConfig``
         """
         self.group = group
@@ -124,7 +124,7 @@ class CoordinatorClient:
         self._repeat_unknown = repeat_unknown
         self._bootstrap = KnownBrokers.of(bootstrap)
         self._random = runtime.random
-        self._pool = Pool(client_id, takes_back=takes_back)
+        self._pool = Pool(client_id, abort_on_timeout=abort_on_timeout)
         # Heartbeats use their own connection, because a broker answers one request after the other and a join may wait.
         self._pulse = Pool(f"{client_id}-heartbeat")
         self._coordinator: Address | None = None

@@ -73,7 +73,7 @@ class Membership(CoordinatorClient):
             timeout=config.timeout,
             client_id=config.client_id,
             retention=config.retention,
-            takes_back=config.takes_back,
+            abort_on_timeout=config.abort_on_timeout,
             repeat_unknown=config.repeat_unknown,
         )
         self.topics = tuple(topics)

@@ -65,10 +65,16 @@ class ClientClosed(NotSent):
 class Pool:
     """Opens connections on first use, and again once one is no longer usable."""
 
-    def __init__(self, client_id: str = "assay", connect_timeout: float = 2.0, *, takes_back: bool = False) -> None:
-        """Creates a pool; ``takes_back`` is as in :class:`Connection`."""
+    def __init__(
+        self, client_id: str = "assay", connect_timeout: float = 2.0, *, abort_on_timeout: bool = False
+    ) -> None:
+        """Creates a pool.
+
+        With ``abort_on_timeout``, a call that times out or is cancelled ends its connection and discards unsent data,
+        so the request cannot arrive later.
+        """
         self._client_id = client_id
-        self._takes_back = takes_back
+        self._abort_on_timeout = abort_on_timeout
         self._connect_timeout = connect_timeout
         self._connections: dict[Address, Connection] = {}
         self._retired: list[Connection] = []
@@ -97,7 +103,7 @@ class Pool:
         if self._closed:
             raise ClientClosed(f"no connection to {address}: the client was closed")
         connection = await Connection.open(
-            address.host, address.port, self._connect_timeout, self._client_id, takes_back=self._takes_back
+            address.host, address.port, self._connect_timeout, self._client_id, abort_on_timeout=self._abort_on_timeout
         )
         if self._closed:
             await connection.close()

@@ -5,7 +5,7 @@ State, in reading order:
 - ``member`` and ``group``: the state machine of one group
 - ``session_timers``: detection of expired members
 - ``records``: the format of the offsets topic's records
-- ``offset_store``: the groups of one partition of the offsets topic
+- ``stored_groups``: the groups of one partition of the offsets topic
 - ``terms``: the partitions of the offsets topic that this broker leads
 
 Requests:

@@ -17,8 +17,8 @@ from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import Group, GroupError
 from assay.system_under_test.groups.member_requests import MemberRequests
 from assay.system_under_test.groups.offset_requests import LeaderLookup, OffsetRequests
-from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.groups.records import OffsetRecord
+from assay.system_under_test.groups.stored_groups import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms, find_partition
 from assay.system_under_test.groups.traits import CORRECT, GroupTraits
 from assay.system_under_test.network.handler import Context, Handler
@@ -140,7 +140,7 @@ class OffsetExpiry:
     async def _tidy(self, stored: StoredGroups, group: Group) -> None:
         """Deletes expired offsets of a group without members, then the group if nothing is left."""
         try:
-            has_members = self.draft.known(stored.index, group.group_id) is not None
+            has_members = self.draft.find_active_group(stored.index, group.group_id) is not None
         except GroupError:
             return  # the partition is still loading
         if has_members or not self.traits.may_expire(group):

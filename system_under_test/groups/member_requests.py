@@ -43,7 +43,7 @@ class MemberRequests:
             stored = self._terms.stored(request.group_id)
             if request.member_id and request.group_id not in stored.groups:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if not request.member_id and self._draft.known(stored.index, request.group_id) is not None:
+            if not request.member_id and self._draft.find_active_group(stored.index, request.group_id) is not None:
                 raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             client_id = (context.client_id or "")[:LONGEST_CLIENT_ID]
             new_id = f"{client_id}-{self._random.getrandbits(128):032x}"

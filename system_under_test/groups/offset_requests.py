@@ -9,8 +9,8 @@ from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups import zookeeper_offsets
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.group import Group, GroupError
-from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
+from assay.system_under_test.groups.stored_groups import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.groups.traits import GroupTraits
 from assay.system_under_test.network.handler import Context, Handler
@@ -136,7 +136,7 @@ class OffsetRequests:
         """Applies the commit rules of the design whose members the group has. Raises :class:`GroupError`."""
         group = stored.groups.get(request.group_id)
         if group is None or request.member_id not in group.members:
-            draft = self.draft.known(stored.index, request.group_id)
+            draft = self.draft.find_active_group(stored.index, request.group_id)
             if draft is not None:
                 draft.may_commit(request.member_id, request.generation_id)
                 return
@@ -187,4 +187,4 @@ class OffsetRequests:
             if error.code is ErrorCode.LEADER_NOT_AVAILABLE:
                 raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE) from error
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP) from error
-        stored.serving()
+        stored.require_serving()

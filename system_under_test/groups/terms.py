@@ -11,7 +11,7 @@ from kazoo.protocol.states import WatchedEvent
 
 from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.groups.group import Group, GroupError
-from assay.system_under_test.groups.offset_store import StoredGroups
+from assay.system_under_test.groups.stored_groups import StoredGroups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
@@ -128,7 +128,7 @@ class GroupTerms:
         stored = self._led.get(find_partition(group_id, self.partitions))
         if stored is None or not self.is_current(stored):
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
-        stored.serving()
+        stored.require_serving()
         return stored
 
     def group(self, group_id: str) -> Group:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.system_under_test.groups.group import Group, GroupState
-from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.groups.records import GroupRecord, OffsetRecord
+from assay.system_under_test.groups.stored_groups import StoredGroups
 
 LOAD_SECONDS: Final = 1.0
 """Simulated time to load a large offsets topic."""

@@ -60,7 +60,7 @@ class GroupJournal(ReplicaLog[Record | None]):
         self._indexed: int | None = None
         """The number of changes that the index includes."""
         self._term: tuple[int, int] | None = None
-        self.whole = 0
+        self.seen_below = 0
         """Every record of the term below this position has been seen."""
         self.generations: dict[str, list[tuple[int, int | None]]] = {}
         """By group: positions and generations stored there; None: the group was forgotten."""
@@ -78,10 +78,10 @@ class GroupJournal(ReplicaLog[Record | None]):
             fresh = dict(sorted((kept | self.between(0, LATEST)).items()))
             self._indexed, self._records, self.generations, self.commits = self.changes, {}, {}, {}
         if self._term != term:
-            self._term, self.whole = term, role.start
+            self._term, self.seen_below = term, role.start
         self._records |= fresh
-        while self.whole in self._records:
-            self.whole += 1
+        while self.seen_below in self._records:
+            self.seen_below += 1
         for position, record in fresh.items():
             if isinstance(record, GroupRecord):
                 generation = None if record.value is None else record.value.generation
@@ -93,7 +93,7 @@ class GroupJournal(ReplicaLog[Record | None]):
     @property
     def complete(self) -> bool:
         """Whether every record of the term has been seen."""
-        return self.whole > max(self._records, default=-1)
+        return self.seen_below > max(self._records, default=-1)
 
     def _take(self, file: SegmentFile[Record | None], data: bytes) -> None:
         """Parses the whole entries at the beginning of ``data``."""
@@ -234,7 +234,7 @@ class CoordinatorFold:
                     self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key
                 )
             return -1
-        if position >= journal.whole:  # the accepted record may be in the gap
+        if position >= journal.seen_below:  # the accepted record may be in the gap
             return -1
         if group in self._drafts or line.epoch is None or line.epoch < 0:
             return position

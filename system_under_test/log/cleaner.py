@@ -82,10 +82,10 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ``limit`` is the high watermark. Raises :class:`CorruptLog` if the messages' times cannot be read.
     """
     dirty_from, now = max(dirty_from, log.start_offset), log.now_ms()
-    segments = swap.find_cleanable(log.row, limit)
+    segments = swap.find_cleanable(log.segment_list, limit)
     if topic.min_compaction_lag_ms:
         for index, segment in enumerate(segments):
-            with log.row.noting():
+            with log.segment_list.recording_damage():
                 if segment.times.age_ms() > now - topic.min_compaction_lag_ms:
                     segments = segments[:index]
                     break
@@ -98,7 +98,7 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None
-    return CleaningPlan(segments, dirty_from, ends[-1], horizon, ratio, log.row.cuts)
+    return CleaningPlan(segments, dirty_from, ends[-1], horizon, ratio, log.segment_list.cuts)
 
 
 async def clean(log: Log, work: CleaningPlan, max_keys: int, on_replaced: Callable[[int], None]) -> CleaningResult:
@@ -113,7 +113,7 @@ async def clean(log: Log, work: CleaningPlan, max_keys: int, on_replaced: Callab
     end, last = await run.read_keys(max_keys)
     touched = tuple(segment for segment in work.segments if segment.base_offset < end)
     before = sum(segment.size for segment in touched)
-    await log.tombstones.allow_gaps(lambda: work.end if log.row.cuts == work.cuts else 0)
+    await log.tombstones.allow_gaps(lambda: work.end if log.segment_list.cuts == work.cuts else 0)
     for group in _group_segments(touched, log.config.segment_bytes, log.config.index_max_bytes, end):
         await run.rewrite(group, end, last)
     return CleaningResult(
@@ -134,7 +134,7 @@ async def note_cleaning(log: Log, cleaning: CleaningResult) -> bool:
 
     The caller must not allow a truncation before this returns.
     """
-    if log.closed or log.row.cuts != cleaning.cuts:
+    if log.closed or log.segment_list.cuts != cleaning.cuts:
         return False
     await log.tombstones.record_cleaning(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
     return True
@@ -191,7 +191,7 @@ class _Pass:
                     self.last_tombstone = max(self.last_tombstone, message.offset)
             return True
 
-        file = log.row.storage.open(path)
+        file = log.segment_list.storage.open(path)
         try:
             file.truncate(0)
             for segment in group:
@@ -206,13 +206,13 @@ class _Pass:
             if scan.problem is not None:
                 raise CorruptLog(path, scan.position, scan.next_offset, scan.problem)
             await file.fsync()
-            if not await swap.exchange_segments(log.row, group, scan, self.cuts):
+            if not await swap.exchange_segments(log.segment_list, group, scan, self.cuts):
                 raise CleaningInterrupted
         finally:
             with contextlib.suppress(OSError):  # remaining files are removed at the next start
                 file.close()
-                if log.row.storage.exists(path):
-                    log.row.storage.remove(path)
+                if log.segment_list.storage.exists(path):
+                    log.segment_list.storage.remove(path)
         self.dropped += dropped
         self.freed += size - scan.position
         self._on_replaced(len(group))
@@ -220,9 +220,9 @@ class _Pass:
     def _blocks(self, segment: Segment) -> Iterator[bytes]:
         blocks = segment.blocks()
         while True:
-            if segment.closed or self._log.row.cuts != self.cuts:
+            if segment.closed or self._log.segment_list.cuts != self.cuts:
                 raise CleaningInterrupted
-            with self._log.row.noting():
+            with self._log.segment_list.recording_damage():
                 block = next(blocks, None)
             if block is None:
                 return

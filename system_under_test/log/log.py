@@ -34,7 +34,7 @@ class Log:
     """
 
     def __init__(self, row: SegmentList) -> None:
-        self.row = row
+        self.segment_list = row
 
     @classmethod
     async def open(
@@ -83,53 +83,53 @@ class Log:
 
     @property
     def directory(self) -> str:
-        return self.row.directory
+        return self.segment_list.directory
 
     @property
     def config(self) -> LogConfig:
-        return self.row.config
+        return self.segment_list.config
 
     @property
     def tombstones(self) -> Tombstones:
-        return self.row.tombstones
+        return self.segment_list.tombstones
 
     @property
     def start_offset(self) -> int:
         """The first offset that can be read."""
-        return self.row.start
+        return self.segment_list.start
 
     @property
     def end_offset(self) -> int:
         """The offset of the next append."""
-        return self.row.end
+        return self.segment_list.end
 
     @property
     def flushed_offset(self) -> int:
         """The offset below which everything is fsynced."""
-        return self.row.flushed
+        return self.segment_list.flushed
 
     @property
     def closed(self) -> bool:
-        return self.row.closed
+        return self.segment_list.closed
 
     @property
     def size(self) -> int:
         """Bytes of all segments, indexes not counted."""
-        return self.row.size
+        return self.segment_list.size
 
     @property
     def segment_offsets(self) -> tuple[int, ...]:
         """Base offsets of the segments, ascending; one more after each roll."""
-        return self.row.bases
+        return self.segment_list.bases
 
     @property
     def damage(self) -> str | None:
         """The problem found at opening or by a read; None for a healthy log."""
-        return None if self.row.damage is None else self.row.damage.problem
+        return None if self.segment_list.damage is None else self.segment_list.damage.problem
 
     def now_ms(self) -> int:
         """Returns this node's wall clock."""
-        return self.row.now_ms()
+        return self.segment_list.now_ms()
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -138,13 +138,13 @@ class Log:
         if config.compacted:
             await self.tombstones.begin()
         if config.preallocate:
-            await self.row.preallocation_note.write()
-        self.row.configure(replace(config, compacted=self.tombstones.known))
+            await self.segment_list.preallocation_note.write()
+        self.segment_list.configure(replace(config, compacted=self.tombstones.known))
 
     async def allow_gaps(self) -> None:
         """Durably and permanently allows gaps, because the log that this one copies has some."""
         await self.tombstones.begin()
-        self.row.configure(replace(self.config, compacted=True))
+        self.segment_list.configure(replace(self.config, compacted=True))
 
     # -- appending and reading -----------------------------------------------------------------------------------
 
@@ -156,9 +156,9 @@ class Log:
         """
         if not produced.count:
             raise ValueError(f"{self.directory}: a set without messages")
-        first = self.row.end
+        first = self.segment_list.end
         last = first + produced.count - 1
-        self.row.append(*stamp(produced, first, append_time), first, last)
+        self.segment_list.append(*stamp(produced, first, append_time), first, last)
         return first, last
 
     def append_replicated(self, data: bytes) -> int:
@@ -167,13 +167,13 @@ class Log:
         A partial last message is ignored. Raises ``CorruptMessage``, and appends nothing, for a bad CRC or for offsets
         that do not continue densely from ``end_offset`` (with ``config.compacted``: that do not rise).
         """
-        found = message_set.check(data, self.row.end, gaps=self.config.compacted)
+        found = message_set.check(data, self.segment_list.end, gaps=self.config.compacted)
         if found.problem is not None:
             raise CorruptMessage(f"{self.directory}: from the leader at byte {found.size}: {found.problem}")
         if found.count:
             whole = data if found.size == len(data) else data[: found.size]
-            self.row.append(whole, found.youngest, found.first, found.next_offset - 1)
-        return self.row.end
+            self.segment_list.append(whole, found.youngest, found.first, found.next_offset - 1)
+        return self.segment_list.end
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:
         """Returns whole messages from ``offset`` on, all below the offset ``limit``, at most ``max_bytes`` of them.
@@ -184,7 +184,7 @@ class Log:
         Raises :class:`OffsetOutOfRange`, and :class:`CorruptLog` instead of returning damaged bytes. Bytes that the
         disk fails to deliver count as damaged, even if the disk fails only while the range is sent.
         """
-        row, end = self.row, self.row.end
+        row, end = self.segment_list, self.segment_list.end
         if not row.bases[0] <= offset <= end:
             raise OffsetOutOfRange(offset, row.bases[0], end)
         if limit is not None and limit < end:
@@ -215,7 +215,7 @@ class Log:
         """
         if offset >= self.end_offset:
             return
-        row = self.row
+        row = self.segment_list
         row.check_healthy()
         if offset < row.start:
             self.reset(offset)
@@ -240,7 +240,7 @@ class Log:
         if self.closed:
             return
         gap = 0
-        if self.start_offset <= offset < self.end_offset and self.row.damage is None:
+        if self.start_offset <= offset < self.end_offset and self.segment_list.damage is None:
             gap = self._cut_at(offset).gap
         if gap:
             await self.flush()
@@ -256,14 +256,14 @@ class Log:
 
     def _last_gap(self) -> int:
         """Returns the base of the last segment with a gap before it; 0 if there is none."""
-        neighbours = pairwise(self.row.segments)
+        neighbours = pairwise(self.segment_list.segments)
         return max((b.base_offset for a, b in neighbours if a.next_offset < b.base_offset), default=0)
 
     def _cut_at(self, offset: int) -> CutPoint:
         # At the start itself the first segment stays, empty: its name records where the log starts.
-        keep = max(1, bisect_right(self.row.bases, offset - 1))
-        with self.row.noting():
-            return find_cut_point(self.row.segments, keep, offset)
+        keep = max(1, bisect_right(self.segment_list.bases, offset - 1))
+        with self.segment_list.recording_damage():
+            return find_cut_point(self.segment_list.segments, keep, offset)
 
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.
@@ -271,44 +271,44 @@ class Log:
         The recovery point's checkpoint must durably be 0 before, and ``flush`` must follow. A power loss in between
         leaves any prefix of the old log, or an empty one that starts at 0. Until then nothing counts as flushed.
         """
-        self.row.keep(0)
-        remove_leftovers(self.row.storage, self.directory, ())
-        self.row.damage = None
-        self.row.restart_at(start_offset)
+        self.segment_list.keep(0)
+        remove_leftovers(self.segment_list.storage, self.directory, ())
+        self.segment_list.damage = None
+        self.segment_list.restart_at(start_offset)
 
     # -- notes ---------------------------------------------------------------------------------------------------
 
     async def note_damage(self) -> None:
         """Durably notes known damage for the next process. Raises ``OSError``."""
-        await self.row.damage_note.write(lambda: self.row.damage)
+        await self.segment_list.damage_note.write(lambda: self.segment_list.damage)
 
     async def forget_damage(self) -> None:
         """Removes the damage note; call it after ``reset`` and ``flush``."""
-        await self.row.damage_note.clear()
+        await self.segment_list.damage_note.clear()
 
     async def close_notes(self) -> None:
         """Stops all notes, because the directory is about to be removed or renamed."""
         await self.tombstones.close()
-        await self.row.damage_note.close()
-        await self.row.preallocation_note.close()
+        await self.segment_list.damage_note.close()
+        await self.segment_list.preallocation_note.close()
 
     # -- durability ----------------------------------------------------------------------------------------------
 
     async def flush(self) -> int:
         """Fsyncs appends and truncations made before the call, see ``SegmentList.flush``. Returns ``flushed``."""
-        await self.row.flush()
-        return self.row.flushed
+        await self.segment_list.flush()
+        return self.segment_list.flushed
 
     def purge(self, count: int | None = None) -> None:
         """Removes the files of the first ``count`` segments that retention or compaction removed, or of all.
 
         Slices of these segments become invalid.
         """
-        self.row.purge(count)
+        self.segment_list.purge(count)
 
     async def close(self) -> None:
         """Flushes everything, including indexes, trims the files to their last entries and closes them. Idempotent."""
-        row = self.row
+        row = self.segment_list
         if row.closed:
             return
         for segment in row.segments[-1:]:
@@ -330,7 +330,7 @@ class Log:
 
         May be called again after an ``OSError``.
         """
-        row, storage = self.row, self.row.storage
+        row, storage = self.segment_list, self.segment_list.storage
         async with row.changing:
             row.closed = True
             row.purge()

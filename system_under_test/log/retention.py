@@ -19,7 +19,7 @@ async def retain(log: Log, limit: Callable[[], int], *, retention_ms: int, reten
 
     Readers may continue until :meth:`Log.purge`. Raises :class:`CorruptLog`.
     """
-    row, count = log.row, 0
+    row, count = log.segment_list, 0
     while True:
         cuts = row.cuts
         async with row.changing:
@@ -45,7 +45,7 @@ def _is_oldest_due(row: SegmentList, limit: int, retention_ms: int, retention_by
         return not is_last  # compaction has emptied it
     if retention_bytes >= 0 and row.size - segment.size >= retention_bytes:
         return True
-    with row.noting():
+    with row.recording_damage():
         return retention_ms >= 0 and row.now_ms() - segment.times.age_ms() > retention_ms
 
 

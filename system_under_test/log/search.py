@@ -20,10 +20,10 @@ def find_offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
     """
     if timestamp == EARLIEST:
         return [log.start_offset][:count]
-    row = log.row
+    row = log.segment_list
     starts: list[int] = []
     for segment in row.segments:
-        with row.noting():
+        with row.recording_damage():
             if timestamp == LATEST or segment.times.written_ms() <= timestamp:
                 starts.append(segment.base_offset)
     if row.active.size and (timestamp == LATEST or row.now_ms() <= timestamp):
@@ -37,8 +37,8 @@ def find_offset_for_time(log: Log, timestamp: int) -> tuple[int, int] | None:
     Scans each segment once for its newest timestamp, and then the one that has the answer.
     """
     wanted = max(timestamp, 0)
-    for segment in log.row.segments:
-        with log.row.noting():
+    for segment in log.segment_list.segments:
+        with log.segment_list.recording_damage():
             if segment.times.newest() >= wanted:
                 found = segment.times.first_since(wanted)
                 if found is not None:

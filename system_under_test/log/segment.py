@@ -278,9 +278,10 @@ class Segment:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            raise self.lost(error) from error
+            raise self.record_read_error(error) from error
 
-    def lost(self, error: OSError) -> CorruptLog:
+    def record_read_error(self, error: OSError) -> CorruptLog:
+        """Marks the log as damaged and returns the exception for it."""
         damage = CorruptLog(self.path, 0, self.base_offset, f"it cannot be read: {error}")
         self.on_damage(damage)
         return damage

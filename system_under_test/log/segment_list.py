@@ -89,8 +89,8 @@ class SegmentList:
     # -- damage --------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def noting(self) -> Iterator[None]:
-        """Context for code that reads a segment: records the damage that it raises as the log's."""
+    def recording_damage(self) -> Iterator[None]:
+        """Context for code that reads a segment: marks the log as damaged if the block raises :class:`CorruptLog`."""
         try:
             yield
         except CorruptLog as damage:

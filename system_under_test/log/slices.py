@@ -33,8 +33,8 @@ class SliceSource(Protocol):
     file: File
     cuts: int
 
-    def lost(self, error: OSError) -> Exception:
-        """Records that the disk cannot deliver the segment's bytes, and returns that as damage."""
+    def record_read_error(self, error: OSError) -> Exception:
+        """Marks the log as damaged and returns the exception for it."""
 
 
 class LogSlice:
@@ -71,7 +71,7 @@ class LogSlice:
 
     def _failed(self, error: OSError) -> None:
         if error.errno == errno.EIO:
-            self._segment.lost(error)
+            self._segment.record_read_error(error)
 
     def _stored(self) -> Slice:
         if self._segment.cuts != self._cuts:

@@ -145,9 +145,9 @@ def _ignore(_: object) -> None:
 class Connection:
     """An open connection, created by :meth:`open`. It must be closed."""
 
-    def __init__(self, wire: _FrameProtocol, peer: str, client_id: str, takes_back: bool = False) -> None:
+    def __init__(self, wire: _FrameProtocol, peer: str, client_id: str, abort_on_timeout: bool = False) -> None:
         self.peer = peer
-        self._takes_back = takes_back
+        self._abort_on_timeout = abort_on_timeout
         self._wire = wire
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
@@ -162,12 +162,12 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, timeout: float, client_id: str = "assay", *, takes_back: bool = False
+        cls, host: str, port: int, timeout: float, client_id: str = "assay", *, abort_on_timeout: bool = False
     ) -> Connection:
         """Connects within ``timeout`` seconds. Raises ``NotSent``.
 
-        With ``takes_back``, a call that times out or is cancelled ends the connection at once and discards unsent data.
-        Otherwise the kernel still sends its buffered data, in a partition even long afterwards.
+        With ``abort_on_timeout``, a call that times out or is cancelled ends the connection at once and discards unsent
+        data. Otherwise the kernel still sends its buffered data, in a partition even long afterwards.
         """
         peer = f"{host}:{port}"
         loop = asyncio.get_running_loop()
@@ -178,7 +178,7 @@ class Connection:
             raise NotSent(f"no connection to {peer} within {timeout:.3g} s") from error
         except OSError as error:
             raise NotSent(f"no connection to {peer}: {error}") from error
-        return cls(wire, peer, client_id, takes_back)
+        return cls(wire, peer, client_id, abort_on_timeout)
 
     @property
     def usable(self) -> bool:
@@ -219,7 +219,7 @@ class Connection:
         finally:
             timer.cancel()
             self._pending.pop(correlation_id, None)
-            if self._takes_back and answer.cancelled():
+            if self._abort_on_timeout and answer.cancelled():
                 self._doubt(f"{name} to {self.peer} was given up")
             self._end_if_suspect()
             if answer.done() and not answer.cancelled():
@@ -272,7 +272,7 @@ class Connection:
         self._end_if_suspect()
 
     def _end_if_suspect(self) -> None:
-        if self._suspect is not None and (self._takes_back or not self._pending):
+        if self._suspect is not None and (self._abort_on_timeout or not self._pending):
             self._break(self._suspect)
 
     def _answer(self, frame: bytes) -> None:
@@ -298,7 +298,7 @@ class Connection:
             return
         self._broken = reason
         self._wire.on_frame = self._wire.on_end = _ignore
-        if self._takes_back and not self._wire.ended:
+        if self._abort_on_timeout and not self._wire.ended:
             self._wire.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._wire.transport.abort()
         pending, self._pending = self._pending, {}

@@ -49,8 +49,8 @@ class DecoderSource(Source):
         return function
 
     def flush(self) -> None:
-        if self.run:
-            layout, targets = self.take_run()
+        if self.pending_fields:
+            layout, targets = self.take_pending()
             name = f"unpack_{layout.format[1:].replace('?', 'B')}"
             self.names[name] = layout.unpack_from
             self.line(f"{', '.join(targets)}, = {name}(data, p)")
@@ -77,7 +77,7 @@ class DecoderSource(Source):
         match type_:
             case schema.Fixed(code=code):
                 value = self.variable()
-                self.run.append((code, value))
+                self.pending_fields.append((code, value))
                 return value
             case schema.Text(nullable=nullable):
                 return self.sized("h", ".decode()", path, nullable)
@@ -94,7 +94,7 @@ class DecoderSource(Source):
 
     def sized(self, code: str, convert: str, path: str, nullable: bool, null: str = "None") -> str:
         size, value, stop = self.variable(), self.variable(), self.variable()
-        self.run.append((code, size))
+        self.pending_fields.append((code, size))
         self.flush()
         if nullable:
             self.line(f"if {size} == -1: {value} = {null}")
@@ -111,7 +111,7 @@ class DecoderSource(Source):
 
     def array(self, type_: schema.Array, path: str) -> str:
         count, value = self.variable(), self.variable()
-        self.run.append(("i", count))
+        self.pending_fields.append(("i", count))
         self.flush()
         if type_.nullable:
             self.line(f"if {count} == -1: {value} = None")

@@ -24,8 +24,8 @@ class EncoderSource(Source):
         return made
 
     def flush(self) -> None:
-        if self.run:
-            layout, expressions = self.take_run()
+        if self.pending_fields:
+            layout, expressions = self.take_pending()
             self.line(f"write({self.bind_pack(layout)}({', '.join(expressions)}))")
 
     def bind_pack(self, layout: struct.Struct) -> str:
@@ -40,7 +40,7 @@ class EncoderSource(Source):
     def value(self, type_: schema.WireType, expression: str) -> None:
         match type_:
             case schema.Fixed(code=code):
-                self.run.append((code, expression))
+                self.pending_fields.append((code, expression))
             case schema.Text(nullable=nullable):
                 self.sized("h", expression, ".encode()", nullable)
             case schema.Blob(nullable=nullable):
@@ -60,10 +60,10 @@ class EncoderSource(Source):
             self.line(f"{value} = {expression}")
             if convert:
                 self.line(f"if {value} is not None: {value} = {value}{convert}")
-            self.run.append((code, f"-1 if {value} is None else len({value})"))
+            self.pending_fields.append((code, f"-1 if {value} is None else len({value})"))
         else:
             self.line(f"{value} = {expression}{convert}")
-            self.run.append((code, f"len({value})"))
+            self.pending_fields.append((code, f"len({value})"))
         self.flush()
         self.line(f"if {value}: write({value})")
 
@@ -74,7 +74,7 @@ class EncoderSource(Source):
         self.line("else:")
         self.line(f"    {size} = {value}.size")
         self.line(f"    if {size}: slices += 1")
-        self.run.append(("i", size))
+        self.pending_fields.append(("i", size))
         self.flush()
         self.line(f"if {size}: write({value})")
 
@@ -82,7 +82,7 @@ class EncoderSource(Source):
         value, element = self.variable(), self.variable()
         self.line(f"{value} = {expression}")
         count = f"-1 if {value} is None else len({value})" if type_.nullable else f"len({value})"
-        self.run.append(("i", count))
+        self.pending_fields.append(("i", count))
         self.flush()
         if isinstance(type_.element, schema.Fixed):
             pack = self.bind(struct.pack)

@@ -27,7 +27,7 @@ class Source:
         self.indent = 2
         self.names: dict[str, Any] = {}
         self.counter = 0
-        self.run: list[tuple[str, str]] = []  # pending fixed-width fields: struct letter, expression
+        self.pending_fields: list[tuple[str, str]] = []  # pending fixed-width fields: struct letter, expression
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -45,11 +45,11 @@ class Source:
         self.names[name] = value
         return name
 
-    def take_run(self) -> tuple[struct.Struct, list[str]]:
+    def take_pending(self) -> tuple[struct.Struct, list[str]]:
         """Returns and clears the pending fields, as one struct and its expressions."""
-        codes = "".join(code for code, _ in self.run)
-        expressions = [expression for _, expression in self.run]
-        self.run = []
+        codes = "".join(code for code, _ in self.pending_fields)
+        expressions = [expression for _, expression in self.pending_fields]
+        self.pending_fields = []
         return compile_struct(">" + codes), expressions
 
     def function(self, header: str, epilogue: list[str]) -> Any:

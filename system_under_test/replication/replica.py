@@ -83,10 +83,10 @@ class Replica:
         A truncation that has begun is completed even if its term ends meanwhile.
         """
         self._flush_timer: asyncio.TimerHandle | None = None
-        log.row.on_roll = self._rolled
-        log.row.on_damage = self._damaged
-        if log.row.damage is not None:
-            self._report_damage(log.row.damage)
+        log.segment_list.on_roll = self._rolled
+        log.segment_list.on_damage = self._damaged
+        if log.segment_list.damage is not None:
+            self._report_damage(log.segment_list.damage)
 
     async def configure(self, config: TopicConfig) -> None:
         """Applies the topic's settings, which may arrive or change long after the log was opened."""

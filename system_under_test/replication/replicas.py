@@ -186,7 +186,7 @@ class Replicas:
         except (directory.DirectoryError, CheckpointError) as error:
             problem = str(error)
         if problem is not None:
-            log.row.note(CorruptLog(path, 0, log.start_offset, problem))
+            log.segment_list.note(CorruptLog(path, 0, log.start_offset, problem))
         return found, epochs
 
     async def of(self, update: PartitionStateUpdate) -> Partition:

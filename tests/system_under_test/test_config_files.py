@@ -46,9 +46,9 @@ def test_a_hold_file_that_is_no_regular_file_ends_the_broker(tmp_path: Path) -> 
     async def ask() -> None:
         broker = BrokerProcess(config, ProcessRuntime(None))
         with pytest.raises(BrokerError, match=r"hold_file .*: this is no regular file"):
-            broker._hold_orders()
+            broker._read_stop_events()
         (tmp_path / "hold").unlink()
-        assert broker._hold_orders() == ()
+        assert broker._read_stop_events() == ()
 
     asyncio.run(ask())
 

@@ -180,7 +180,7 @@ class ConsumerConnector:
         self._session = traits.session(self._zookeeper, self._registration, self._lose, self._ownership.forget)
         self._zookeeper.add_listener(lambda state: self._wake.set())
         self._brokers = KnownBrokers.of(config.bootstrap) if config.bootstrap else KnownBrokers()
-        commits = MemberConfig(timeout=config.timeout, takes_back=True, repeat_unknown=True)
+        commits = MemberConfig(timeout=config.timeout, abort_on_timeout=True, repeat_unknown=True)
         self._membership = Membership(self._brokers, config.group, config=commits, runtime=runtime)
         self._offsets = self._store()
         self._subscription: StreamSubscription | None = None

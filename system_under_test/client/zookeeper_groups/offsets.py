@@ -107,7 +107,7 @@ class TopicOffsets(OffsetStore):
     """Offsets in the offsets topic, as a client that is not a member of a group of Kafka's design.
 
     Nothing fences a commit there, so a commit that was given up must not arrive later. Therefore ``membership`` must
-    use ``takes_back``.
+    use ``abort_on_timeout``.
     """
 
     def __init__(self, membership: Membership) -> None:

@@ -57,7 +57,7 @@ class Registration:
             return
         if not session:
             raise SessionExpiredError(f"{self._path}: no session to register under")
-        creation = znodes.make_create(self._path, encode(subscription.registered(timestamp_ms)), ephemeral=True)
+        creation = znodes.make_create(self._path, encode(subscription.to_registration(timestamp_ms)), ephemeral=True)
         if self.session != session:
             await self._create(creation.data)
         while (stat := await self._zookeeper.exists(self._path, self._changed)) is None:

@@ -12,7 +12,7 @@ INTERNAL_TOPIC = "__consumer_offsets"
 
 
 class StreamSubscription(Protocol):
-    """A subscription. ``registered`` returns its content of /consumers/G/ids/C, which other members read."""
+    """A subscription. ``to_registration`` returns its content of /consumers/G/ids/C, which other members read."""
 
     @property
     def streams(self) -> int:
@@ -21,7 +21,7 @@ class StreamSubscription(Protocol):
     def threads(self, topics: Iterable[str]) -> dict[str, int]:
         """Returns the subscribed topics among existing ones, with their numbers of threads."""
 
-    def registered(self, timestamp_ms: int) -> ConsumerRegistration: ...
+    def to_registration(self, timestamp_ms: int) -> ConsumerRegistration: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class StaticSubscription:
     def threads(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self.topics[topic] for topic in topics if topic in self.topics}
 
-    def registered(self, timestamp_ms: int) -> ConsumerRegistration:
+    def to_registration(self, timestamp_ms: int) -> ConsumerRegistration:
         return ConsumerRegistration(dict(self.topics), "static", str(timestamp_ms))
 
 
@@ -75,7 +75,7 @@ class TopicFilter:
     def threads(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self.streams for topic in topics if self.lets_through(topic)}
 
-    def registered(self, timestamp_ms: int) -> ConsumerRegistration:
+    def to_registration(self, timestamp_ms: int) -> ConsumerRegistration:
         pattern: Literal["white_list", "black_list"] = "black_list" if self.exclude else "white_list"
         return ConsumerRegistration({self.expression: self.streams}, pattern, str(timestamp_ms))
 

@@ -138,7 +138,7 @@ async def _read(
     zookeeper: ZooKeeper,
     kind: type[T],
     path: str,
-    meant: Callable[[str, T], R],
+    convert: Callable[[str, T], R],
     whose: str = "",
     watch: Watch | None = None,
 ) -> R | None:
@@ -148,7 +148,7 @@ async def _read(
     """
     try:
         found = await read(zookeeper, kind, path, watch)
-        return None if found is None else meant(path, found[0])
+        return None if found is None else convert(path, found[0])
     except (ValueError, ZnodeError) as error:
         _log.warning("%s%s", whose, error)
         return None

@@ -11,12 +11,12 @@ from assay.system_under_test.protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """Result of a join; ``handed`` must be called once the response was written."""
+    """Result of a join; ``on_response_written`` must be called once the response was written."""
 
     generation: int
     consumer_id: str
     partitions: tuple[Partition, ...]
-    handed: Callable[[], None]
+    on_response_written: Callable[[], None]
 
 
 @dataclass

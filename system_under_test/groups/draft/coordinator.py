@@ -18,7 +18,7 @@ from assay.system_under_test.groups.draft.consumer import JoinResult
 from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, DraftState
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import GroupError
-from assay.system_under_test.groups.offset_store import StoredGroups
+from assay.system_under_test.groups.stored_groups import StoredGroups
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol import draft_groups, groups
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -64,9 +64,9 @@ class DraftCoordinator:
 
     # -- terms -----------------------------------------------------------------------------------------------------
 
-    def lead(self, index: int, epoch: int, topic: int = 0) -> DraftTerm:
+    def lead(self, index: int, epoch: int, topic_czxid: int = 0) -> DraftTerm:
         """Creates a term of this broker. The caller must call ``begin`` on it, and pass it to :meth:`end`."""
-        self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn, topic)
+        self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn, topic_czxid)
         return self._led[index]
 
     def recount(self, partitions: int) -> None:
@@ -79,7 +79,7 @@ class DraftCoordinator:
         if self._led.get(term.index) is term:
             del self._led[term.index]
 
-    def known(self, index: int, group_id: str) -> DraftGroup | None:
+    def find_active_group(self, index: int, group_id: str) -> DraftGroup | None:
         """Returns the group if it has consumers of this design, else None.
 
         Raises :class:`GroupError`: GROUP_LOAD_IN_PROGRESS or NOT_COORDINATOR_FOR_GROUP.
@@ -101,7 +101,7 @@ class DraftCoordinator:
         term = self._led.get(index)
         if term is None:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
-        term.serving()
+        term.require_serving()
         return term
 
     def _group(self, group_id: str) -> DraftGroup:
@@ -134,7 +134,7 @@ class DraftCoordinator:
             known = term.groups.get(request.group_id)
             if request.consumer_id and known is None:
                 raise GroupError(draft_groups.UNKNOWN_CONSUMER)
-            joined = await self._joined(term, known or term.new_group(request.group_id), request, context)
+            joined = await self._await_join(term, known or term.new_group(request.group_id), request, context)
         except GroupError as error:
             return draft_groups.DraftJoinGroupResponse(
                 error_code=error.code,
@@ -142,7 +142,7 @@ class DraftCoordinator:
                 consumer_id=request.consumer_id,
                 partitions_to_own=[],
             )
-        context.after_response(joined.handed)
+        context.after_response(joined.on_response_written)
         return draft_groups.DraftJoinGroupResponse(
             error_code=ErrorCode.NONE,
             generation_id=joined.generation,
@@ -153,7 +153,7 @@ class DraftCoordinator:
             ],
         )
 
-    async def _joined(
+    async def _await_join(
         self, term: DraftTerm, group: DraftGroup, request: draft_groups.DraftJoinGroupRequest, context: Context
     ) -> JoinResult:
         new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self.runtime.random.getrandbits(128):032x}"
@@ -181,11 +181,11 @@ class DraftCoordinator:
         self, request: draft_groups.DraftHeartbeatRequest, context: Context
     ) -> groups.HeartbeatResponse:
         try:
-            handed = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
+            on_response_written = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
         except GroupError as error:
             return groups.HeartbeatResponse(error_code=error.code)
-        if handed is not None:
-            context.after_response(handed)
+        if on_response_written is not None:
+            context.after_response(on_response_written)
             return groups.HeartbeatResponse(error_code=draft_groups.ILLEGAL_GENERATION)
         return groups.HeartbeatResponse(error_code=ErrorCode.NONE)
 

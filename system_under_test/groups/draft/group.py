@@ -56,12 +56,13 @@ class GroupWriter(Protocol):
 class DraftGroup:
     """A group of a coordinator, which ends it with :meth:`end` when it stops coordinating.
 
-    ``sizes`` returns the topics' numbers of partitions. ``on_displaced`` is called if another process wrote the group.
+    ``read_counts`` returns the topics' numbers of partitions. ``on_displaced`` is called if another process wrote the
+    group.
     """
 
     group_id: str
     store: GroupWriter
-    sizes: Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
+    read_counts: Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
     events: EventLog
     spawn: Spawn
     on_displaced: Callable[[], None]
@@ -71,7 +72,7 @@ class DraftGroup:
     strategy: str = ""
     consumers: dict[str, Consumer] = field(default_factory=dict)
     assignment: dict[str, list[Partition]] = field(default_factory=dict)
-    _stored_sizes: Mapping[str, int] = field(default_factory=dict)
+    _stored_counts: Mapping[str, int] = field(default_factory=dict)
     _writing: bool = False
     """Whether the next generation is being written. Consumers that join or leave meanwhile cause another one."""
     _changed: bool = False
@@ -156,8 +157,8 @@ class DraftGroup:
 
     async def partitions_changed(self) -> None:
         """Starts a rebalance if a topic's number of partitions differs from that of the last assignment."""
-        sizes = await self.sizes(self._topics())
-        if self.consumers and not self._writing and self._differ(sizes) and self.state is not DraftState.DEAD:
+        counts = await self.read_counts(self._topics())
+        if self.consumers and not self._writing and self._differ(counts) and self.state is not DraftState.DEAD:
             self._change("partitions")
             self._go_on_if_complete()
 
@@ -167,7 +168,7 @@ class DraftGroup:
         """Restores the group that a former coordinator stored. Each consumer has one session to send something."""
         metadata = found.value
         self.version, self.generation, self.strategy = found.version, metadata.generation, metadata.strategy
-        self._stored_sizes = metadata.partitions
+        self._stored_counts = metadata.partitions
         for name, stored in metadata.consumers.items():
             self.consumers[name] = Consumer(name, tuple(stored.topics), stored.session_timeout_ms / 1000)
             self._sessions.renew(self.consumers[name])
@@ -254,8 +255,8 @@ class DraftGroup:
     async def _rebalance(self) -> None:
         present = list(self.consumers.values())
         wanted = {consumer.consumer_id: consumer.topics for consumer in present}
-        sizes = await self.sizes({topic for topics in wanted.values() for topic in topics})
-        assignment = ASSIGNORS[self.strategy](wanted, sizes)
+        counts = await self.read_counts({topic for topics in wanted.values() for topic in topics})
+        assignment = ASSIGNORS[self.strategy](wanted, counts)
         generation = self.generation + 1
         metadata = GroupMetadata(
             epoch=self.store.epoch,
@@ -265,7 +266,7 @@ class DraftGroup:
                 consumer.consumer_id: StoredConsumer(list(consumer.topics), int(consumer.session_timeout * 1000))
                 for consumer in present
             },
-            partitions=dict(sizes),
+            partitions=dict(counts),
             assignment={name: group_by_topic(given) for name, given in assignment.items()},
         )
         try:
@@ -278,7 +279,7 @@ class DraftGroup:
             return
         if self.state is DraftState.DEAD:
             return
-        self.version, self.generation, self.assignment, self._stored_sizes = version, generation, assignment, sizes
+        self.version, self.generation, self.assignment, self._stored_counts = version, generation, assignment, counts
         self._writing = False
         self.state = DraftState.REBALANCING if present else DraftState.STEADY
         self.events.emit(
@@ -305,7 +306,7 @@ class DraftGroup:
         left = {consumer.consumer_id for consumer in answered}
         generation = self.generation
 
-        def handed(consumer_id: str) -> None:
+        def on_response_written(consumer_id: str) -> None:
             left.discard(consumer_id)
             if left:
                 self.events.emit(
@@ -318,7 +319,7 @@ class DraftGroup:
             self._sessions.renew(consumer)
             assert consumer.joining is not None
             owned = tuple(self.assignment[name])
-            consumer.joining.set_result(JoinResult(generation, name, owned, partial(handed, name)))
+            consumer.joining.set_result(JoinResult(generation, name, owned, partial(on_response_written, name)))
             consumer.joining = None
 
     def _give_up(self, present: list[Consumer]) -> None:
@@ -331,5 +332,5 @@ class DraftGroup:
                 self._sessions.stop(consumer)
         self._go_on_if_complete()
 
-    def _differ(self, sizes: Mapping[str, int]) -> bool:
-        return any(self._stored_sizes.get(topic) != size for topic, size in sizes.items())
+    def _differ(self, counts: Mapping[str, int]) -> bool:
+        return any(self._stored_counts.get(topic) != count for topic, count in counts.items())

@@ -3,7 +3,8 @@
 A term has three states:
 
 - *down*: before the term begins, and after its end
-- *catching up*: the groups are read from ZooKeeper, claimed for this term, and their topics' sizes are read
+- *catching up*: the groups are read from ZooKeeper, claimed for this term, and their topics' numbers of partitions
+  are read
 - *ready*: the coordinator serves requests
 
 A coordinator that finds another's write stops at once. It ends all its groups, and waiting clients must look for the
@@ -20,7 +21,7 @@ from typing import Any
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
 from assay.system_under_test.groups.draft.metadata import CoordinatorDisplaced, GroupMetadata, MetadataStore
-from assay.system_under_test.groups.draft.topics import TopicSizes
+from assay.system_under_test.groups.draft.topics import PartitionCounts
 from assay.system_under_test.groups.group import GroupError, Spawn
 from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.protocol.draft_groups import COORDINATOR_STARTUP_NOT_COMPLETE
@@ -39,22 +40,22 @@ class TermState(StrEnum):
 
 
 class DraftTerm:
-    """A term: leader epoch ``epoch`` in the offsets topic with czxid ``topic``. The owner must call :meth:`end`."""
+    """A term: leader epoch ``epoch`` in the offsets topic with this czxid. The owner must call :meth:`end`."""
 
     def __init__(
-        self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn, topic: int = 0
+        self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn, topic_czxid: int = 0
     ) -> None:
         self.index = index
         self.epoch = epoch
-        self.life = TermState.DOWN
+        self.state = TermState.DOWN
         self.groups: dict[str, DraftGroup] = {}
         self._zookeeper = zookeeper
-        self._store = MetadataStore(zookeeper, epoch, topic)
+        self._store = MetadataStore(zookeeper, epoch, topic_czxid)
         self._events = events
         self._background_spawn = spawn
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._unreadable: set[str] = set()
-        self._sizes = self._new_sizes()
+        self._partition_counts = self._new_partition_counts()
         self._partitions = 0
         self._over = False
 
@@ -64,7 +65,7 @@ class DraftTerm:
         """Catches up, with ``partitions`` as the number of partitions of the offsets topic."""
         self._partitions = partitions
         if not self._over:
-            self.life = TermState.CATCHING_UP
+            self.state = TermState.CATCHING_UP
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
 
     def recount(self, partitions: int) -> None:
@@ -78,17 +79,17 @@ class DraftTerm:
         self._stop()
 
     def _stop(self) -> None:
-        self.life = TermState.DOWN
+        self.state = TermState.DOWN
         groups, self.groups = self.groups, {}
         for group in groups.values():
             group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         tasks, self._tasks = self._tasks, {}
         for task in tasks:
             task.cancel()
-        self._sizes = self._new_sizes()
+        self._partition_counts = self._new_partition_counts()
 
     def _displaced(self) -> None:
-        if self.life is TermState.DOWN:
+        if self.state is TermState.DOWN:
             return
         self._events.emit("draft-displaced", value=self.index, epoch=self.epoch)
         self._stop()
@@ -114,30 +115,30 @@ class DraftTerm:
         for name, found in loaded.items():  # together, because their consumers' sessions begin now
             self.groups[name] = self.new_group(name)
             self.groups[name].load(found)
-        self.life = TermState.READY
+        self.state = TermState.READY
         self._events.emit("draft-loaded", value=len(loaded), epoch=self.epoch, detail={"partition": self.index})
         for group in list(self.groups.values()):
             await group.partitions_changed()
 
     # -- groups --------------------------------------------------------------------------------------------------
 
-    def serving(self) -> None:
+    def require_serving(self) -> None:
         """Raises :class:`GroupError` unless the term serves requests.
 
         The error is COORDINATOR_STARTUP_NOT_COMPLETE while the term catches up, and NOT_COORDINATOR_FOR_GROUP if this
         broker does not coordinate.
         """
-        if self.life is TermState.DOWN:
+        if self.state is TermState.DOWN:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
-        if self.life is TermState.CATCHING_UP:
+        if self.state is TermState.CATCHING_UP:
             raise GroupError(COORDINATOR_STARTUP_NOT_COMPLETE)
 
     def new_group(self, group_id: str) -> DraftGroup:
         """Returns a new, unregistered group. Raises :class:`GroupError`: -1 if its znode cannot be read."""
         if group_id in self._unreadable:
             raise GroupError(ErrorCode.UNKNOWN)
-        sizes = self._sizes
-        return DraftGroup(group_id, self._store, sizes.sizes, self._events, self._spawn, self._displaced)
+        counts = self._partition_counts
+        return DraftGroup(group_id, self._store, counts.read_counts, self._events, self._spawn, self._displaced)
 
     async def forget(self, group: DraftGroup) -> None:
         """Deletes an empty group. A group that is created later under this name starts its generations again."""
@@ -150,8 +151,8 @@ class DraftTerm:
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
 
-    def _new_sizes(self) -> TopicSizes:
-        return TopicSizes(self._zookeeper, self._spawn, self._topic_changed, self._wants)
+    def _new_partition_counts(self) -> PartitionCounts:
+        return PartitionCounts(self._zookeeper, self._spawn, self._topic_changed, self._wants)
 
     def _wants(self, topic: str) -> bool:
         return any(group.wants(topic) for group in self.groups.values())

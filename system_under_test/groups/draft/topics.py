@@ -21,7 +21,7 @@ _log = logging.getLogger("assay.groups")
 
 
 @dataclass
-class TopicSizes:
+class PartitionCounts:
     """Cached numbers of partitions.
 
     ``on_change`` is called with each topic whose number differs from the last known one. ``wanted`` returns whether a
@@ -32,29 +32,29 @@ class TopicSizes:
     spawn: Spawn
     on_change: Callable[[str], None]
     wanted: Callable[[str], bool]
-    _sizes: dict[str, int] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
     _watched: set[str] = field(default_factory=set)
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def sizes(self, topics: Collection[str]) -> dict[str, int]:
-        """Returns the size of each topic, sorted by name. Waits for ZooKeeper."""
-        while missing := [topic for topic in sorted(topics) if topic not in self._sizes]:
+    async def read_counts(self, topics: Collection[str]) -> dict[str, int]:
+        """Returns the number of partitions of each topic, sorted by name. Waits for ZooKeeper."""
+        while missing := [topic for topic in sorted(topics) if topic not in self._counts]:
             for topic in missing:
                 await self._look(topic)
-        return {topic: self._sizes[topic] for topic in sorted(topics)}
+        return {topic: self._counts[topic] for topic in sorted(topics)}
 
     async def _look(self, topic: str) -> None:
         async with self._looking:
             while True:
                 try:
-                    size = await self._read(topic)
+                    count = await self._read(topic)
                     break
                 except KazooException as error:
                     _log.info("partitions of %s: %r", topic, error)
                     await asyncio.sleep(BACK_OFF)
-            before = self._sizes.get(topic)
-            self._sizes[topic] = size
-        if before is not None and before != size:
+            before = self._counts.get(topic)
+            self._counts[topic] = count
+        if before is not None and before != count:
             self.on_change(topic)
 
     async def _read(self, topic: str) -> int:
@@ -78,4 +78,4 @@ class TopicSizes:
         if self.wanted(topic):
             self.spawn(self._look(topic), f"partitions of {topic}")
         else:
-            self._sizes.pop(topic, None)
+            self._counts.pop(topic, None)

@@ -126,7 +126,7 @@ def test_filters_let_through_whole_names_and_never_the_offsets_topic() -> None:
     "wanted", [StaticSubscription({"a": 2, "b": 1}), TopicFilter("a.*", 3), TopicFilter("a.*", 3, exclude=True)]
 )
 def test_what_one_registers_is_what_others_read(wanted: StreamSubscription) -> None:
-    assert to_subscription("/consumers/g/ids/c", wanted.registered(7)) == wanted
+    assert to_subscription("/consumers/g/ids/c", wanted.to_registration(7)) == wanted
 
 
 @pytest.mark.parametrize("subscription", [{}, {"a": 1, "b": 2}, {"(": 1}, {"a": 0}])

@@ -234,8 +234,8 @@ def test_close_ends_waiting_calls_as_unknown() -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("takes_back", [False, True])
-def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(takes_back: bool) -> None:
+@pytest.mark.parametrize("abort_on_timeout", [False, True])
+def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(abort_on_timeout: bool) -> None:
     """A commit that nothing fences would undo those that came after it."""
 
     async def main() -> None:
@@ -256,12 +256,12 @@ def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(t
         await broker.spawn(asyncio.start_server(serve, "0.0.0.0", 9092), "listen")
 
         async def ask() -> None:
-            connection = await Connection.open("broker", 9092, 1.0, takes_back=takes_back)
+            connection = await Connection.open("broker", 9092, 1.0, abort_on_timeout=abort_on_timeout)
             patient = asyncio.create_task(connection.call(ASK, 0, 20.0))
             loop.network.drop(client.host, broker.host)
             with pytest.raises(UnknownOutcome):
                 await connection.call(ASK, 0, 1.5)
-            if takes_back:  # it does not wait for the others
+            if abort_on_timeout:  # it does not wait for the others
                 await connection.ended()
             loop.network.heal(broker.host)
             await asyncio.sleep(10)
@@ -270,7 +270,7 @@ def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(t
                 await patient
 
         await client.spawn(ask(), "ask")
-        assert bool(arrived) != takes_back
+        assert bool(arrived) != abort_on_timeout
         client.kill()
         broker.kill()
 
@@ -295,8 +295,8 @@ def test_a_connection_that_takes_back_is_closed_on_real_sockets_too() -> None:
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        for takes_back in (True, False):
-            connection = await Connection.open("127.0.0.1", port, 1.0, takes_back=takes_back)
+        for abort_on_timeout in (True, False):
+            connection = await Connection.open("127.0.0.1", port, 1.0, abort_on_timeout=abort_on_timeout)
             with pytest.raises(UnknownOutcome):
                 await connection.call(ASK, 0, 0.05)
             await connection.close()

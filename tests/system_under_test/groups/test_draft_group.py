@@ -60,9 +60,9 @@ class Scene:
     def make(self) -> DraftGroup:
         loop = asyncio.get_running_loop()
         events = EventLog(lambda line: self.lines.append(json.loads(line)), lambda: None, (), loop.time, 1, 1)
-        return DraftGroup("g", self.store, self._sizes, events, self._spawn, self._displaced)
+        return DraftGroup("g", self.store, self._read_counts, events, self._spawn, self._displaced)
 
-    async def _sizes(self, topics: Collection[str]) -> Mapping[str, int]:
+    async def _read_counts(self, topics: Collection[str]) -> Mapping[str, int]:
         return {topic: self.partitions.get(topic, 0) for topic in sorted(topics)}
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -127,12 +127,12 @@ class Actor:
                     owned = stored.assignment[joined.consumer_id]
                     assert set(joined.partitions) == {(t, i) for t, indexes in owned.items() for i in indexes}
                     self.consumer_id, self.generation = joined.consumer_id, joined.generation
-                    joined.handed()
+                    joined.on_response_written()
                 else:
                     await asyncio.sleep(SESSION / 4)
-                    handed = self.scene.group.heartbeat(self.consumer_id, self.generation)
-                    if handed is not None:
-                        handed()
+                    on_response_written = self.scene.group.heartbeat(self.consumer_id, self.generation)
+                    if on_response_written is not None:
+                        on_response_written()
                         self.generation = -1
             except GroupError as error:
                 if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -251,13 +251,13 @@ def test_the_five_points_are_noted_in_their_order() -> None:
             joining = asyncio.ensure_future(scene.join("", name))
             await asyncio.sleep(0.1)
             if name == "two":
-                handed = scene.group.heartbeat("one", 1)
-                assert handed is not None
-                handed()
+                on_response_written = scene.group.heartbeat("one", 1)
+                assert on_response_written is not None
+                on_response_written()
                 again = asyncio.ensure_future(scene.join("one", "?"))
                 first = await joining
-                first.handed()
-                (await again).handed()
+                first.on_response_written()
+                (await again).on_response_written()
         names = [line["event"] for line in scene.lines]
         assert names[names.index("draft-generation") + 1 :] == [
             "draft-change",
@@ -282,11 +282,11 @@ def test_one_that_heartbeats_but_does_not_join_holds_the_others_up_for_a_session
         for _ in range(30):
             await asyncio.sleep(SESSION / 10)
             try:
-                handed = scene.group.heartbeat("deaf", 1)
+                on_response_written = scene.group.heartbeat("deaf", 1)
             except GroupError:
                 break
-            if handed is not None:
-                handed()
+            if on_response_written is not None:
+                on_response_written()
         joined = await asyncio.wait_for(other, SESSION)
         assert joined.generation == 2
         assert [line["reason"] for line in (line["detail"] for line in scene.named("draft-change"))][-1] == (

@@ -52,14 +52,14 @@ def term_of(zookeeper: ZooKeeper, epoch: int) -> DraftTerm:
 
 def refusal(term: DraftTerm) -> ErrorCode | None:
     try:
-        term.serving()
+        term.require_serving()
     except GroupError as error:
         return error.code
     return None
 
 
 async def ready(term: DraftTerm) -> None:
-    await until(lambda: term.life is TermState.READY, "it is ready", 5)
+    await until(lambda: term.state is TermState.READY, "it is ready", 5)
 
 
 async def with_zookeeper(test: Any) -> None:
@@ -106,8 +106,8 @@ def test_one_who_lost_its_place_stops_at_once_and_stays_down_when_the_other_is_l
             await joining
         assert refused.value.code is ErrorCode.NOT_COORDINATOR_FOR_GROUP
         await asyncio.sleep(1.0)
-        assert former.life is TermState.DOWN
-        assert later.life is TermState.READY
+        assert former.state is TermState.DOWN
+        assert later.state is TermState.READY
         joined = await later.groups["g"].join("c", "?", ["orders"], "range", 2.0)
         assert joined.generation == 4
         for term in (former, later):

@@ -465,12 +465,12 @@ def test_a_cut_waits_until_what_was_to_replace_it_is_gone(monkeypatch: pytest.Mo
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values("a1", "a2", "a3", "a4", "a5", "a6", "b1"))
-        fsync = log.row.storage.fsync_directory
+        fsync = log.segment_list.storage.fsync_directory
         refused = []
 
         async def busy(path: str) -> None:
             await fsync(path)
-            if log.row.swap_file is not None and not refused:
+            if log.segment_list.swap_file is not None and not refused:
                 with monkeypatch.context() as patch:
                     patch.setattr(SimStorage, "remove", broken)
                     with pytest.raises(OSError, match="the device fails") as error:
@@ -480,7 +480,7 @@ def test_a_cut_waits_until_what_was_to_replace_it_is_gone(monkeypatch: pytest.Mo
         def broken(self: SimStorage, path: str) -> None:
             raise OSError(errno.EIO, "the device fails")
 
-        monkeypatch.setattr(log.row.storage, "fsync_directory", busy)
+        monkeypatch.setattr(log.segment_list.storage, "fsync_directory", busy)
         await bench.clean()
         assert refused
         assert log.end_offset == 7
@@ -494,17 +494,17 @@ def test_what_is_appended_while_segments_are_swapped_stays_in_its_place(monkeypa
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values("a1", "a2", "a3", "a4", "a5", "a6", "b1"))
-        fsync, appended = log.row.storage.fsync_directory, []
+        fsync, appended = log.segment_list.storage.fsync_directory, []
 
         async def busy(path: str) -> None:
             await fsync(path)
-            if log.row.swap_file is not None and not appended:
+            if log.segment_list.swap_file is not None and not appended:
                 segments = len(log.segment_offsets)
                 while len(log.segment_offsets) == segments or log.end_offset % 3 != 2:
                     appended.append(log.end_offset)
                     log.append(validated(message_set.build([(b"c%d" % len(appended), b"new", 5)])))
 
-        monkeypatch.setattr(log.row.storage, "fsync_directory", busy)
+        monkeypatch.setattr(log.segment_list.storage, "fsync_directory", busy)
         await bench.clean()
         assert len(appended) > 2
         assert bench.offsets() == [5, 6, *appended]

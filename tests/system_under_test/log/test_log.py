@@ -144,7 +144,7 @@ def test_jitter_shortens_the_life_of_each_segment_by_its_own_share(age: int, jit
 def test_a_segment_is_rolled_when_its_own_life_is_over() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_ms=60_000, segment_jitter_ms=50_000)
-        life = log.config.lifetime_ms(log.row.active.path)
+        life = log.config.lifetime_ms(log.segment_list.active.path)
         assert 10_000 < life < 60_000
         fill(log, 1)
         bench.now += life / 1000 - 0.001
@@ -275,7 +275,7 @@ def test_any_flipped_bit_of_an_index_by_time_is_noticed_whatever_is_looked_up_fi
                 log = await bench.open(clean=True, recovery_point=12, index_interval_bytes=1)
                 found = ((stamp, offset) for offset, stamp in enumerate(stamps) if stamp >= wanted)
                 assert find_offset_for_time(log, wanted) == next(found, None)
-                assert log.row.segments[0].times.newest() == 60
+                assert log.segment_list.segments[0].times.newest() == 60
 
     run(scenario)
 
@@ -335,7 +335,7 @@ def test_look_ups_are_right_in_every_life_whatever_the_last_one_read(interval: i
         await log.flush()
         log = await bench.open(recovery_point=len(times), **shape)
         for index in asked:
-            log.row.segments[index].times.newest()
+            log.segment_list.segments[index].times.newest()
         for clean in (True, True, False, True):
             await log.close()
             log = await bench.open(clean=clean, recovery_point=len(times), **shape)

@@ -246,11 +246,11 @@ class Model:
         try:
             done = await cleaner.clean(self.log, work, max_keys, lambda _: None)
         except cleaner.CleaningInterrupted:
-            assert self.log.row.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
+            assert self.log.segment_list.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
             self.content = self.content._replace(doomed=frozenset(self.content.doomed))
             return
         async with self.cutting:
-            if self.log.row.cuts == done.cuts:
+            if self.log.segment_list.cuts == done.cuts:
                 for offset, one in self.held.items():
                     if offset < done.end and one.value is None and offset not in self.content.doomed:
                         self.noted.setdefault(offset, self.now)

@@ -441,7 +441,7 @@ def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_o
         handover = Handover(bench.config, background, lambda: None, lambda: 1)
         for czxid in (1, 2):
             partition = await bench.lead(czxid)
-            partition.log.row.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            partition.log.segment_list.note(CorruptLog("a file", 0, 0, "a flipped bit"))
             handover.begin(partition)
             if czxid == 1:
                 await asyncio.sleep(0.01)
@@ -462,7 +462,7 @@ def test_damage_that_could_not_be_noted_is_noted_with_the_next_checkpoint() -> N
         partition = await bench.lead()
         await fill(partition, 9)
         bench.lives_for = 0
-        partition.log.row.note(CorruptLog("data/t-0", 3, 3, "a flipped bit"))
+        partition.log.segment_list.note(CorruptLog("data/t-0", 3, 3, "a flipped bit"))
         await asyncio.sleep(1)
         assert bench.lives_for is None
         await bench.replicas.checkpoint()
@@ -484,7 +484,7 @@ def test_damage_that_is_noted_stays_known(seed: int) -> None:
             partition = await bench.lead()
             await fill(partition, 9)
             await bench.replicas.checkpoint()
-            partition.log.row.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            partition.log.segment_list.note(CorruptLog("a file", 0, 0, "a flipped bit"))
             bench.lives_for = instant
             with contextlib.suppress(Killed):
                 await partition.log.note_damage()

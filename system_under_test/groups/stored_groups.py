@@ -137,7 +137,7 @@ class StoredGroups:
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
-    def serving(self) -> None:
+    def require_serving(self) -> None:
         """Raises :class:`GroupError` unless the groups can be served.
 
         The error is GROUP_LOAD_IN_PROGRESS while loading, and NOT_COORDINATOR_FOR_GROUP after the end of the term.
