@@ -45,7 +45,7 @@ from assay.workloads.broker.group_mixes import (
 )
 from assay.workloads.broker.group_operations import WORKERS
 from assay.workloads.broker.log_operations import GLANCE_BYTES
-from assay.workloads.broker.mixed_traffic import BULKY, HASTY, LOADED, SLOW, STAMPED, TOGETHER, TOMBSTONES
+from assay.workloads.broker.mixed_traffic import SLOW, ValueRange
 from assay.workloads.broker.mixes import BROKEN_EACH
 from assay.workloads.broker.multi_partition_requests import WHOLE
 from assay.workloads.broker.producer_profiles import HABITS, SEND_SECONDS, SINGLE, build_config
@@ -146,7 +146,9 @@ def test_readers_that_poll_seldom_fall_behind_and_read_on(tmp_path: Path, mix: s
 )
 def test_a_group_that_begins_far_behind_gets_to_the_end(tmp_path: Path, test: object) -> None:
     rows = table(play(tmp_path, "backlogs", test, time_limit=10.0))
-    there = [row for row in rows if row["kind"] == "append" and row["value"] >= LOADED and row["outcome"] == "ok"]
+    there = [
+        row for row in rows if row["kind"] == "append" and row["value"] >= ValueRange.LOADED and row["outcome"] == "ok"
+    ]
     assert len(there) > 400
     (key,) = {row["key"] for row in there}
     assert len({row["position"] for row in rows if row["kind"] == "observe" and row["key"] == key}) > 400
@@ -165,7 +167,7 @@ def test_look_ups_by_time_find_places_all_over_the_log(tmp_path: Path) -> None:
     found = [row["position"] for row in rows if row["kind"] == "look-up" and row["outcome"] == "ok"]
     assert None in found
     assert len(set(found)) > 15
-    ages = [row["timestamp"] for row in rows if row["kind"] == "append" and row["value"] >= STAMPED]
+    ages = [row["timestamp"] for row in rows if row["kind"] == "append" and row["value"] >= ValueRange.STAMPED]
     assert any(later < earlier for earlier, later in itertools.pairwise(ages))
 
 
@@ -188,7 +190,7 @@ def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(shrinking: 
     assert any(row["event"] == "log-cleaned" for row in table(shrinking, "events"))
     rows = [row for row in table(shrinking) if row["key"] == "ledger-0"]
     sent = {row["position"]: row for row in rows if row["kind"] == "append" and row["outcome"] == "ok"}
-    assert any(row["value"] >= TOMBSTONES for row in sent.values())
+    assert any(row["value"] >= ValueRange.TOMBSTONES for row in sent.values())
     drained = {row["position"] for row in rows if row["kind"] == "observe" and row["phase"] == "drain"}
     assert len(drained) < len(sent), "some were compacted away"
     last = {row["message_key"]: position for position, row in sorted(sent.items())}
@@ -249,7 +251,7 @@ def test_handovers_end_within_the_second_and_the_log_is_whole(tmp_path: Path) ->
 def test_tails_promise_nothing_and_each_replica_leads_and_is_read_nearly_everywhere(tmp_path: Path) -> None:
     attempt = play(tmp_path, "tails", time_limit=8.0)
     rows = table(attempt)
-    hasty = [row for row in rows if row["kind"] == "append" and row["value"] >= HASTY]
+    hasty = [row for row in rows if row["kind"] == "append" and row["value"] >= ValueRange.HASTY]
     assert {row["outcome"] for row in hasty} == {"info"}, "their fate stays unknown"
     begins = [row for row in rows if row["phase"] == "drain" and row["kind"] == "observe-begin"]
     for key in {row["key"] for row in begins}:
@@ -263,7 +265,7 @@ def test_tails_promise_nothing_and_each_replica_leads_and_is_read_nearly_everywh
 @pytest.mark.long
 def test_bulk_is_fetched_in_many_parts_by_followers(tmp_path: Path) -> None:
     attempt = play(tmp_path, "bulk")
-    rows = [row for row in table(attempt) if row["kind"] == "append" and row["value"] >= BULKY]
+    rows = [row for row in table(attempt) if row["kind"] == "append" and row["value"] >= ValueRange.BULKY]
     sizes: dict[int, int] = collections.Counter()
     for row in rows:
         sizes[row["request"]] += row["size"]
@@ -443,7 +445,7 @@ def test_members_read_again_and_go_on_within_compressed_sets(tmp_path: Path) -> 
     rows = table(attempt)
     sets: dict[tuple[str, int], list[int]] = {}
     for row in rows:
-        if row["kind"] == "append" and row["outcome"] == "ok" and row["value"] >= TOGETHER:
+        if row["kind"] == "append" and row["outcome"] == "ok" and row["value"] >= ValueRange.TOGETHER:
             sets.setdefault((row["key"], row["op"]), []).append(row["position"])
     within = {(key, place) for (key, _), places in sets.items() for place in sorted(places)[1:]}
     begun = {(row["key"], row["position"]) for row in rows if row["kind"] == "seek" and row["group"] == WORKERS}

@@ -32,7 +32,7 @@ from assay.workloads.broker.group_operations import (
     Rewind,
     restrict_to_owners,
 )
-from assay.workloads.broker.mixed_traffic import FOREIGN, REWOUND
+from assay.workloads.broker.mixed_traffic import ValueRange
 from assay.workloads.broker.mixes import (
     BACKLOGS,
     CROWD,
@@ -196,7 +196,7 @@ def rewinds(group: str, keys: Sequence[str]) -> Generator:
         argument = {"group": group, "number": number, "keys": list(keys), "behind": records}
         return Operation(CommitPositions.f, argument=argument), number + 1
 
-    return unfold(step, REWOUND)
+    return unfold(step, ValueRange.REWOUND)
 
 
 REWINDS: Final = WorkloadMix(
@@ -232,7 +232,7 @@ def strangers(partitions: Sequence[str]) -> Generator:
         }
         return Operation(Stranger.f, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1
 
-    return unfold(step, FOREIGN)
+    return unfold(step, ValueRange.FOREIGN)
 
 
 STRANGERS: Final = WorkloadMix(

@@ -8,22 +8,22 @@ from assay.system_under_test.client.membership import CommitFailed
 from assay.system_under_test.protocol.errors import ErrorCode
 
 LIFE: Final = "#"
-"""Separates a topic's name from the number of its life, from the second life on; topic names never contain it."""
+"""Separates a topic's name from the number of its incarnation, from the second one on; topic names never contain it."""
 
 
 def split_key(key: str) -> tuple[str, int]:
     """Splits ``orders-3`` or ``orders#2-3`` into the brokers' topic name and the partition."""
     topic, _, partition = key.rpartition("-")
-    return strip_life(topic), int(partition)
+    return strip_incarnation(topic), int(partition)
 
 
-def strip_life(key: str) -> str:
+def strip_incarnation(key: str) -> str:
     """Returns ``orders`` for ``orders#2``."""
     return key.partition(LIFE)[0]
 
 
-def format_life(topic: str, number: int) -> str:
-    """Returns the key of a topic's life, counted from 1: ``orders``, ``orders#2``."""
+def format_incarnation(topic: str, number: int) -> str:
+    """Returns the key of a topic's incarnation, counted from 1: ``orders``, ``orders#2``."""
     return topic if number == 1 else f"{topic}{LIFE}{number}"
 
 

@@ -20,29 +20,33 @@ RANGE: Final = 100_000_000
 
 Some values are also used as create times in milliseconds; even the largest is in January 1970.
 """
-(
-    STAMPED,
-    PACKED,
-    KEYED,
-    TOMBSTONES,
-    PASSING,
-    FOREIGN,
-    CROWDED,
-    GROWN,
-    HASTY,
-    HABITUAL,
-    WIDELY,
-    REWOUND,
-    TOGETHER,
-    AWAITED,
-    LOYAL,
-    ARRIVED,
-    STRICTLY,
-    BULKY,
-    GUSTY,
-    BROKEN,
-    LOADED,
-) = (RANGE * number for number in range(1, 22))
+
+
+class ValueRange:
+    """First value of each generator's range. The comment names the generator that uses it."""
+
+    STAMPED: Final = 1 * RANGE  # Used by send_out_of_order_times.
+    PACKED: Final = 2 * RANGE  # Used by send_all_codecs.
+    KEYED: Final = 3 * RANGE  # Used by use_compacted_partitions (short-lived keys in the upper half).
+    TOMBSTONES: Final = 4 * RANGE  # Used by use_compacted_partitions for tombstones.
+    PASSING: Final = 5 * RANGE  # Used by topic_recreation.
+    FOREIGN: Final = 6 * RANGE  # Used by group_mixes.strangers for numbers of commits by clients that are no members.
+    CROWDED: Final = 7 * RANGE  # Used by send_and_poll in the mix ``crowd``.
+    GROWN: Final = 8 * RANGE  # Used by topic_growth.
+    HASTY: Final = 9 * RANGE  # Used by send_leader_only (sets in the upper half).
+    HABITUAL: Final = 10 * RANGE  # Used by send_by_profile.
+    WIDELY: Final = 11 * RANGE  # Used by multi_partition_requests.Wide, in the mix of producer profiles.
+    REWOUND: Final = 12 * RANGE  # Used by group_mixes.rewinds for numbers of commits.
+    TOGETHER: Final = 13 * RANGE  # Used by send_compressed_sets.
+    AWAITED: Final = 14 * RANGE  # Used by wait_at_end for the sends that complete the waits.
+    LOYAL: Final = 15 * RANGE  # Used by try_as_regular_and_newcomer for long-lived clients.
+    ARRIVED: Final = 16 * RANGE  # Used by try_as_regular_and_newcomer for newcomers.
+    STRICTLY: Final = 17 * RANGE  # Used by send_and_poll in the mix ``strict``.
+    BULKY: Final = 18 * RANGE  # Used by send_large_sets.
+    GUSTY: Final = 19 * RANGE  # Used by send_volleys.
+    BROKEN: Final = 20 * RANGE  # Used by break_off_requests and try_large_requests.
+    LOADED: Final = 21 * RANGE  # Used by send_backlog.
+
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -113,7 +117,7 @@ def send_shaped(
 
 def send_out_of_order_times(keys: Sequence[str]) -> Generator:
     """Sends messages with create times out of order."""
-    return send_shaped(keys, STAMPED, {"age": (range(YOUNGEST, OLDEST), 11)})
+    return send_shaped(keys, ValueRange.STAMPED, {"age": (range(YOUNGEST, OLDEST), 11)})
 
 
 def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) -> Generator:
@@ -141,14 +145,14 @@ def try_as_regular_and_newcomer(
         return ask(number, context.choose(keys, salt=81), NEWCOMER), number + 1
 
     first = RANGE // 2 if closing else 0
-    return mix(unfold(regular, LOYAL + first), unfold(newcomer, ARRIVED + first), weights=(2, 1))
+    return mix(unfold(regular, ValueRange.LOYAL + first), unfold(newcomer, ValueRange.ARRIVED + first), weights=(2, 1))
 
 
 def send_backlog(key: str, sets: int, longest: int) -> Generator:
     """A backlog of ``sets`` sets of ``longest`` messages each in one partition, which occupies readers for a while."""
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
-        first = LOADED + number * longest
+        first = ValueRange.LOADED + number * longest
         return Operation(Send.f, key, list(range(first, first + longest))) if number < sets else None, number + 1
 
     return unfold(step, 0)
@@ -165,7 +169,9 @@ def poll_slowly(keys: Sequence[str]) -> Generator:
 
 def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sends messages with all codecs, both formats and these sizes."""
-    return send_shaped(keys, PACKED, {"codec": (CODECS, 14), "format": (FORMATS, 15), "padding": (paddings, 16)})
+    return send_shaped(
+        keys, ValueRange.PACKED, {"codec": (CODECS, 14), "format": (FORMATS, 15), "padding": (paddings, 16)}
+    )
 
 
 def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
@@ -175,8 +181,8 @@ def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     once.
     """
     choices: Choices = {"acks": ((1,), 0), "codec": (HASTY_CODECS, 17), "padding": (paddings, 18)}
-    single = send_shaped(keys, HASTY, choices, longest=1)
-    return mix(single, send_shaped(keys, HASTY + RANGE // 2, choices), weights=(3, 1))
+    single = send_shaped(keys, ValueRange.HASTY, choices, longest=1)
+    return mix(single, send_shaped(keys, ValueRange.HASTY + RANGE // 2, choices), weights=(3, 1))
 
 
 def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
@@ -188,7 +194,7 @@ def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         place, turn = divmod(number, GUST + 1)
-        first = GUSTY + number * VOLLEY
+        first = ValueRange.GUSTY + number * VOLLEY
         volley = {"values": list(range(first, first + VOLLEY)), "each": 1}
         return Operation(Burst.f, keys[place % len(keys)], volley) if turn else made, number + 1
 
@@ -197,22 +203,22 @@ def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
 
 def send_large_sets(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sets of many messages of these sizes."""
-    return send_shaped(keys, BULKY, {"padding": (paddings, 18)}, longest=BULK_MESSAGES)
+    return send_shaped(keys, ValueRange.BULKY, {"padding": (paddings, 18)}, longest=BULK_MESSAGES)
 
 
 def send_compressed_sets(keys: Sequence[str]) -> Generator:
     """Compressed sets of some messages each."""
-    return send_shaped(keys, TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
+    return send_shaped(keys, ValueRange.TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
 
 
-def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
+def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, settled: bool) -> Generator:
     """Sends bursts by producers with these profiles. ``settled``: the topic will get no more partitions."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 3 + context.random_below(8, salt=61)
         argument: dict[str, Any] = {
             "values": list(range(following, following + count)),
-            "habit": context.choose(habits, salt=62),
+            "habit": context.choose(profiles, salt=62),
             "padding": context.choose((0, 0, 0, 20, 300, LARGE), salt=63),
         }
         key, way = context.choose(keys, salt=65), context.random_below(4, salt=66)
@@ -225,7 +231,7 @@ def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) 
             key = keys[JAVA_HASHES[argument["message_key"]] % len(keys)]
         return Operation(Burst.f, key, argument), following + count
 
-    return unfold(step, HABITUAL)
+    return unfold(step, ValueRange.HABITUAL)
 
 
 def break_off_requests(keys: Sequence[str], first: int) -> Generator:
@@ -268,7 +274,10 @@ def _make_large_request(key: str, fresh: Sequence[int], **more: Any) -> Operatio
 
 def wait_at_end(keys: Sequence[str]) -> Generator:
     """Fetches that wait at the ends of partitions, and sends that complete them, for ever. Some workers do not wait."""
-    waits, sent = stagger(2 * AWAITED_SECONDS, Wait.draw(keys)), stagger(AWAITED_SECONDS, send_shaped(keys, AWAITED))
+    waits, sent = (
+        stagger(2 * AWAITED_SECONDS, Wait.draw(keys)),
+        stagger(AWAITED_SECONDS, send_shaped(keys, ValueRange.AWAITED)),
+    )
     return mix(waits, sent, weights=(1, 1))
 
 
@@ -283,9 +292,9 @@ def use_compacted_partitions(keys: Sequence[str]) -> Generator:
 
     packed: Choices = {"codec": (CODECS, 19), "format": (FORMATS, 20)}
     return mix(
-        send_shaped(keys, KEYED, packed, message_keys=recur),
-        send_shaped(keys, KEYED + RANGE // 2, packed, message_keys=pass_by),
-        send_shaped(keys, TOMBSTONES, {"tombstones": ((True,), 0)}, longest=1, message_keys=recur),
+        send_shaped(keys, ValueRange.KEYED, packed, message_keys=recur),
+        send_shaped(keys, ValueRange.KEYED + RANGE // 2, packed, message_keys=pass_by),
+        send_shaped(keys, ValueRange.TOMBSTONES, {"tombstones": ((True,), 0)}, longest=1, message_keys=recur),
         Poll.draw(keys),
         Glance.draw(keys),
         End.draw(keys),

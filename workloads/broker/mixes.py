@@ -19,13 +19,13 @@ from assay.system_under_test.deployment import Broker, FirstTopic
 from assay.workloads.broker import mixed_traffic, topic_changes
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import End, Glance, LookUp
-from assay.workloads.broker.mixed_traffic import BROKEN, RANGE
+from assay.workloads.broker.mixed_traffic import RANGE, ValueRange
 from assay.workloads.broker.multi_fetch_operations import Sweep
 from assay.workloads.broker.multi_partition_requests import Wide
 from assay.workloads.broker.producer_profiles import HABITS
 from assay.workloads.broker.topic_admin import Create
 from assay.workloads.broker.topic_growth import Growth
-from assay.workloads.broker.topic_recreation import TopicLives
+from assay.workloads.broker.topic_recreation import TopicIncarnations
 from assay.workloads.broker.verbs import FETCH_BYTES, KEEPS
 
 MOST_BYTES: Final = 1500
@@ -233,8 +233,8 @@ def _add_habits(system: System, settings: Settings) -> Shares:
     habits = Random(derive_seed(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
     keys = system.keys()
     return [
-        (25, mixed_traffic.send_by_habit(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
-        (15, Wide.draw(keys, mixed_traffic.WIDELY)),
+        (25, mixed_traffic.send_by_profile(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
+        (15, Wide.draw(keys, ValueRange.WIDELY)),
         (25, Sweep.draw(keys)),
     ]
 
@@ -250,8 +250,8 @@ PRODUCER_PROFILES: Final = WorkloadMix(
 def _close_with_broken_requests(system: System, settings: Settings) -> Source:
     """Breaks off so many requests that brokers could read no more requests if each one leaked its memory."""
     keys = system.keys()
-    broken = limit(BROKEN_EACH * len(keys), mixed_traffic.break_off_requests(keys, BROKEN + RANGE // 4))
-    tries = mixed_traffic.try_large_requests(keys, BROKEN + RANGE // 2)
+    broken = limit(BROKEN_EACH * len(keys), mixed_traffic.break_off_requests(keys, ValueRange.BROKEN + RANGE // 4))
+    tries = mixed_traffic.try_large_requests(keys, ValueRange.BROKEN + RANGE // 2)
     return phases(broken, time_limit(PURSUIT_SECONDS, tries))
 
 
@@ -261,7 +261,7 @@ BULK: Final = WorkloadMix(
     adds=lambda system, settings: [
         (12, mixed_traffic.send_large_sets(system.keys(), BULK_PADDINGS)),
         (40, End.draw(system.keys())),
-        pace(BREAKING_SECONDS, mixed_traffic.break_off_requests(system.keys(), BROKEN)),
+        pace(BREAKING_SECONDS, mixed_traffic.break_off_requests(system.keys(), ValueRange.BROKEN)),
     ],
     closes=_close_with_broken_requests,
     settings={"replica.fetch.max.bytes": ("512", "2048"), "queued.max.request.bytes": (str(QUEUED_BYTES),)},
@@ -296,7 +296,7 @@ COMPACTION: Final = WorkloadMix(
 
 def _add_topic_lives(system: System, settings: Settings) -> Shares:
     broker = require_broker(system)
-    return [(60, TopicLives(broker.replication, broker.min_insync))]
+    return [(60, TopicIncarnations(broker.replication, broker.min_insync))]
 
 
 LIVES: Final = WorkloadMix(
@@ -324,7 +324,7 @@ WRITTEN_SELDOM: Final = WorkloadMix(
 CROWDED: Final = WorkloadMix(
     "crowd",
     "many topics of few partitions next to the workload's own",
-    adds=lambda system, settings: [(80, mixed_traffic.send_and_poll(CROWD_KEYS, mixed_traffic.CROWDED))],
+    adds=lambda system, settings: [(80, mixed_traffic.send_and_poll(CROWD_KEYS, ValueRange.CROWDED))],
     closes=drain_topics(*CROWD_KEYS),
     system=add_topics(*CROWD, in_sync=lambda broker: broker.min_insync),
 )
@@ -332,7 +332,7 @@ CROWDED: Final = WorkloadMix(
 STRICTNESS: Final = WorkloadMix(
     "strict",
     "a topic that takes records only while all of its replicas are in sync, next to the workload's own",
-    adds=lambda system, settings: [(50, mixed_traffic.send_and_poll(STRICT.partition_keys, mixed_traffic.STRICTLY))],
+    adds=lambda system, settings: [(50, mixed_traffic.send_and_poll(STRICT.partition_keys, ValueRange.STRICTLY))],
     closes=drain_topics(*STRICT.partition_keys),
     # If all replicas must be in sync, each replica that leaves the set stays eligible (KIP-966).
     system=add_topics(STRICT, in_sync=lambda broker: broker.replication),

@@ -13,7 +13,7 @@ from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
 from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.metadata import Node
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.broker.log_names import format_error, format_node, split_key, strip_life, to_outcome
+from assay.workloads.broker.log_names import format_error, format_node, split_key, strip_incarnation, to_outcome
 from assay.workloads.broker.log_operations import Read, get_key
 from assay.workloads.broker.verbs import Verb, fail, ok
 
@@ -46,7 +46,7 @@ class Create(Change):
     f = "create"
 
     async def request(self, key: str, argument: Any) -> TopicOutcome:
-        topic, configs = strip_life(key), argument.get("configs", {})
+        topic, configs = strip_incarnation(key), argument.get("configs", {})
         wanted = NewTopic(topic, argument["partitions"], argument["replication"], configs=configs)
         return (await self.admin.create_topics([wanted]))[topic]
 
@@ -61,7 +61,7 @@ class Delete(Change):
     f = "delete"
 
     async def request(self, key: str, argument: Any) -> TopicOutcome:
-        topic = strip_life(key)
+        topic = strip_incarnation(key)
         return (await self.admin.delete_topics([topic]))[topic]
 
     @classmethod
@@ -75,7 +75,7 @@ class Grow(Change):
     f = "grow"
 
     async def request(self, key: str, argument: Any) -> TopicOutcome:
-        return await self.admin.create_partitions(strip_life(key), argument["partitions"])
+        return await self.admin.create_partitions(strip_incarnation(key), argument["partitions"])
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterator[Effect]:
@@ -88,7 +88,7 @@ class Alter(Change):
     f = "alter"
 
     async def request(self, key: str, argument: Any) -> TopicOutcome:
-        return await self.admin.alter_config(strip_life(key), {argument["name"]: argument["value"]})
+        return await self.admin.alter_config(strip_incarnation(key), {argument["name"]: argument["value"]})
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterator[Effect]:
@@ -130,7 +130,7 @@ class Describe(Read, AdminVerb):
     f = "describe"
 
     async def invoke(self, operation: Operation) -> Completion:
-        topic = strip_life(str(operation.key))
+        topic = strip_incarnation(str(operation.key))
         view = await self.admin.describe([topic])
         found = view.topics.get(topic)
         if found is None or found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -159,7 +159,7 @@ class ListSettings(Read, AdminVerb):
 
     async def invoke(self, operation: Operation) -> Completion:
         try:
-            return ok({"settings": await self.admin.describe_config(strip_life(str(operation.key)))})
+            return ok({"settings": await self.admin.describe_config(strip_incarnation(str(operation.key)))})
         except ReadFailed as error:
             if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 return ok({"settings": None})

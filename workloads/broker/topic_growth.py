@@ -10,7 +10,7 @@ from assay.harness.core.generator import EXHAUSTED, PENDING, Answer, Context, Ge
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
 from assay.workloads.broker.log_operations import EARLIEST, LATEST, End, Poll, Send
-from assay.workloads.broker.mixed_traffic import GROWN
+from assay.workloads.broker.mixed_traffic import ValueRange
 from assay.workloads.broker.topic_admin import Grow
 
 EVERY: Final = 2 * NANOSECONDS
@@ -32,7 +32,7 @@ class Growth(Generator, frozen=True):
     asking: bool = False
     rejecting: bool = False
     tries: int = 0
-    value: int = GROWN
+    value: int = ValueRange.GROWN
     later: int = EVERY
 
     def op(self, context: Context) -> tuple[Answer, Generator]:

@@ -1,16 +1,17 @@
-"""A topic that is deleted and recreated under its name throughout a run, with traffic in each of its lives.
+"""A topic that is deleted and recreated under its name throughout a run, with traffic in each incarnation.
 
-The history keeps the lives apart: ``brief-0``, ``brief#2-0``, ``brief#3-0``. This requires knowing which life an
-operation met:
+The history distinguishes the incarnations: ``brief-0``, ``brief#2-0``, ``brief#3-0``. This requires knowing which
+incarnation an operation met:
 
-- Before a deletion is requested, all operations on this life must have ended, and the life is read once more.
-- Operations between then and the acknowledged creation of the next life are *adrift*. Brokers must cope with them, but
-  they prove nothing about any life: such a send may have reached any later life.
-- A send of unknown outcome may also reach a later life, because a broker may receive it late.
+- Before a deletion is requested, all operations on this incarnation must have ended, and the incarnation is read once
+  more.
+- Operations between then and the acknowledged creation of the next incarnation are *adrift*. Brokers must cope with
+  them, but they prove nothing about any incarnation: such a send may have reached any later one.
+- A send of unknown outcome may also reach a later incarnation, because a broker may receive it late.
 - A deletion or creation without an answer may take effect at any time. Then the name is given up, and another name
-  begins its first life.
+  begins its first incarnation.
 
-This topic is not drained at the end, because most of its lives are over by then.
+This topic is not drained at the end, because most of its incarnations are deleted by then.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ import msgspec
 from assay.harness.core.generator import PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.log_names import format_life, strip_life
+from assay.workloads.broker.log_names import format_incarnation, strip_incarnation
 from assay.workloads.broker.log_operations import EARLIEST, LATEST, End, Poll, Send
-from assay.workloads.broker.mixed_traffic import PASSING
+from assay.workloads.broker.mixed_traffic import ValueRange
 from assay.workloads.broker.topic_admin import Create, Delete, Grow, ListSettings
 
 NAME: Final = "brief"
 PARTITIONS: Final = 2
-LIVES: Final = 10
-"""Number of later lives that a late send may reach."""
-SHORTEST_LIFE: Final = NANOSECONDS
+LATER_INCARNATIONS: Final = 10
+"""Number of later incarnations that a late send may reach. Its argument ``lives`` lists them."""
+SHORTEST_INCARNATION: Final = NANOSECONDS
 PAUSE: Final = NANOSECONDS // 4
 """Time between two requested changes, or between two looks."""
 ADRIFT_PACE: Final = NANOSECONDS // 5
@@ -40,17 +41,21 @@ MOST_ADRIFT: Final = 2
 UNANSWERED: Final = ("no-answer", "timeout")
 
 
-class LifeStage:
-    """Stage of a topic's life. ``READING``: all operations have ended, and the life is read once more."""
+class IncarnationStage:
+    """Stage of a topic's incarnation.
 
-    CREATED, LIVING, ENDING, READING, DELETED, LOOKING = range(6)
+    - ``READING``: all operations have ended, and the incarnation is read once more
+    - ``VERIFYING_DELETION``: a delete ended info; the topic's settings are read until the topic is gone
+    """
+
+    CREATED, LIVING, ENDING, READING, DELETED, VERIFYING_DELETION = range(6)
 
 
-class TopicLives(Generator, frozen=True):
-    """Generator of the lives; see the module.
+class TopicIncarnations(Generator, frozen=True):
+    """Generator of the incarnations; see the module.
 
     - ``asked``: an earlier request for this change was answered with outcome info, so the change may take effect later
-    - ``open``: number of unfinished operations on this life
+    - ``open``: number of unfinished operations on this incarnation
     - ``until``: time at which the present stage may end
     - ``later``: time of the next operation
     """
@@ -58,42 +63,45 @@ class TopicLives(Generator, frozen=True):
     replication: int
     min_insync: int
     name: int = 1
-    life: int = 1
-    stage: int = LifeStage.CREATED
+    incarnation: int = 1
+    stage: int = IncarnationStage.CREATED
     partitions: int = PARTITIONS
     asked: bool = False
     changing: bool = False
     open: int = 0
     adrift: int = 0
     read: int = 0
-    value: int = PASSING
+    value: int = ValueRange.PASSING
     until: int = 0
     later: int = 0
 
     @property
     def topic(self) -> str:
-        return format_life(f"{NAME}{self.name}", self.life)
+        return format_incarnation(f"{NAME}{self.name}", self.incarnation)
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         if not context.free:
             return PENDING, self
-        if self.stage == LifeStage.LIVING and context.time >= self.until:
-            return self._with(stage=LifeStage.ENDING).op(context)
-        if self.stage == LifeStage.ENDING and not self.open:
-            return self._with(stage=LifeStage.READING).op(context)
-        if self.stage == LifeStage.READING and self.read == self.partitions and not self.open:
-            return self._with(stage=LifeStage.DELETED).op(context)
-        if self.stage == LifeStage.LIVING:
-            return self._live(context)
-        if self.stage == LifeStage.READING and self.read < self.partitions:
+        if self.stage == IncarnationStage.LIVING and context.time >= self.until:
+            return self._with(stage=IncarnationStage.ENDING).op(context)
+        if self.stage == IncarnationStage.ENDING and not self.open:
+            return self._with(stage=IncarnationStage.READING).op(context)
+        if self.stage == IncarnationStage.READING and self.read == self.partitions and not self.open:
+            return self._with(stage=IncarnationStage.DELETED).op(context)
+        if self.stage == IncarnationStage.LIVING:
+            return self._use(context)
+        if self.stage == IncarnationStage.READING and self.read < self.partitions:
             argument = {"start": EARLIEST, "seek": True}
             operation = Operation(Poll.f, f"{self.topic}-{self.read}", argument)
             return Invoke(operation, context.pick()), self._with(read=self.read + 1, open=self.open + 1)
-        if self.stage in (LifeStage.CREATED, LifeStage.DELETED, LifeStage.LOOKING) and not self.changing:
+        if (
+            self.stage in (IncarnationStage.CREATED, IncarnationStage.DELETED, IncarnationStage.VERIFYING_DELETION)
+            and not self.changing
+        ):
             if context.time < self.later:
                 return Pending(self.later), self
             return Invoke(self._change(), context.pick()), self._with(changing=True)
-        if self.stage != LifeStage.READING and self.adrift < MOST_ADRIFT:
+        if self.stage != IncarnationStage.READING and self.adrift < MOST_ADRIFT:
             if context.time < self.later:
                 return Pending(self.later), self
             operation = self._traffic(context, adrift=True)
@@ -103,7 +111,7 @@ class TopicLives(Generator, frozen=True):
             )
         return PENDING, self
 
-    def _live(self, context: Context) -> tuple[Answer, Generator]:
+    def _use(self, context: Context) -> tuple[Answer, Generator]:
         if self.partitions == PARTITIONS and not context.random_below(20, salt=41):
             operation = Operation(Grow.f, self.topic, {"partitions": PARTITIONS + 1})
             return Invoke(operation, context.pick()), self._with(open=self.open + 1)
@@ -113,7 +121,8 @@ class TopicLives(Generator, frozen=True):
     def _traffic(self, context: Context, *, adrift: bool) -> Operation:
         key = f"{self.topic}-{context.random_below(self.partitions, salt=42)}"
         lives = [
-            f"{format_life(strip_life(self.topic), self.life + more)}-{key.rpartition('-')[2]}" for more in range(LIVES)
+            f"{format_incarnation(strip_incarnation(self.topic), self.incarnation + more)}-{key.rpartition('-')[2]}"
+            for more in range(LATER_INCARNATIONS)
         ]
         verb = context.choose((Send.f, Send.f, Send.f, Poll.f, Poll.f, Poll.f, End.f), salt=43)
         mark: dict[str, Any] = {"adrift": True} if adrift else {}
@@ -127,11 +136,11 @@ class TopicLives(Generator, frozen=True):
         return Operation(End.f, key, mark or None)
 
     def _change(self) -> Operation:
-        if self.stage == LifeStage.CREATED:
+        if self.stage == IncarnationStage.CREATED:
             configs = {"min.insync.replicas": str(self.min_insync)}
             shape = {"partitions": PARTITIONS, "replication": self.replication, "configs": configs}
             return Operation(Create.f, self.topic, shape)
-        return Operation(Delete.f if self.stage == LifeStage.DELETED else ListSettings.f, self.topic)
+        return Operation(Delete.f if self.stage == IncarnationStage.DELETED else ListSettings.f, self.topic)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         operation = event.operation
@@ -150,14 +159,14 @@ class TopicLives(Generator, frozen=True):
     def _changed(self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool) -> Generator:
         again = self._with(changing=False, later=context.time + PAUSE)
         if lost and f != ListSettings.f:
-            return again._with(name=self.name + 1, life=1, stage=LifeStage.CREATED, asked=False)
+            return again._with(name=self.name + 1, incarnation=1, stage=IncarnationStage.CREATED, asked=False)
         if f == Create.f:
             if outcome is Outcome.OK or (error == "topic-already-exists" and self.asked):
-                lasts = SHORTEST_LIFE + context.random_below(2 * NANOSECONDS, salt=46)
+                lasts = SHORTEST_INCARNATION + context.random_below(2 * NANOSECONDS, salt=46)
                 return self._with(
                     changing=False,
                     asked=False,
-                    stage=LifeStage.LIVING,
+                    stage=IncarnationStage.LIVING,
                     partitions=PARTITIONS,
                     read=0,
                     until=context.time + lasts,
@@ -165,10 +174,12 @@ class TopicLives(Generator, frozen=True):
         elif (f == Delete.f and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.asked))) or (
             f == ListSettings.f and outcome is Outcome.OK and result["settings"] is None
         ):
-            return self._with(changing=False, asked=False, stage=LifeStage.CREATED, life=self.life + 1)
+            return self._with(
+                changing=False, asked=False, stage=IncarnationStage.CREATED, incarnation=self.incarnation + 1
+            )
         elif f == Delete.f and outcome is Outcome.INFO:
-            return again._with(stage=LifeStage.LOOKING)
+            return again._with(stage=IncarnationStage.VERIFYING_DELETION)
         return again._with(asked=self.asked or outcome is Outcome.INFO)
 
-    def _with(self, **changes: Any) -> TopicLives:
+    def _with(self, **changes: Any) -> TopicIncarnations:
         return msgspec.structs.replace(self, **changes)
