@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from assay.harness.core.client import Client, Endpoint, find_effects
+from assay.harness.core.client import Client, Endpoint, find_effects, is_kept_after_info
 from assay.harness.core.operation import Completed, Completion, Effect, Operation
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class ThreadedClient:
 
     @property
     def survives_info(self) -> bool:
-        return bool(getattr(self._client, "survives_info", False))
+        return is_kept_after_info(self._client)
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         await self._in_thread(lambda: self._client.open(endpoint, runtime))

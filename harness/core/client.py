@@ -74,3 +74,8 @@ def find_effects(client: Any) -> Callable[[Completed], Sequence[Effect]]:
 def no_effects(completed: Completed) -> Sequence[Effect]:
     """Returns no effects: the default for clients without ``effects``, and for clients that are not open yet."""
     return ()
+
+
+def is_kept_after_info(client: object) -> bool:
+    """Returns whether a client is used on after an ``info`` outcome: its ``survives_info``, formerly ``keeps``."""
+    return bool(getattr(client, "survives_info", getattr(client, "keeps", False)))

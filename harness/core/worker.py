@@ -23,7 +23,7 @@ from weakref import WeakSet
 import msgspec
 
 from assay.harness.core.blocking import BlockingClientError, adapt_client
-from assay.harness.core.client import Client, Endpoint, find_effects, no_effects
+from assay.harness.core.client import Client, Endpoint, find_effects, is_kept_after_info, no_effects
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport, describe_error
@@ -180,7 +180,7 @@ class Worker:
                 self._next = loop.create_future()
                 ended(self)
             ended(self)
-            kept = client if getattr(client, "survives_info", False) else None
+            kept = client if is_kept_after_info(client) else None
             if kept is None:
                 await self.close_client()
             if self.abandoned:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.harness.core.blocking import adapt_client
-from assay.harness.core.client import Client
+from assay.harness.core.client import Client, is_kept_after_info
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.core.report import describe_error
@@ -154,7 +154,7 @@ class _Connection:
         endpoint = self._endpoint = ObservedEndpoint.of(request.endpoint)
         async with asyncio.timeout(request.limit):
             await client.open(endpoint, self.runtime)
-        return messages.OpenedAnswer(bool(getattr(client, "survives_info", False)), endpoint.others)
+        return messages.OpenedAnswer(is_kept_after_info(client), endpoint.others)
 
     async def _invoke(self, operation: Operation) -> messages.InvokedAnswer:
         assert self._client is not None, "an operation came before a client was opened"
