@@ -6,6 +6,7 @@ entries that are not done. Every action may be repeated, so a crash at any point
 """
 
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,6 +85,14 @@ class KeptMarker(msgspec.Struct, frozen=True, tag="kept"):
     """Marks a cluster that the user wants to look at. Sweeps of later sessions leave it, ``assay heal`` does not."""
 
 
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
 _LINE = msgspec.json.Decoder(JournalHeader | UndoEntry | DoneEntry | KeptMarker)
 
 
@@ -181,7 +190,7 @@ def read_journal(path: Path) -> Pending:
 
     A last line that a crash cut short is ignored, because its action was not begun.
     """
-    *lines, _cut = path.read_bytes().split(b"\n")
+    *lines, _cut = _read_regular(path).split(b"\n")
     header: JournalHeader | None = None
     actions: dict[int, Action] = {}
     kept = False
@@ -206,6 +215,20 @@ def read_journal(path: Path) -> Pending:
     )
 
 
+def _read_regular(path: Path) -> bytes:
+    """Reads a file that others could have put there. Raises :class:`JournalError` unless it is a regular file.
+
+    A reader would wait for the end of a FIFO or a device for ever, and a symbolic link may lead to any file.
+    """
+    if not stat.S_ISREG(mode := path.lstat().st_mode):
+        raise JournalError(f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")
+    # If another file has taken its place meanwhile, opening it does not wait.
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise JournalError(f"{path} is no longer a regular file: remove it")
+        return file.read()
+
+
 def read_journals(state: Path) -> tuple[list[Pending], list[str]]:
     """Returns every journal, by name, and the errors of those that cannot be read."""
     found: list[Pending] = []
@@ -215,7 +238,7 @@ def read_journals(state: Path) -> tuple[list[Pending], list[str]]:
             found.append(read_journal(path))
         except FileNotFoundError:
             continue  # its run has just ended
-        except (JournalError, ValueError) as error:
+        except (JournalError, ValueError, OSError) as error:
             broken.append(f"{path}: left alone: {error}")
     return found, broken
 

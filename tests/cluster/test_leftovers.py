@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import socket
 import string
 from pathlib import Path
 
@@ -133,6 +134,31 @@ def test_an_unreadable_journal_is_reported_and_left(tmp_path: Path) -> None:
     report = leftovers.sweep(tmp_path)
     assert (folder / "strange.jsonl").exists()
     assert len(report.failed) == 1
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "socket", "symbolic link", "folder"])
+def test_a_journal_that_is_no_regular_file_is_named_and_neither_read_nor_followed(tmp_path: Path, kind: str) -> None:
+    dead = UndoJournal(tmp_path, "dead", DEAD)
+    dead.append(RemoveFile("elsewhere"))
+    dead.close(finished=False)
+    elsewhere = dead.path.rename(tmp_path / "elsewhere.jsonl")
+    place = tmp_path / journal.JOURNALS / "x.jsonl"
+    with socket.socket(socket.AF_UNIX) as listening:
+        if kind == "FIFO":
+            os.mkfifo(place)
+        elif kind == "socket":
+            listening.bind(str(place))
+        elif kind == "folder":
+            place.mkdir()
+        else:
+            place.symlink_to(elsewhere)
+        good = UndoJournal(tmp_path, "good", DEAD)
+        good.close(finished=False)
+        report = leftovers.heal(state=tmp_path)
+    assert report.failed == [f"{place}: left alone: {place} is a {kind}, not a regular file: remove it"]
+    assert os.path.lexists(place)
+    assert elsewhere.exists()
+    assert not good.path.exists(), "the other journals are replayed"
 
 
 def test_the_state_folder_follows_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
