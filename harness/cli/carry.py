@@ -14,11 +14,14 @@ night, and the shrunk schedules. A store that begins empty every night then know
   assay carry past --into=store      before `assay index` and `assay summary` of the next
   assay gc past --keep=100 --yes           now and then
 """
+EPILOG: Final = """\
+exit codes: 0 done; 64 wrong usage, or something in DIR was in the way: each such thing is named, the rest is carried
+"""
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
-        "carry", help="copy the small files of a store, for later nights", description=DESCRIPTION
+        "carry", help="copy the small files of a store, for later nights", description=DESCRIPTION, epilog=EPILOG
     )
     parser.add_argument("store", type=Path, metavar="STORE", help="source; a missing folder counts as empty")
     parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="target store, made if it is missing")
@@ -30,14 +33,20 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     if arguments.store.exists() and not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path")
+    refused: list[str] = []
     try:
         runs, nights = carry(
-            arguments.store, arguments.into, lambda path: note(f"not carried: {path} is a link or a special file")
+            arguments.store,
+            arguments.into,
+            lambda path: note(f"not carried: {path} is a link or a special file"),
+            refused.append,
         )
         arguments.into.mkdir(parents=True, exist_ok=True)
     except SameStoreError as error:
         raise InputError(str(error)) from error
     except OSError as error:
         raise InputError(f"{arguments.into}: {error}") from error
+    for obstacle in refused:
+        note(f"not carried: {obstacle}")
     print(f"{runs} runs and {nights} nights carried to {arguments.into}")
-    return ExitCode.PASS
+    return ExitCode.USAGE if refused else ExitCode.PASS

@@ -5,10 +5,14 @@ pages are not copied, so the copy is small, but its runs cannot be played or jud
 
 No symbolic link of the source is followed unless it leads to a run, because it may lead to files that are no part of
 the store. Special files are left out, too, because a reader may wait for them for ever.
+
+The target may hold files of others. Nothing is written through a symbolic link below it, into a folder that is no run
+or night of ours, or over a shrunk schedule with other content.
 """
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +30,73 @@ class SameStoreError(Exception):
     """Runs cannot be carried from a store to itself: they would be marked as runs without a history."""
 
 
-def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda path: None) -> tuple[int, int]:
+@dataclass
+class _Target:
+    """The store that files are copied to. ``refused`` gets one line for each obstacle."""
+
+    root: Path
+    refused: Callable[[str], None]
+    named: set[str] = field(default_factory=set)
+
+    def accepts(self, folder: Path, is_ours: Callable[[Path], bool]) -> bool:
+        """Returns whether files may be written into a folder: each part of its path is a real folder or missing.
+
+        A folder that has anything in it must also be ours.
+        """
+        for part in (*reversed([one for one in folder.parents if one.is_relative_to(self.root)][:-1]), folder):
+            if part.is_symlink():
+                return self._refuse(f"{part} is a symbolic link; put a folder there, or remove the link")
+            if part.exists() and not part.is_dir():
+                return self._refuse(f"{part} is no folder; move it away")
+        if folder.exists() and not is_ours(folder) and any(folder.iterdir()):
+            return self._refuse(f"{folder} was made by others; move it away")
+        return True
+
+    def copy(self, files: Iterable[Path], folder: Path, *, replace: bool = True) -> None:
+        """Copies files into a folder that was accepted. ``replace`` False: a file with other content stays."""
+        for file in files:
+            data, place = file.read_bytes(), folder / file.name
+            if not self._accepts_file(place):
+                continue
+            if not replace and place.exists():
+                if place.read_bytes() != data:
+                    self._refuse(f"{place} differs from {file} and stays; rename or remove one of the two")
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(place, data)
+
+    def mark_as_carried(self, run: Path) -> None:
+        """Marks a run as carried, because without its history it would look damaged to other readers.
+
+        The mark is written first. If the copy is interrupted, the next one then knows the folder as ours.
+        """
+        if self._accepts_file(run / store.CARRIED):
+            run.mkdir(parents=True, exist_ok=True)
+            (run / store.CARRIED).touch()
+
+    def _accepts_file(self, place: Path) -> bool:
+        if os.path.lexists(place) and not _is_regular(place):
+            return self._refuse(f"{place} is no regular file; remove it")
+        return True
+
+    def _refuse(self, obstacle: str) -> bool:
+        if obstacle not in self.named:
+            self.named.add(obstacle)
+            self.refused(obstacle)
+        return False
+
+
+def carry(
+    source: Path,
+    target: Path,
+    skipped: Callable[[Path], None] = lambda path: None,
+    refused: Callable[[str], None] = lambda obstacle: None,
+) -> tuple[int, int]:
     """Returns the numbers of copied runs and nights.
 
     A run with its history and a longer night stay in ``target``. ``skipped`` is called with each link and each special
-    file that was left out. A link to a run is followed. Raises ``OSError``, and :class:`SameStoreError` before anything
-    is written.
+    file that was left out. A link to a run is followed. ``refused`` is called with each obstacle in ``target`` and its
+    remedy. Raises ``OSError``, and :class:`SameStoreError` before anything is written.
     """
     here, there = source.resolve(), target.resolve()
     if here == there:
@@ -41,13 +106,6 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
     for run in store.list_runs(source):
         if (place := target / run.relative_to(source)).exists() and place.samefile(run):
             raise SameStoreError(f"{run} and {place} are the same folder, by a symbolic link; remove the link")
-
-    def copy(files: Iterable[Path], into: Path) -> None:
-        for file in files:
-            if not is_file(file):
-                continue
-            into.mkdir(parents=True, exist_ok=True)
-            write_atomically(into / file.name, file.read_bytes())
 
     def is_file(file: Path) -> bool:
         if file.is_symlink() or (file.exists() and not file.is_file() and not file.is_dir()):
@@ -69,29 +127,45 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
             return False
         return folder.is_dir()
 
-    known = [run for run in store.list_runs(source) if not (target / run.relative_to(source) / "history").exists()]
-    runs = [run for run in known if not is_link_elsewhere(run)]
-    for run in runs:
-        copy((run / name for name in OF_RUN), target / run.relative_to(source))
-        _mark_as_carried(target / run.relative_to(source))
-    nights = 0
+    into, runs, nights = _Target(target, refused), 0, 0
+    for run in store.list_runs(source):
+        place = target / run.relative_to(source)
+        if (place / "history").exists() or is_link_elsewhere(run):
+            continue
+        files = [run / name for name in OF_RUN if is_file(run / name)]
+        if not into.accepts(place, _is_our_run):
+            continue
+        if files:
+            into.mark_as_carried(place)
+            into.copy(files, place)
+        runs += 1
     found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
     for night in filter(is_folder, found):
         place = target / night.relative_to(source)
+        if not into.accepts(place, _is_our_night):
+            continue
         # These files are appended to, and get an end, so the longer file is the later version.
         files = [night / name for name in OF_NIGHT if is_file(night / name)]
         longer = [file for file in files if _file_size(place / file.name) < _file_size(file)]
-        copy(longer, place)
+        into.copy(longer, place)
         nights += bool(longer)
-    if is_folder(source / FOUND):
-        copy(sorted((source / FOUND).glob("*.json")), target / FOUND)
-    return len(runs), nights
+    if is_folder(source / FOUND) and into.accepts(target / FOUND, lambda folder: True):
+        into.copy(filter(is_file, sorted((source / FOUND).glob("*.json"))), target / FOUND, replace=False)
+    return runs, nights
 
 
-def _mark_as_carried(run: Path) -> None:
-    """Marks a run as carried, because without its history it would look damaged to other readers."""
-    if run.exists():
-        (run / store.CARRIED).touch()
+def _is_our_run(folder: Path) -> bool:
+    """Returns whether a folder is a run that was carried before, or that was made there."""
+    run = folder / "run.json"
+    return _is_regular(folder / store.CARRIED) or (_is_regular(run) and store.read_info(folder) is not None)
+
+
+def _is_our_night(folder: Path) -> bool:
+    return _is_regular(folder / OF_NIGHT[0])
+
+
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _file_size(file: Path) -> int:

@@ -211,3 +211,70 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     (tmp_path / "file").touch()
     assert main(["carry", str(tmp_path / "file"), f"--into={past}"]) == ExitCode.USAGE
     assert main(["carry", str(store), f"--into={tmp_path / 'file'}"]) == ExitCode.USAGE
+
+
+def snapshot(folder: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("part", ["found", "TEST", "RUN", "nights", "night", "run.json", "carried"])
+def test_nothing_is_written_through_a_link_of_the_target_and_the_rest_is_carried(
+    tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, past, elsewhere = tmp_path / "store", tmp_path / "past", tmp_path / "elsewhere"
+    made = one_night(store, 1)
+    other = write(store, Made(workload="test_other"))
+    (run,) = [one for one in store.glob("*/*/schedule.json") if one.parent != other]
+    place = past / run.parent.relative_to(store)
+    link = {"found": past / "found", "TEST": place.parent, "RUN": place, "nights": past / "nights",
+            "night": past / "nights" / made.path.name}.get(part, place / part)  # fmt: skip
+    link.parent.mkdir(parents=True)
+    if link.parent == place:
+        (place / "run.json").write_bytes((run.parent / "run.json").read_bytes())
+        (place / part).unlink(missing_ok=True)
+    elsewhere.mkdir()
+    link.symlink_to(elsewhere if part != "carried" else elsewhere / "made")
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.USAGE
+    assert not list(elsewhere.iterdir())
+    assert link.is_symlink()
+    err = capsys.readouterr().err
+    assert f"not carried: {link} is " in err or f"not carried: {place} was made by others" in err
+    assert err.count("not carried: ") == 1
+    assert (past / other.relative_to(store) / "run.json").is_file()
+
+
+def test_a_shrunk_schedule_with_other_content_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    one_night(store, 1)
+    (store / "found" / "second.json").write_text("{}")
+    (theirs,) = [past / "found" / file.name for file in (store / "found").glob("*lost-write.json")]
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("precious")
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.USAGE
+    assert f"not carried: {theirs} differs from {store / 'found' / theirs.name} and stays" in capsys.readouterr().err
+    assert theirs.read_text() == "precious"
+    assert (past / "found" / "second.json").is_file()
+    theirs.unlink()
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS, "an equal file is in no one's way"
+
+
+@pytest.mark.parametrize("inner", ["RUN", "night"])
+def test_a_folder_of_others_is_not_written_into(tmp_path: Path, inner: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    made = one_night(store, 1)
+    (run,) = [file.parent for file in store.glob("*/*/schedule.json")]
+    place = past / (run if inner == "RUN" else made.path).relative_to(store)
+    place.mkdir(parents=True)
+    for name in ("settings.json", "cells.jsonl"):
+        (place / name).write_text("x")
+    before = snapshot(place)
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert f"not carried: {place} was made by others; move it away" in said.err
+    assert ("0 runs and 1 nights" if inner == "RUN" else "1 runs and 0 nights") in said.out
+    assert snapshot(place) == before
+    shutil.rmtree(place)
+    place.mkdir()
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS, "an empty folder is in no one's way"
+    assert len(list(place.iterdir())) > 1
