@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import functools
 import os
+import shutil
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,12 +87,16 @@ class LiveJudge:
     found: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     process: Process | None = None
+    _scratch: Path | None = None
+    """Temporary files of the process. They are removed here, because a process may die at any point."""
     _following: asyncio.Task[None] | None = None
     _stopping: bool = False
 
     async def start(self) -> None:
+        self._scratch = Path(tempfile.mkdtemp(prefix="assay-live-"))
         self.process = await asyncio.create_subprocess_exec(
             *watch_command(self.run),
+            env={**os.environ, "TMPDIR": str(self._scratch)},
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -120,6 +126,8 @@ class LiveJudge:
         await asyncio.wait([self._following], timeout=END_SECONDS)
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     async def _follow(self, process: Process) -> None:
         assert process.stdout is not None

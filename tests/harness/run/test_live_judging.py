@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_it_leaves_no_temporary_files_when_it_is_asked_to_end_at_its_work(
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setattr(module, "END_SECONDS", LONGEST)
 
     async def play() -> None:
@@ -109,11 +110,35 @@ def test_it_leaves_no_temporary_files_when_it_is_asked_to_end_at_its_work(
         watch, _, _, _ = watched(run)
         await watch.start()
         try:
-            await until(lambda: any(one.name.startswith("assay-watch-") for one in scratch.iterdir()))
+            await until(lambda: any(scratch.glob("*/assay-watch-*")))
         finally:
             await watch.stop()
         assert list(scratch.iterdir()) == []
         assert watch.problems == []
+
+    asyncio.run(play())
+
+
+def test_it_leaves_no_temporary_files_when_it_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+
+    async def play() -> None:
+        run = GrowingRun(tmp_path / "store")
+        run.add(0)
+        run.history.flush()
+        watch, _, _, _ = watched(run)
+        await watch.start()
+        try:
+            (folder,) = scratch.iterdir()
+            (folder / "left").write_text("by a process that was killed")
+            assert watch.process is not None
+            watch.process.kill()
+            await watch.process.wait()
+        finally:
+            await watch.stop()
+        assert list(scratch.iterdir()) == []
 
     asyncio.run(play())
 
