@@ -81,7 +81,7 @@ def test_the_logs_are_those_that_are_brought_home() -> None:
 class Talking:
     """A node that says how long its log is, and then that it cannot be reached, or nothing more."""
 
-    role, beside, had_second = "server", (), False
+    role, sidecars, had_second = "server", (), False
     said: Sequence[str] = ("7 /var/log/assay/process.log", "")
 
     def __init__(self, name: str, *, breaks: bool) -> None:
