@@ -566,7 +566,7 @@ def test_a_process_ends_just_after_a_change_that_is_made(change: Callable[[Stora
         storage: Storage = disk.storage(check=process.check, fsync_delay=lambda: 0, process=process)
         storage.open("a").append(b"as it was")
         await storage.fsync_directory("")
-        disk.breaking.changes, disk.breaking.errors, disk.breaking.made = (CHANGES[change],) * ends, 0, True
+        disk.breaking.changes, disk.breaking.errors, disk.breaking.after_change = (CHANGES[change],) * ends, 0, True
         if not ends:
             await change(storage)
         else:
