@@ -175,7 +175,7 @@ COUNTER_PHANTOM: Final = Check(
         """,
     examined="select count(*) as examined from counter_places",
     claim="{key}: {first_op} [needed?had [first_adds=1?been given {first_value} by an add|read {first_value}] by "
-    "{bound:time}. Of the {value} adds below {value} the acknowledged ones are {value-needed}, and [of those of "
+    "{bound:time}. Only {value-needed} of the {value} adds below {value} had been acknowledged, and [of those of "
     "unknown outcome number {needed} was called only at {late:time}|only {spare} adds of unknown outcome exist]|was "
     "answered {value}, and the counter began at 0].",
     operations=("first_op", "late_op"),

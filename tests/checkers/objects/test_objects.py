@@ -167,7 +167,7 @@ HAVE = [
     (COUNTERS, "counter-phantom",
      [step(1, "counter-add", None, (5, None)), step(2, "counter-add", 0, (1, 2)), step(3, "counter-read", 2, (3, 4))],
      [step(1, "counter-add", None, (4, None)), step(2, "counter-add", 0, (1, 2)), step(3, "counter-read", 2, (3, 4))],
-     "process 3 had read 2 by 4.000 s. Of the 2 adds below 2 the acknowledged ones are 1, and of those of unknown "
+     "process 3 had read 2 by 4.000 s. Only 1 of the 2 adds below 2 had been acknowledged, and of those of unknown "
      "outcome number 1 was called only at 5.000 s."),
     (MAX_REGISTERS, "max-phantom",
      [step(1, "max-read", 5, (3, 4)), fail(2, "max-write", 5, (1, 2))],
