@@ -9,6 +9,7 @@
 - ``repeat_rounds``: ``--repeat=10min``.
 - ``signals``: requests to stop.
 - ``other_plugins``: effects of other plugins on a run.
+- ``stored_runs``: stored runs are not collected.
 - ``module_import``: collects this project's own workloads in a checkout.
 
 Every pytest session of an environment loads this package, so modules import only pytest and the options at the top. No

@@ -23,6 +23,7 @@ from assay.harness.plugin import (
     pass_remarks,
     repeat_rounds,
     signals,
+    stored_runs,
 )
 from assay.harness.plugin.options import Options, add_options, make_settings, read_options
 from assay.harness.run.command_line import DEFAULT_TRIGGER, make_repeat_command
@@ -71,6 +72,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     add_options(parser)
     pluginmanager.register(module_import, "assay-own-modules")
     pluginmanager.register(pass_remarks, "assay-remarks")
+    pluginmanager.register(stored_runs, "assay-stored-runs")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -100,6 +100,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--stop-at-unknown", action="store_true",
         help="let -x and --maxfail count unknown verdicts, too; by default they count only violations")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
+    add("--trust-run", action="store_true",
+        help="collect tests among stored runs that the command line names, which executes their Python files "
+        "(docs/help/security.md)")  # fmt: skip
     add("--reports", default=None, metavar="|".join(REPORTS),
         help="which runs get an HTML page (all; with --repeat, those that fail)")  # fmt: skip
     add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")

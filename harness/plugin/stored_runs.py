@@ -1,0 +1,101 @@
+"""Keeps pytest from collecting stored runs, because collection executes every ``conftest.py`` and test file there.
+
+A stored run may come from elsewhere. So:
+
+1. The folder of a run, and the folder of a test that holds runs, are ignored with all that is in them.
+2. A user who names such a path on the command line also needs ``--trust-run``. Without it the session ends before
+   pytest loads the first ``conftest.py``. A parent of a store is collected without its runs.
+3. pytest loads ``test*/conftest.py`` below a named folder before it asks whether to ignore it. If that file lies among
+   stored runs, the session ends, too.
+
+A folder that contains the rootdir is never regarded as the folder of a test, because a run may have been copied there.
+"""
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TRUST = "--trust-run"
+
+
+def is_run(folder: Path) -> bool:
+    """Returns whether the folder is a run: ``run.json`` is ours, or the folder's name is that of a run."""
+    if not os.path.lexists(folder / "run.json"):
+        return False
+    from assay.harness.run.store import STAMP, read_info
+
+    return STAMP.fullmatch(folder.name) is not None or read_info(folder) is not None
+
+
+def find_stored_folder(path: Path, rootdir: Path) -> Path | None:
+    """Returns the folder of a run or of a test that the path is or lies in, with links followed and as given.
+
+    Folders far above a path outside of the rootdir, such as ``/tmp``, may have a run in them for other reasons.
+    """
+    for whole in (path, path.resolve()):
+        for folder in (whole, *whole.parents):
+            near = folder in (whole, whole.parent) or folder.is_relative_to(rootdir)
+            if is_run(folder) or (near and holds_runs(folder, rootdir)):
+                return folder
+    return None
+
+
+def holds_runs(folder: Path, rootdir: Path) -> bool:
+    """Returns whether a folder is the folder of a test in a store."""
+    return not rootdir.is_relative_to(folder) and any(map(is_run, _list_folders(folder)))
+
+
+def _list_folders(folder: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (Path(entry.path) for entry in entries if entry.is_dir())
+    except OSError:
+        return  # a file, or a folder that pytest cannot read either
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Rejects paths among stored runs, unless they are named and trusted."""
+    given, here, root = early_config.known_args_namespace, early_config.invocation_params.dir, early_config.rootpath
+    paths = [here / name.partition("::")[0] for name in _list_arguments(early_config)]
+    for path in [one for one in paths if os.path.lexists(one)] or [here]:
+        if find_stored_folder(path, root) is None:
+            # pytest loads these files early, although the folders are not named.
+            early = [one.parent for one in path.glob("test*/conftest.py")]
+        else:
+            early = [] if given.trust_run else [path]
+        for one in early:
+            if (folder := find_stored_folder(one, root)) is not None:
+                raise pytest.UsageError(
+                    f"{one} lies among stored runs ({folder}), and pytest would execute the Python files there: "
+                    f"name the folders of your tests, or, if you trust these files, this path with {TRUST}"
+                )
+
+
+def _list_arguments(config: pytest.Config) -> list[str]:
+    """Returns the paths that pytest will collect: those of the command line, or of ``testpaths``."""
+    named: list[str] = config.known_args_namespace.file_or_dir
+    if named or config.invocation_params.dir != config.rootpath:
+        return named
+    return [path for pattern in config.getini("testpaths") for path in glob.iglob(pattern, recursive=True)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignores stored runs that are not named. Only a link can lead among them from a folder that was not ignored."""
+    if collection_path.is_symlink():
+        stored = find_stored_folder(collection_path, config.rootpath) is not None
+    else:
+        stored = is_run(collection_path) or holds_runs(collection_path, config.rootpath)
+    if not stored or (config.getoption("trust_run") and _is_named(collection_path, config)):
+        return None
+    return True
+
+
+def _is_named(path: Path, config: pytest.Config) -> bool:
+    """Returns whether a path is or lies in one that was named and is among stored runs itself."""
+    named = [config.invocation_params.dir / name.partition("::")[0] for name in config.args]
+    return any(path.is_relative_to(os.path.abspath(one)) for one in named if find_stored_folder(one, config.rootpath))
