@@ -117,6 +117,7 @@ def test_hangs():
     done.stdout.fnmatch_lines(["call of *.py::test_hangs: no end within 3 s", "* in wait_in_vain"])
 
 
+@pytest.mark.long
 def test_a_shared_fixture_that_hangs_is_tried_once(session: pytest.Pytester) -> None:
     source = """
 tries = []
@@ -143,6 +144,7 @@ def test_tries():
     done.stdout.fnmatch_lines(["setup of *.py::test_hangs: no end within 3 s", "* in shared"])
 
 
+@pytest.mark.long
 def test_a_teardown_that_hangs_keeps_no_other_from_being_done(session: pytest.Pytester) -> None:
     source = """
 done = []
@@ -176,6 +178,7 @@ def test_a_call_that_never_returns_to_the_interpreter_ends_the_session_with_the_
     done.stderr.fnmatch_lines(["Timeout (*)!", "*, line * in test_hangs"])
 
 
+@pytest.mark.long
 def test_a_call_that_never_returns_in_a_worker_fails_its_test_and_another_worker_goes_on(
     session: pytest.Pytester,
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_call_that_never_returns_in_a_worker_fails_its_test_and_another_worker
     done.stderr.fnmatch_lines(["Timeout (*)!", "*, line * in test_hangs"])
 
 
+@pytest.mark.long
 def test_the_largest_limit_counts(pytester: pytest.Pytester) -> None:
     items = pytester.getitems(
         """

@@ -89,6 +89,7 @@ def test_the_wheel_has_one_package_with_all_its_files(wheel: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_runs_next_to_folders_named_like_ours(python: Path, project: Path) -> None:
     where = run(python, "-c", "import assay; print(assay.__file__)", cwd=project)
     assert where.stdout.startswith(str(python.parents[1])), where.stdout + where.stderr

@@ -47,7 +47,7 @@ WITH: Final = {"log": ("statements",), "reported": ("statements",), "register-ca
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=() if number % 8 == 0 else pytest.mark.long) for number, path in enumerate(STORED)],
+    [pytest.param(path, marks=() if number % 20 == 0 else pytest.mark.long) for number, path in enumerate(STORED)],
     ids=lambda path: "/".join(path.parts[-3:-1]),
 )
 def test_stored_runs_are_judged_by_key_as_ever(path: Path) -> None:

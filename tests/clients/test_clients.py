@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from helpers.other_clients import some_clients
+from helpers.nightly import some_by_day
+from helpers.other_clients import CLIENTS
 
 pytestmark = [pytest.mark.docker, pytest.mark.clients]
 
@@ -71,7 +72,7 @@ def test_a_deleted_topic_is_gone(client: Any, topic: str) -> None:
     wait_for(lambda: topic not in client.topics(), "it is reported no more")
 
 
-@some_clients
+@pytest.mark.parametrize("kind", some_by_day(CLIENTS, ["kafka-python-3"]), indirect=True)
 def test_nothing_is_lost_when_a_leader_is_killed(client: Any, live: Any, topic: str) -> None:
     leader = client.leader(topic=topic, partition=0)
     client.begin("produce_for", topic=topic, partition=0, seconds=LOAD_SECONDS)

@@ -16,7 +16,8 @@ import pytest
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
 
-from helpers.other_clients import some_clients
+from helpers.nightly import some_by_day
+from helpers.other_clients import CLIENTS
 
 pytestmark = [pytest.mark.docker, pytest.mark.clients]
 
@@ -65,7 +66,7 @@ def sender(live: Any) -> Iterator[Any]:
     driver.close()
 
 
-@some_clients
+@pytest.mark.parametrize("kind", some_by_day(CLIENTS, ["confluent-kafka"]), indirect=True)
 def test_a_group_reads_everything_and_remembers_it(members: Any, sender: Any, live: Any) -> None:
     number = next(NUMBERS)
     topic, group = f"shared-{number}", f"group-{number}"

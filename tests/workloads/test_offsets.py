@@ -114,6 +114,7 @@ def test_one_seed_one_history_with_consumers_on_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
+@pytest.mark.long
 def test_a_consumer_is_killed_in_a_container(tmp_path: Path) -> None:
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")

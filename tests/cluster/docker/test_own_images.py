@@ -84,6 +84,7 @@ def ensure(given: Software) -> tuple[software.NodeImage, list[str]]:
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("nothing_left")
+@pytest.mark.long
 def test_an_image_without_a_package_manager_gets_copies_and_is_a_node_like_any(tmp_path: Path) -> None:
     image.ensure_node_image(lambda line: None)
     path = dockerfile(tmp_path / "mine", WITHOUT_TOOLS.format(node=image.image_reference()))

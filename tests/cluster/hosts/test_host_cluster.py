@@ -222,6 +222,7 @@ CONNECT = (
 )
 
 
+@pytest.mark.long
 def test_hosts_are_known_by_ipv6_addresses_as_well(tmp_path: Path) -> None:
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")

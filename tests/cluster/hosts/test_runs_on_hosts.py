@@ -91,6 +91,7 @@ def test_what_a_killed_session_leaves_heal_takes_away(hosts: OwnHosts, tmp_path:
     assert traces(hosts) == ["", "", ""]
 
 
+@pytest.mark.long
 def test_a_cluster_that_runs_already_is_used_and_left_running(hosts: OwnHosts, tmp_path: Path) -> None:
     async def start() -> None:
         """With nothing in it: what an earlier run has left would be held against it."""

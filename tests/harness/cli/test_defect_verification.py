@@ -279,6 +279,7 @@ class Zoo(ToySystem):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_defect_of_another_system_is_verified_in_the_simulation(toy_project: pytest.Pytester) -> None:
     (toy_project.path / "toy_zoo.py").write_text(ZOO)
     argv = [sys.executable, "-m", "assay.harness.cli.main", "defects", "--verify", "--system=toy_zoo:Zoo"]

@@ -18,6 +18,8 @@ from assay.harness.cli.main import main
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 
+from helpers.nightly import by_night
+
 PATIENCE = 120
 
 
@@ -57,7 +59,7 @@ def containers(mine: owner.Owner) -> int:
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [by_night(signal.SIGINT), signal.SIGTERM])
 def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing(number: signal.Signals) -> None:
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")

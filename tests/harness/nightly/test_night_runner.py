@@ -42,6 +42,7 @@ from helpers.night_cells import (
     recorded,
     result,
 )
+from helpers.nightly import by_night
 from helpers.small_disk import small_disk
 
 ROOT = Path(__file__).parents[3]
@@ -216,7 +217,7 @@ def test_what_a_run_had_found_when_its_night_was_killed_is_recorded(
     assert results[0].detail == f"{found}the night itself was killed"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [by_night(signal.SIGINT), signal.SIGTERM])
 def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path: Path, number: int) -> None:
     store = tmp_path / "store"
     (tmp_path / "nightly.toml").write_text(

@@ -19,6 +19,8 @@ from assay.cluster.docker.engine import OWNER_LABEL
 from assay.cluster.doctor import engine_available
 from assay.cluster.journal import RemoveContainer, RunInContainer, UndoJournal, describe_outstanding
 
+from helpers.nightly import by_night
+
 ROOT = Path(__file__).parents[3]
 SIM = ("--cluster=sim", "--seed=7", "--time-limit=10", "--rate=100", "--nodes=1", "--reports=never")
 HELPERS = """
@@ -302,7 +304,7 @@ def until(true: Callable[[], object], process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("moment", ["while the nodes start", "in the run"])
+@pytest.mark.parametrize("moment", [by_night("while the nodes start"), "in the run"])
 def test_containers_and_networks_are_removed(moment: str, tmp_path: Path) -> None:
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")

@@ -9,6 +9,8 @@ import pytest
 
 from assay.harness.run import store
 
+from helpers.nightly import by_night, some_by_day
+
 EVIL = "from pathlib import Path\n(Path(__file__).parent / 'executed').touch()\n"
 
 
@@ -45,7 +47,9 @@ def executed(project: pytest.Pytester) -> list[Path]:
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-@pytest.mark.parametrize("arguments", [(), (".",), ("store", "test_own.py"), ("--doctest-modules",)])
+@pytest.mark.parametrize(
+    "arguments", [(), by_night((".",)), ("store", "test_own.py"), by_night(("--doctest-modules",))]
+)
 def test_a_session_that_names_none_collects_none(
     project: pytest.Pytester, arguments: tuple[str, ...], damaged: bool
 ) -> None:
@@ -55,7 +59,10 @@ def test_a_session_that_names_none_collects_none(
     assert not executed(project)
 
 
-@pytest.mark.parametrize("named", ["RUN", "TEST", "file", "link", "linked file", "inner", "here"])
+@pytest.mark.parametrize(
+    "named",
+    some_by_day(["RUN", "TEST", "file", "link", "linked file", "inner", "here"], ["RUN", "linked file", "here"]),
+)
 def test_what_is_named_is_collected_only_if_it_is_trusted(
     project: pytest.Pytester, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

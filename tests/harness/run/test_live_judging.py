@@ -24,6 +24,7 @@ from assay.harness.run.live_judging import (
 from assay.harness.run.progress import RunTally, SilentProgress
 
 from helpers.growing_run import GrowingRun
+from helpers.nightly import by_night
 
 LONGEST = 60.0
 
@@ -57,7 +58,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("fail_fast", [False, True])
+@pytest.mark.parametrize("fail_fast", [by_night(False), True])
 def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path: Path) -> None:
     async def play() -> None:
         run = GrowingRun(tmp_path)

@@ -37,6 +37,7 @@ from assay.workloads.broker.log_client import LogClient
 from assay.workloads.test_log import test_log as of_log
 
 from helpers import process_tree
+from helpers.nightly import by_night
 
 KILL = FaultStep(0.6, "kill", parse_target("n1"), 1.0, seed=3)
 
@@ -113,7 +114,7 @@ def waits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stands", [spins, waits])
+@pytest.mark.parametrize("stands", [spins, by_night(waits)])
 def test_a_run_that_has_no_end_is_killed_and_named_and_others_are_played_after_it(
     stands: Callable[[], None], tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_process_that_died_with_nothing_to_do_costs_no_example(player: ForkPla
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(tmp_path: Path) -> None:
     class Stuck(LogClient):
         async def invoke(self, operation: Operation) -> Completion:
@@ -292,6 +294,7 @@ def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_bra
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlayer, tmp_path: Path) -> None:
     """A healthy run is left by kills: what only these reach is counted, each place once, over all processes."""
 

@@ -31,6 +31,7 @@ from assay.nemesis.schedule.schedule import (
 from assay.nemesis.schedule.target import parse_target
 
 from helpers.commands import in_this_process
+from helpers.nightly import by_night
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +158,8 @@ def test_the_run_of_another_session_is_not_taken_for_the_one_that_was_done_again
 
 
 @pytest.mark.parametrize(
-    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGHUP, os.kill)]
+    ("number", "send"),
+    [by_night(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), by_night(signal.SIGHUP, os.kill)],
 )
 def test_at_a_request_to_stop_there_is_time_to_heal(
     pytester: pytest.Pytester, number: int, send: Callable[[int, int], None]

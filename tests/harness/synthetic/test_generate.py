@@ -314,9 +314,8 @@ def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None
         said_right(recorded.planted[0], instance)
 
 
-@pytest.mark.parametrize(
-    "model", ["log", *(pytest.param(model, marks=pytest.mark.long) for model in ("set", "queue", "group", "txn"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["log", "set", "queue", "group", "txn"])
 def test_memory_does_not_grow_with_the_history(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     """With one key, whose log is as long as the history: neither what is written at once grows, nor what is held."""
     monkeypatch.setattr(history, "TILE", 2_000)

@@ -101,9 +101,7 @@ def test_a_move_under_load_survives_the_death_of_any_broker_at_any_step(seed: in
     simulate(check, seed)
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 2, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, *range(4, 20)))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 20))])
 def test_moves_go_on_through_whatever_happens(seed: int) -> None:
     """One after the other, or across each other, while brokers and ZooKeeper die, sleep, and are cut off."""
 

@@ -163,6 +163,7 @@ def test_the_digest_tells_null_from_zero_and_empty_and_where_texts_begin(tmp_pat
     assert first != second
 
 
+@pytest.mark.long
 def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
     script = (
         "import tempfile\n"
