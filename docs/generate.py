@@ -22,7 +22,7 @@ from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
 from assay.harness.cli import main as cli
-from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KINDS, MEANINGS
+from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KINDS
 from assay.harness.plugin.options import add_options
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue
@@ -279,7 +279,7 @@ def history_page() -> str:
     ]
     for name, columns in DATA_SETS.items():
         rows = [
-            [f"`{one.name}`", one.type + (", may be null" if one.nullable else ""), MEANINGS[name][one.name]]
+            [f"`{one.name}`", one.type + (", may be null" if one.nullable else ""), one.meaning]
             for one in columns
         ]
         parts.append(f"## {name}\n\n{table(['column', 'type', 'meaning'], rows)}")

@@ -36,7 +36,7 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
         (*_list_times(rows), *(time for one in lives for time in (one.injected, one.healed)), *moments)
     )
     return EvidenceLines(
-        _format_operations(rows, digits, history.through), {one.id: one.line(digits) for one in lives}, digits
+        _format_operations(rows, digits, history.worker_nodes), {one.id: one.line(digits) for one in lives}, digits
     )
 
 

@@ -27,7 +27,7 @@ class HistoryDatabase:
     """
 
     def __init__(self, history: HistoryReader) -> None:
-        self.closed = history.closed is not None  # the writer finished the history
+        self.closed = history.closing_note is not None  # the writer finished the history
         self.operations, self.effects = history.rows("ops"), history.rows("effects")
         self.engine = DuckDB(memory=MEMORY, kept_cells=KEPT_CELLS)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table

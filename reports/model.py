@@ -195,7 +195,7 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
             with HistoryDatabase(history) as recording:
                 rows = find_operations(recording, _list_operations(shown))
-                recorded = _read_recorded(recording, run_dir, files, shown, rows, history.through)
+                recorded = _read_recorded(recording, run_dir, files, shown, rows, history.worker_nodes)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:

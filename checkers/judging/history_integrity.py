@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
     """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
-    closed = reader.closed
+    closed = reader.closing_note
     total = sum(map(reader.rows, DATA_SETS))
     noted = [] if closed is None else [(DIGESTED, closed.digest), (REPORTED, closed.reported)]
     compared = [(names, digest, sum(map(reader.rows, names))) for names, digest in noted if digest is not None]
@@ -97,9 +97,9 @@ def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
 
 def require_closed(reader: HistoryReader) -> None:
     """Raises ``HistoryError`` unless there are as many rows as were written: a missing part shows only in the count."""
-    if reader.closed is None:
+    if reader.closing_note is None:
         return
-    for name, rows in reader.closed.rows.items():
+    for name, rows in reader.closing_note.rows.items():
         if name in DATA_SETS and rows != reader.rows(name):
             raise HistoryError(
                 f"{reader.folder / name}: its parts have {reader.rows(name)} rows, but {CLOSED} says that {rows} were "

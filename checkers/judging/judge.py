@@ -191,7 +191,7 @@ class _Judging:
             self.unknown.insert(0, "interrupted before the first check: the history was still being validated")
             return self._summary({}, stopped=True, begun=begun, loaded=time.perf_counter())
         loaded = time.perf_counter()
-        self.through = self.history.through
+        self.through = self.history.worker_nodes
         # While the run goes on, a fault may be active before its injection is recorded.
         known = self.surroundings.faults
         present = [fault for fault in known if fault.begun or self.going_on]

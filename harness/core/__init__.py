@@ -8,17 +8,15 @@ may import it. In reading order:
 - ``client``: the ``Client`` protocol (coroutines ``open``, ``invoke``, ``close``; pure ``effects``) and ``Endpoint``.
 - ``blocking``: clients with ``blocking = True``, whose plain methods run in threads. The simulation rejects them.
 - ``observed_node``: finds the node through which a client reaches the system, from the addresses that it reads.
-- ``generator``: pure values such as ``mix(send(), poll()) | drain()``. ``split_phases(main | drain)`` gives a trial its
-  parts before and after the last heal; ``simulate`` shows what a generator would do.
+- ``generator``: pure values such as ``mix(send(), poll()) | drain()``. ``split_phases(main | drain)`` returns the parts
+  that run before and after the last heal; ``simulate`` shows what a generator would do.
 - ``interpreter``: runs generators with ``async with Interpreter(...) as it: await it.run(generator, stop=event)``. It
   can run several in turn with the same processes. The result is a ``RunReport``; ``report.unknown`` says why no verdict
   can be pass.
 - ``timestamps``: ``Stamps().now()``, strictly increasing nanoseconds since the run began. The interpreter, the nemesis
   and the event collector share one instance per run.
 - ``history``: ``HistoryWriter``, ``HistoryReader``, the schemas of the data sets and ``HistoryError``.
-- ``worker``: one task per worker.
-- ``backoff``: delays for workers whose operations fail at once.
-- ``abandoned_tasks``: tasks of clients that ignore cancellation.
+- ``worker``: one task per worker, its back-off, and the tasks of clients that ignore cancellation.
 - ``effect_recording``: records what clients return, or reports why it cannot.
 - ``report``: counts, exceptions and connection failures of a run.
 - ``transactions``: effects of transactions made of micro-operations.

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from assay.harness.core.client import Client, Endpoint, find_effects, is_kept_after_info
 from assay.harness.core.operation import Completed, Completion, Effect, Operation
@@ -64,58 +64,53 @@ class ThreadedClient:
         finally:
             self._calls.put(None)
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._calls.put(_Call(call, answer))
-        return await answer
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put(_Call(function, result))
+        return await result
 
     def _work(self) -> None:
-        while (asked := self._calls.get()) is not None:
-            if not asked.answer.cancelled():
-                asked.make()
+        while (call := self._calls.get()) is not None:
+            if not call.result.cancelled():
+                call.execute()
 
 
 @dataclass(frozen=True)
 class _Call:
     """A call for the thread, and the future on the event loop that receives its result."""
 
-    call: Callable[[], Any]
-    answer: asyncio.Future[Any]
+    function: Callable[[], Any]
+    result: asyncio.Future[Any]
 
-    def make(self) -> None:
+    def execute(self) -> None:
         try:
-            result = self.call()
+            value = self.function()
+        except StopIteration as error:  # a future does not accept it, because it would silently end a coroutine
+            self._complete(self.result.set_exception, RuntimeError(f"{type(error).__name__}: {error}"))
         except BaseException as error:  # noqa: BLE001 - raised at the await of the call
-            self._hand_over(self.answer.set_exception, _wrap_stop_iteration(error))
+            self._complete(self.result.set_exception, error)
         else:
-            self._hand_over(self.answer.set_result, result)
+            self._complete(self.result.set_result, value)
 
-    def _hand_over(self, give: Callable[[Any], None], what: Any) -> None:
-        def unless_given_up() -> None:
-            if not self.answer.done():
-                give(what)
+    def _complete(self, set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        def set_unless_cancelled() -> None:
+            if not self.result.done():
+                set_outcome(outcome)
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over, and no one waits
-            self.answer.get_loop().call_soon_threadsafe(unless_given_up)
-
-
-def _wrap_stop_iteration(error: BaseException) -> BaseException:
-    """Wraps ``StopIteration``, which a future does not accept because it would silently end a coroutine."""
-    return RuntimeError(f"{type(error).__name__}: {error}") if isinstance(error, StopIteration) else error
+            self.result.get_loop().call_soon_threadsafe(set_unless_cancelled)
 
 
 def adapt_client(client: Any) -> Client:
-    """Returns ``client`` itself, or its :class:`Threaded` adapter if it blocks.
+    """Returns ``client`` itself, or its :class:`ThreadedClient` adapter if it blocks.
 
     Raises ``BlockingClientError`` for a blocking client in the simulation.
     """
     if not getattr(client, "blocking", False):
-        adapted: Client = client
-        return adapted
+        return cast("Client", client)
     if getattr(asyncio.get_running_loop(), "simulated", False):
         raise BlockingClientError(
             f"{type(client).__name__} blocks (blocking = True) and the simulation has no threads: "
             "write it with coroutines, or run it against real nodes"
         )
-    threaded: Any = ThreadedClient(client)
-    return threaded  # type: ignore[no-any-return]
+    return cast("Client", ThreadedClient(client))

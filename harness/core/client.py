@@ -30,9 +30,7 @@ class Endpoint:
     zookeeper: tuple[str, ...] = ()
     """Every ZooKeeper server; empty if the cluster has none of its own."""
     defects: tuple[str, ...] = ()
-    """The defects that ``--defect`` switched on. A workload's client passes them to its client library, which acts on
-    those that it knows.
-    """
+    """The defects that ``--defect`` switched on. A workload's client passes them to its client library."""
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The servers by role, each ``host:port``: ``roles["sentinel"]``."""
     options: Mapping[str, Any] = field(default_factory=dict)

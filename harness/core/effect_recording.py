@@ -16,9 +16,6 @@ from assay.harness.core.report import RunReport
 
 _TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
 
-_LEAST: Final = -(2**63)
-_MOST: Final = 2**63 - 1
-
 _OUTCOMES: Final = frozenset(Outcome)
 
 
@@ -36,12 +33,12 @@ class EffectRecorder:
     def __init__(self, recorder: Recorder, report: RunReport) -> None:
         self._recorder = recorder
         self._report = report
-        self._seen: set[object] = set()
+        self._checked_kinds: set[object] = set()
 
     def effects(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
         """Returns the effects of an unfinished operation; none if they are invalid, which is reported when it ends."""
         try:
-            return self._checked(derive(completed))
+            return self._validate(derive(completed))
         except Exception:  # noqa: BLE001 - user code
             return ()
 
@@ -51,62 +48,56 @@ class EffectRecorder:
         Raises ``HistoryError`` for an argument that has no JSON form.
         """
         try:
-            effects = self._checked(derive(completed))
+            effects = self._validate(derive(completed))
         except Exception as error:  # noqa: BLE001 - user code; the traceback is reported, and the verdict is unknown
-            self._unexpected(completed, error)
+            self._report_exception(completed, error)
             effects = (Effect(UNRECORDED, str(completed.operation.key or "")),)
         if completed.completion.error is not None:
-            completed = self._with_text(completed)
+            completed = self._with_text_error(completed)
         try:
             self._recorder.completed(completed, effects)
         except HistoryError as error:
             if completed.completion.result is None:
                 raise
-            self._unexpected(completed, error)
-            bare = msgspec.structs.replace(completed.completion, result=None)
-            self._recorder.completed(msgspec.structs.replace(completed, completion=bare), effects)
+            self._report_exception(completed, error)
+            without_result = msgspec.structs.replace(completed.completion, result=None)
+            self._recorder.completed(msgspec.structs.replace(completed, completion=without_result), effects)
 
-    def _with_text(self, completed: Completed) -> Completed:
-        """Returns the operation with an error that fits its text column. Otherwise a whole batch would fail to convert
-        later.
-        """
+    def _with_text_error(self, completed: Completed) -> Completed:
+        """Returns the operation with an error that its text column takes. Another error would fail a whole batch."""
         error: Any = completed.completion.error
         if not isinstance(error, str):
-            wrong = TypeError(f"the error of a completion is {error!r}: it takes text")
-            self._unexpected(completed, wrong)
+            self._report_exception(completed, TypeError(f"the error of a completion is {error!r}: it takes text"))
             error = repr(error)
-        if (whole := to_encodable(error)) == completed.completion.error:
-            return completed
-        replaced = msgspec.structs.replace(completed.completion, error=whole)
-        return msgspec.structs.replace(completed, completion=replaced)
+        completion = msgspec.structs.replace(completed.completion, error=to_encodable(error))
+        return msgspec.structs.replace(completed, completion=completion)
 
-    def _unexpected(self, completed: Completed, error: Exception) -> None:
-        self._report.unexpected(completed.index, completed.process, completed.operation.f, error)
+    def _report_exception(self, completed: Completed, error: Exception) -> None:
+        self._report.add_exception(completed.index, completed.process, completed.operation.f, error)
 
-    def _checked(self, effects: Any) -> Sequence[Effect]:
+    def _validate(self, effects: Any) -> Sequence[Effect]:
         """Checks the class and the numbers of every effect, and all columns of the first effect of each kind.
 
-        Checking the columns of all effects would cost as much as recording them, and a wrong type is in all effects of
-        a kind. A number beyond 64 bits comes with a single value. Raises ``TypeError`` or ``ValueError``.
+        Checking the columns of all effects would cost as much as recording them. A wrong type occurs in all effects of
+        a kind, but a number beyond 64 bits may be a single value. Raises ``TypeError`` or ``ValueError``.
         """
         if not isinstance(effects, Sequence) or isinstance(effects, str):
             raise TypeError(f"effects returned {effects!r}, not a list of Effect")
-        for one in effects:
-            if not isinstance(one, Effect):
-                raise TypeError(f"effects returned {one!r} in its list, not an Effect")
-            if one.outcome is not None and one.outcome not in _OUTCOMES:
+        for effect in effects:
+            if not isinstance(effect, Effect):
+                raise TypeError(f"effects returned {effect!r} in its list, not an Effect")
+            if effect.outcome is not None and effect.outcome not in _OUTCOMES:
                 raise TypeError(
-                    f"outcome of an effect of kind {one.kind!r} is {one.outcome!r}, none of {', '.join(Outcome)}"
+                    f"outcome of an effect of kind {effect.kind!r} is {effect.outcome!r}, none of {', '.join(Outcome)}"
                 )
-            if one.kind not in self._seen:
-                _require_column_types(one)
-                self._seen.add(one.kind)
+            if effect.kind not in self._checked_kinds:
+                _require_column_types(effect)
+                self._checked_kinds.add(effect.kind)
             try:
-                array("q", filter(None, _numbers(one)))
+                array("q", filter(None, _numbers(effect)))
             except (OverflowError, TypeError):
-                _require_column_types(
-                    one
-                )  # which names the column, or finds nothing wrong with a number of an unusual type
+                # This names the column, or accepts a number of an unusual type.
+                _require_column_types(effect)
         return effects
 
 
@@ -122,7 +113,7 @@ def _require_column_types(effect: Effect) -> None:
 
 
 def _is_beyond_64_bits(number: Any) -> bool:
-    return not _LEAST <= number <= _MOST
+    return not -(2**63) <= number < 2**63
 
 
 def _plain_column_types() -> dict[str, tuple[type, str]]:

@@ -4,28 +4,27 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-CERTAINTY: Final = 0.05
+MISS_PROBABILITY: Final = 0.05
+"""Accepted probability that no repetition fails."""
 MOST_REPETITIONS: Final = 20
-CONFIDENCE: Final = 1.959964
+Z: Final = 1.959964
 """Standard deviations of a 95 % interval."""
 
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Failures among a number of runs."""
-
     failed: int
-    of: int
+    runs: int
 
     @property
     def probability(self) -> float:
-        return self.failed / self.of if self.of else 0.0
+        return self.failed / self.runs if self.runs else 0.0
 
     def interval(self) -> tuple[float, float]:
         """Returns the 95 % confidence interval (Wilson 1927)."""
-        if not self.of:
+        if not self.runs:
             return 0.0, 1.0
-        n, p, z = self.of, self.probability, CONFIDENCE
+        n, p, z = self.runs, self.probability, Z
         middle, width = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         scale = 1 + z * z / n
         return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
@@ -36,13 +35,13 @@ class FailureRate:
             return 1
         if self.probability <= 0:
             return MOST_REPETITIONS
-        return min(MOST_REPETITIONS, math.ceil(math.log(CERTAINTY) / math.log(1 - self.probability)))
+        return min(MOST_REPETITIONS, math.ceil(math.log(MISS_PROBABILITY) / math.log(1 - self.probability)))
 
     def __str__(self) -> str:
-        return f"{self.failed} of {self.of} times (95 % confidence interval: {self._interval_text()})"
+        return f"{self.failed} of {self.runs} times (95 % confidence interval: {self._interval_text()})"
 
-    def brief(self) -> str:
-        return f"{self.failed} of {self.of} ({self._interval_text()})"
+    def format_brief(self) -> str:
+        return f"{self.failed} of {self.runs} ({self._interval_text()})"
 
     def _interval_text(self) -> str:
         low, high = self.interval()

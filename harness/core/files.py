@@ -1,4 +1,4 @@
-"""Atomic writes, and reads that reject files whose end may never come."""
+"""Atomic writes, and reads that reject special files such as FIFOs, because reading those may never end."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ import msgspec
 
 T = TypeVar("T")
 
-SPECIAL: Final = {
+SPECIAL_TYPES: Final = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -19,7 +19,7 @@ SPECIAL: Final = {
 
 
 class SpecialFileError(OSError):
-    """A FIFO, a socket or a device was found instead of a file: reading it may never end."""
+    """A FIFO, a socket or a device was found instead of a file."""
 
     def __init__(self, path: Path, kind: str, why: str = "reading it may never end") -> None:
         super().__init__(errno.EINVAL, f"this is {kind}, and {why}: put a regular file there", str(path))
@@ -29,7 +29,7 @@ class SpecialFileError(OSError):
 
 
 class OutsideLinkError(SpecialFileError):
-    """A symbolic link to a folder leads out of the folder in which it lies: no one knows what is there."""
+    """A symbolic link to a folder leads out of the folder that is read."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         super().__init__(path, "a link")
@@ -65,7 +65,7 @@ def decode_json(data: bytes, kind: type[T]) -> T:
 
 def require_regular(path: Path) -> None:
     """Raises :class:`SpecialFileError` for a FIFO, a socket or a device; ``OSError`` if nothing is there."""
-    kind = SPECIAL.get(stat.S_IFMT(path.stat().st_mode))
+    kind = SPECIAL_TYPES.get(stat.S_IFMT(path.stat().st_mode))
     if kind is not None:
         raise SpecialFileError(path, kind)
 
@@ -74,13 +74,13 @@ def require_regular_below(folder: Path) -> None:
     """Raises :class:`SpecialFileError` for the first FIFO, socket or device in a folder or any folder below it.
 
     Raises :class:`OutsideLinkError` for a link to a folder elsewhere, because a reader would follow it. A link to a
-    folder inside leads to nothing that is not checked anyway.
+    folder inside is accepted, because that folder is checked anyway.
     """
-    whole = folder.resolve()
+    resolved = folder.resolve()
     for place, folders, names in os.walk(folder):
         for name in folders:
             path = Path(place) / name
-            if path.is_symlink() and not path.resolve().is_relative_to(whole):
+            if path.is_symlink() and not path.resolve().is_relative_to(resolved):
                 raise OutsideLinkError(path, folder)
         for name in names:
             path = Path(place) / name
@@ -89,19 +89,19 @@ def require_regular_below(folder: Path) -> None:
 
 
 def open_lock(path: Path) -> int:
-    """Opens a file for ``flock``, made if it is not there; its content stays.
+    """Opens a file for ``flock``, and creates it if it is missing. Its content stays.
 
-    Raises ``OSError``; :class:`SpecialFileError` for a symbolic link, or for what is no regular file.
+    Raises ``OSError``, and :class:`SpecialFileError` for a symbolic link or anything else but a regular file.
     """
-    require_own(path)
+    reject_links(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO is not waited for
     return os.open(path, flags, 0o666)
 
 
-def require_own(path: Path) -> None:
+def reject_links(path: Path) -> None:
     """Raises :class:`SpecialFileError` for a symbolic link, a FIFO, a socket or a device.
 
-    A writer would write elsewhere, or wait without end. It is no error if nothing is there.
+    A writer would write elsewhere, or wait for ever. It is no error if nothing is there.
     """
     if path.is_symlink():
         raise SpecialFileError(path, "a symbolic link", "what is written would go elsewhere")
@@ -112,7 +112,7 @@ def require_own(path: Path) -> None:
 def write_file(path: Path, data: bytes) -> None:
     """Writes a file that a user names, which may be a device such as ``/dev/stdout``.
 
-    Raises ``OSError``; :class:`SpecialFileError` for a FIFO that no one reads, where opening it would wait.
+    Raises ``OSError``, and :class:`SpecialFileError` for a FIFO that no one reads, because opening it would wait.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)

@@ -5,7 +5,7 @@ It has one scheduler, and one task per worker. Each turn of the scheduler takes 
 1. It takes all completions. An operation that ended earlier is thus never recorded as concurrent with a later one.
 2. It hands out operations as long as the generator has one and a worker is free.
 
-Time does not advance within a turn, but every stamp differs.
+No time passes within a turn, but all its stamps differ.
 
 A worker keeps its name (``w3``, or ``w3@client1`` on a client node) and its endpoint (*i* mod *n*). After an ``info``
 outcome its process may still be executing the operation. A new process then takes over, with id + number of workers and
@@ -56,7 +56,7 @@ class Alarm:
         if sleeping is not None and not sleeping.done():
             sleeping.set_result(None)
 
-    def at(self, stamp: int) -> None:
+    def wake_by(self, stamp: int) -> None:
         """Wakes at ``stamp`` at the latest. An earlier timer is kept, because it costs only one idle turn."""
         if self._timer is not None:
             if self._at <= stamp:
@@ -129,12 +129,12 @@ class Interpreter:
         self.stamps = stamps or Stamps()
         self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
         self._recording = EffectRecorder(recorder, self.report)
-        self._around = WorkerEnvironment(
+        self._environment = WorkerEnvironment(
             client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened, backs_off
         )
         self._loop = asyncio.get_running_loop()
         self._workers: list[Worker] = []
-        self._left_behind: list[Worker] = []
+        self._abandoned_workers: list[Worker] = []
         self._roster = Roster(concurrency, seed, free=False)
         self._index = 0
         self._ended: deque[Worker] = deque()
@@ -143,9 +143,9 @@ class Interpreter:
         self._expiry_at: int | None = None
         self._crash: BaseException | None = None
         self._closing = False
-        self._listening = False
+        self._generator_listens = False
         self._generator: Generator = as_generator(None)
-        self._names_no_time = False
+        self._pending_without_time = False
         """The generator's last answer was pending without a time."""
 
     @property
@@ -159,16 +159,16 @@ class Interpreter:
         return remaining_phases(self._generator)
 
     @property
-    def waits_for(self) -> list[str]:
+    def unopened_nodes(self) -> list[str]:
         """The nodes whose clients must open before the generator can go on; empty while it can go on."""
         roster = self._roster
-        if roster.busy or (roster.free and not self._names_no_time):
+        if roster.busy or (roster.free and not self._pending_without_time):
             return []
         closed = [self._workers[number] for number in iterate_bits(roster.everyone & ~roster.free)]
         return sorted({worker.endpoint.node for worker in closed})
 
-    def under_way(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
-        """Yields the unfinished operations, each as if it had just been given up, with its effects."""
+    def unfinished_operations(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
+        """Yields the operations in progress, each as if it had just been given up, with its effects."""
         for number in iterate_bits(self._roster.busy):
             worker = self._workers[number]
             completed = self._completed(worker, INTERRUPTED)
@@ -180,7 +180,7 @@ class Interpreter:
 
     async def __aenter__(self) -> Interpreter:
         """Starts to open all clients at once. A worker is free when its client is open."""
-        self._workers = [self._hire(number, number) for number in range(self._concurrency)]
+        self._workers = [self._start_worker(number, number) for number in range(self._concurrency)]
         return self
 
     async def __aexit__(
@@ -200,7 +200,7 @@ class Interpreter:
         if self._closing or not self._workers:
             raise RuntimeError("enter the interpreter first: async with Interpreter(...) as interpreter")
         self._generator = as_generator(generator)
-        self._listening = self._generator.listens
+        self._generator_listens = self._generator.listens
         watchers = [self._loop.create_task(self._watch(event)) for event in (stop, until) if event is not None]
         try:
             await self._schedule(stop, until)
@@ -216,8 +216,8 @@ class Interpreter:
             return
         self._closing = True
         self._alarm.clear()
-        self._listening = False
-        everyone = [*self._workers, *self._left_behind]
+        self._generator_listens = False
+        everyone = [*self._workers, *self._abandoned_workers]
         try:
             self._take_all()
             for worker in self._workers:
@@ -234,15 +234,15 @@ class Interpreter:
         await asyncio.wait([worker.task for worker in everyone], timeout=CANCEL_GRACE)
         for worker in everyone:
             if not worker.task.done():
-                self._give_up(worker.task, worker.doing, worker)
+                self._give_up(worker.task, worker.client_method, worker)
         closing = {self._loop.create_task(worker.close_client()): worker for worker in everyone}
-        _, still = await asyncio.wait(closing, timeout=self._around.time_limit + CANCEL_GRACE)
+        _, still = await asyncio.wait(closing, timeout=self._environment.time_limit + CANCEL_GRACE)
         for task in still:
             self._give_up(task, "close", closing[task])
 
     def _give_up(self, task: asyncio.Task[None], method: str, worker: Worker) -> None:
         abandon_task(task)
-        self.report.deaf(method, worker.endpoint.node)
+        self.report.add_hanging_client(method, worker.endpoint.node)
 
     async def _schedule(self, stop: asyncio.Event | None, until: asyncio.Event | None) -> None:
         exhausted = False
@@ -271,16 +271,16 @@ class Interpreter:
                 self._generator = generator
                 if isinstance(answer, Exhausted):
                     return True
-                self._names_no_time = answer.until is None
+                self._pending_without_time = answer.until is None
                 if answer.until is not None:
-                    self._alarm.at(answer.until)
+                    self._alarm.wake_by(answer.until)
                 elif self._roster.free == self._roster.everyone:
                     raise GeneratorError(
                         f"generator waits for ever: no operation is running and it names no time: {generator}"
                     )
                 return False
             self._invoke(answer, now)
-            if self._listening:
+            if self._generator_listens:
                 worker = answer.worker
                 event = OperationEvent(worker, self._roster.processes[worker], answer.operation, now)
                 generator = generator.update(self._roster.context(now), event)
@@ -334,12 +334,12 @@ class Interpreter:
         self._recording.record(completed, worker.effects)
         for hook in self._hooks:
             hook(completed)
-        if self._listening:
+        if self._generator_listens:
             event = OperationEvent(number, process, worker.operation, worker.ret, completed)
             self._generator = self._generator.update(self._roster.context(self.stamps.now()), event)
 
     def _expire(self, now: int) -> None:
-        """Ends operations past their time limit, and sets the alarm for the next one.
+        """Ends operations that are past their time limit, and sets the alarm for the next expiry.
 
         All operations have the same limit. It is enough to check every worker when the oldest operation expires,
         without a timer per operation. ``_expiry_at`` is a lower bound, or None if no operation is in progress.
@@ -352,7 +352,7 @@ class Interpreter:
                 if due is not None and (self._expiry_at is None or due < self._expiry_at):
                     self._expiry_at = due
         if self._expiry_at is not None:
-            self._alarm.at(self._expiry_at)
+            self._alarm.wake_by(self._expiry_at)
 
     def _expire_one(self, worker: Worker, now: int) -> int | None:
         """Returns when to check a busy worker again; None if its operation has now been given up."""
@@ -365,20 +365,20 @@ class Interpreter:
         due = worker.expired_at + CANCEL_GRACE_NS
         if now < due:
             return due
-        self._leave_behind(worker)
+        self._abandon(worker)
         return None
 
-    def _leave_behind(self, worker: Worker) -> None:
+    def _abandon(self, worker: Worker) -> None:
         """Abandons an operation that ignores its cancellation: its worker gets a new task and a new client."""
         worker.abandoned = True
-        self._left_behind.append(worker)
+        self._abandoned_workers.append(worker)
         self.report.stuck += 1
         self._take(worker, TIMEOUT)
-        self._workers[worker.number] = self._hire(worker.number, self._roster.processes[worker.number])
+        self._workers[worker.number] = self._start_worker(worker.number, self._roster.processes[worker.number])
 
-    def _hire(self, number: int, process: int) -> Worker:
+    def _start_worker(self, number: int, process: int) -> Worker:
         endpoint = self._endpoints[number % len(self._endpoints)]
-        worker = Worker(number, process, self._concurrency, endpoint, self._around)
+        worker = Worker(number, process, self._concurrency, endpoint, self._environment)
         worker.task.add_done_callback(lambda task: self._on_task_done(worker, task))
         return worker
 

@@ -1,8 +1,8 @@
 """Detects the node that a client talks to: it is known only if the client read no address except its own node's.
 
 A client that reads the addresses of other servers may be connected to any of them. Its effects must then say which
-``node`` answered. A driver that discovers servers by itself may also talk to another node; then the given node
-is only the first clue for the reader of a finding.
+``node`` answered. A driver that discovers servers by itself may also talk to another node, so the detected node is only
+a hint for the reader of a finding.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class ObservedEndpoint(Endpoint):
         """Returns a plain copy, to be sent to a process that observes it again."""
         return Endpoint(**{one.name: object.__getattribute__(self, one.name) for one in fields(Endpoint)})
 
-    def ask_for_others(self) -> None:
+    def set_others(self) -> None:
+        """Records that a client has read other nodes' addresses."""
         object.__setattr__(self, "others", True)
 
     def __getattribute__(self, name: str) -> Any:
         if name in OTHER_ADDRESS_FIELDS:
-            object.__setattr__(self, "others", True)
+            self.set_others()
         return object.__getattribute__(self, name)
 
     def __repr__(self) -> str:

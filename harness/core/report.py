@@ -53,22 +53,21 @@ class RunReport:
     """By worker, the endpoint that its clients get."""
     stuck: int = 0
     """Operations past their time limit that ignored their cancellation and were abandoned."""
-    deaf_clients: dict[str, dict[str, int]] = field(default_factory=dict)
+    hanging_clients: dict[str, dict[str, int]] = field(default_factory=dict)
     """Clients that ignored their cancellation at the end of the run, by method and node."""
     stopped: bool = False
     """Whether a run was ended by its stop event."""
-    deserted: float | None = None
+    open_wait: float | None = None
     """If a run was ended because clients could not be opened: the seconds that it had waited."""
-    deserted_by: list[str] = field(default_factory=list)
+    unopened_nodes: list[str] = field(default_factory=list)
     """The nodes of these clients."""
-    unanswered: float | None = None
+    answer_wait: float | None = None
     """If a run was ended because no operation was answered: the seconds that it had waited."""
-
     endless: tuple[float, str] | None = None
     """If a run was ended because a generator read nothing new: the seconds, and the generator."""
 
     @property
-    def through(self) -> dict[str, str]:
+    def worker_nodes(self) -> dict[str, str]:
         """By worker, the node through which its clients reach the system, if they read no other address."""
         return {worker: one.node for worker, one in self.endpoints.items() if not one.others}
 
@@ -88,18 +87,18 @@ class RunReport:
             reasons.append(
                 f"no client could be opened on {', '.join(never)}; the last error: {self.open_errors[never[-1]]}"
             )
-        if self.deserted is not None and self.opened:
-            missing = [node for node in self.deserted_by if node in self.open_errors]
+        if self.open_wait is not None and self.opened:
+            missing = [node for node in self.unopened_nodes if node in self.open_errors]
             last = self.open_errors[missing[-1]] if missing else "none"
-            some = "" if self.invoked.keys() <= set(self.deserted_by) else f" on {', '.join(self.deserted_by)}"
+            some = "" if self.invoked.keys() <= set(self.unopened_nodes) else f" on {', '.join(self.unopened_nodes)}"
             reasons.append(
-                f"no client could be opened{some} for {self.deserted:g} s when all faults were healed, so the workload "
-                f"was not brought to its end; the last error: {last}"
+                f"no client could be opened{some} for {self.open_wait:g} s when all faults were healed, so the "
+                f"workload was not brought to its end; the last error: {last}"
             )
-        if self.unanswered is not None:
+        if self.answer_wait is not None:
             reasons.append(
-                f"no operation was answered for {self.unanswered:g} s when all faults were healed, so the workload was "
-                "not brought to its end"
+                f"no operation was answered for {self.answer_wait:g} s when all faults were healed, so the workload "
+                "was not brought to its end"
             )
         if self.endless is not None:
             limit, generator = self.endless
@@ -120,23 +119,23 @@ class RunReport:
     @property
     def remarks(self) -> list[str]:
         """Hints for the author of a client about mistakes that do not affect the history."""
-        said = []
+        remarks = []
         if self.stuck:
-            said.append(
+            remarks.append(
                 f"{self.stuck} operation{'s' * (self.stuck > 1)} did not end at the time limit nor when cancelled, and "
                 "went on beside the run: invoke() must let CancelledError through, or have a time limit of its own"
             )
         for method in ("open", "close"):
-            of_nodes = self.deaf_clients.get(method, {})
+            of_nodes = self.hanging_clients.get(method, {})
             if number := sum(of_nodes.values()):
-                said.append(
+                remarks.append(
                     f"{method}() of {number} client{'s' * (number > 1)} ({', '.join(sorted(of_nodes))}) "
                     "did not end when cancelled, and was left behind: it must let CancelledError through"
                 )
         if self.opened and self.failed_closes and self.failed_closes == self.closes:
             node, last = next(reversed(self.close_errors.items()))
-            said.append(f"close() failed for every client; the last error, on {node}: {last}")
-        return said
+            remarks.append(f"close() failed for every client; the last error, on {node}: {last}")
+        return remarks
 
     def count(self, outcome: Outcome) -> None:
         if outcome is Outcome.OK:
@@ -146,20 +145,20 @@ class RunReport:
         else:
             self.info += 1
 
-    def open_failed(self, node: str, error: Exception) -> None:
+    def add_open_failure(self, node: str, error: Exception) -> None:
         self.failed_opens[node] = self.failed_opens.get(node, 0) + 1
         self.open_errors[node] = describe_with_location(error)
 
-    def deaf(self, method: str, node: str) -> None:
+    def add_hanging_client(self, method: str, node: str) -> None:
         """Counts a client of ``node`` whose ``method`` ignores cancellation."""
-        of_nodes = self.deaf_clients.setdefault(method, {})
+        of_nodes = self.hanging_clients.setdefault(method, {})
         of_nodes[node] = of_nodes.get(node, 0) + 1
 
-    def close_failed(self, node: str, error: Exception) -> None:
+    def add_close_failure(self, node: str, error: Exception) -> None:
         self.failed_closes += 1
         self.close_errors[node] = describe_with_location(error)
 
-    def unexpected(self, index: int, process: int, f: str, error: BaseException) -> None:
+    def add_exception(self, index: int, process: int, f: str, error: BaseException) -> None:
         self.exceptions_total += 1
         if len(self.exceptions) < KEPT_EXCEPTIONS:
             text = to_encodable("".join(traceback.format_exception(error)))
@@ -172,12 +171,15 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_with_location(error: BaseException) -> str:
-    """Returns :func:`describe` with the file and line in the user's code, if the exception passed through it."""
+    """Returns :func:`describe_error` with the file and line in the user's code, if the exception passed through it."""
     return describe_error(error) + find_location(error)
 
 
 def find_location(error: BaseException | None) -> str:
-    """Returns `` at test_bank.py:17``, the last line of the user's code that an exception passed through; or empty."""
+    """Returns `` at test_bank.py:17``, the last line of the user's code that an exception passed through.
+
+    The text is empty if there is none.
+    """
     own = [
         f" at {Path(frame.f_code.co_filename).name}:{line}"
         for frame, line in traceback.walk_tb(None if error is None else error.__traceback__)

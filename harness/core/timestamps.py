@@ -38,7 +38,7 @@ class Stamps:
         self._last = now
         return now
 
-    def at(self, loop_time: float) -> int:
+    def to_stamp(self, loop_time: float) -> int:
         """Converts a time of the loop's clock, in seconds, to nanoseconds since the run began. Not a unique stamp."""
         return int((loop_time - self._origin) * NANOSECONDS)
 

@@ -5,9 +5,9 @@ of ``asyncio.wait_for``, per operation. The interpreter enforces time limits by 
 marked as expired, the task treats the cancellation as a timeout and goes on.
 
 If the system is down, a client may fail a thousand times a second, and each failure adds a useless row to the history.
-Therefore a worker backs off: after ``PATIENCE`` such failures it waits before its next operation. The delay doubles
-until an operation succeeds or takes longer than ``AT_ONCE``. The jitter comes from the worker's number, not from random
-numbers, so a run stays repeatable by its seed.
+Therefore a worker backs off: after ``FREE_FAILURES`` such failures it waits before its next operation. The delay
+doubles until an operation succeeds or takes longer than ``IMMEDIATE_NS``. The jitter comes from the worker's number,
+not from random numbers, so a run stays repeatable by its seed.
 
 No one waits for the task of a client that ignores its cancellation. The end of the run reports it.
 """
@@ -29,16 +29,16 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.harness.core.report import RunReport, describe_error
 from assay.harness.core.timestamps import Stamps
 
-AT_ONCE: Final = 10_000_000
+IMMEDIATE_NS: Final = 10_000_000
 """Nanoseconds from call to return: less than any answer of a server that had to wait for another one."""
-PATIENCE: Final = 10
+FREE_FAILURES: Final = 10
 """Immediate failures in a row without a delay. Short series are normal: locks that are held, compare-and-sets that
 lose.
 """
-FIRST: Final = 0.002
-LONGEST: Final = 0.1
-"""Seconds."""
-SPREAD: Final = 0.618
+FIRST_DELAY: Final = 0.002
+MAX_DELAY: Final = 0.1
+"""Seconds of the first and of the longest delay of a back-off."""
+GOLDEN_RATIO: Final = 0.618
 """The golden ratio: its multiples modulo 1 lie apart from each other."""
 
 
@@ -51,21 +51,21 @@ class Backoff:
         self._number = number
         self._failures = 0
 
-    def after(self, outcome: Outcome, took: int) -> float:
-        """Returns the seconds to wait after an operation with this outcome that took ``took`` nanoseconds."""
-        if outcome is Outcome.OK or took > AT_ONCE:
+    def delay_after(self, outcome: Outcome, duration: int) -> float:
+        """Returns the seconds to wait after an operation with this outcome and duration (nanoseconds)."""
+        if outcome is Outcome.OK or duration > IMMEDIATE_NS:
             self._failures = 0
             return 0.0
         self._failures += 1
-        doubled = self._failures - PATIENCE - 1
-        if doubled < 0:
+        doublings = self._failures - FREE_FAILURES - 1
+        if doublings < 0:
             return 0.0
-        longest = min(FIRST * 2.0 ** min(doubled, 10), LONGEST)
-        return longest * (0.5 + (SPREAD * (self._number + self._failures)) % 1 / 2)
+        delay = min(FIRST_DELAY * 2.0 ** min(doublings, 10), MAX_DELAY)
+        return delay * (0.5 + (GOLDEN_RATIO * (self._number + self._failures)) % 1 / 2)
 
 
-FIRST_RETRY = 0.05
-LAST_RETRY = 1.0
+FIRST_RETRY_DELAY = 0.05
+MAX_RETRY_DELAY = 1.0
 TIMEOUT = Completion(Outcome.INFO, error="timeout")
 
 
@@ -79,28 +79,48 @@ class WorkerEnvironment:
     report: RunReport
     time_limit: float
     """Seconds for one attempt to open or close a client."""
-    ended: Callable[[Worker], None]
+    on_ended: Callable[[Worker], None]
     """Called when an operation has ended; its completion and stamp are set."""
-    opened: Callable[[Worker], None]
+    on_opened: Callable[[Worker], None]
     """Called when a client is open and the worker is free."""
     backs_off: bool = False
     """Whether workers back off if their operations fail at once. Used if no rate limits the operations."""
 
 
 class Worker:
-    """A worker; see the module. Attributes set by ``assign`` stay until the next ``assign``."""
+    """A worker; see the module. Attributes that ``assign`` sets stay until the next call."""
 
     __slots__ = (
-        "_around", "_backoff", "_next", "_stride", "abandoned", "call", "client", "completion", "doing", "effects",
-        "endpoint", "expired_at", "index", "name", "number", "operation", "process", "ret", "scheduled", "task",
+        "_backoff",
+        "_environment",
+        "_next",
+        "_stride",
+        "abandoned",
+        "call",
+        "client",
+        "client_method",
+        "completion",
+        "effects",
+        "endpoint",
+        "expired_at",
+        "index",
+        "name",
+        "number",
+        "operation",
+        "process",
+        "ret",
+        "scheduled",
+        "task",
     )  # fmt: skip
 
-    def __init__(self, number: int, process: int, stride: int, endpoint: Endpoint, around: WorkerEnvironment) -> None:
+    def __init__(
+        self, number: int, process: int, stride: int, endpoint: Endpoint, environment: WorkerEnvironment
+    ) -> None:
         """Starts the task. ``stride`` is added to the process id whenever a new process takes over."""
         self.number = number
         self.name = f"w{number}" if endpoint.home is None else f"w{number}@{endpoint.home.node}"
         self.process = process
-        self.endpoint = around.report.endpoints.setdefault(self.name, ObservedEndpoint.of(endpoint))
+        self.endpoint = environment.report.endpoints.setdefault(self.name, ObservedEndpoint.of(endpoint))
         self.client: Client | None = None
         self.effects: Callable[[Completed], Sequence[Effect]] = no_effects
         self.operation = Operation("none")
@@ -111,12 +131,12 @@ class Worker:
         self.scheduled: int | None = None
         self.expired_at: int | None = None
         self.abandoned = False
-        self.doing = "open"
+        self.client_method = "open"
         """The client's method that is being awaited, or was awaited last."""
         self._stride = stride
-        self._around = around
+        self._environment = environment
         self._next: asyncio.Future[Operation] | None = None
-        self._backoff = Backoff(number) if around.backs_off else None
+        self._backoff = Backoff(number) if environment.backs_off else None
         self.task = asyncio.get_running_loop().create_task(self._serve(), name=self.name)
 
     def assign(self, operation: Operation, index: int, call: int, scheduled: int | None) -> None:
@@ -138,23 +158,23 @@ class Worker:
         client, self.client = self.client, None
         if client is None:
             return
-        self.doing = "close"
-        self._around.report.closes += 1
+        self.client_method = "close"
+        self._environment.report.closes += 1
         try:
-            async with asyncio.timeout(self._around.time_limit):
+            async with asyncio.timeout(self._environment.time_limit):
                 await client.close()
         except Exception as error:  # noqa: BLE001 - a broken connection may fail to close in any way; it is reported
-            self._around.report.close_failed(self.endpoint.node, error)
+            self._environment.report.add_close_failure(self.endpoint.node, error)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
-        stamp, ended = self._around.stamps.now, self._around.ended
+        stamp, on_ended = self._environment.stamps.now, self._environment.on_ended
         kept: Client | None = None
         while True:
             client = await self._open() if kept is None else kept
-            self.doing = "invoke"
+            self.client_method = "invoke"
             self._next = loop.create_future()
-            self._around.opened(self)
+            self._environment.on_opened(self)
             while True:
                 try:
                     operation = await self._next
@@ -162,24 +182,24 @@ class Worker:
                 except asyncio.CancelledError as error:
                     completion = self._handle_cancellation(error)
                 except Exception as error:  # noqa: BLE001 - reported with its traceback; the verdict is unknown
-                    completion = self._unexpected(error)
+                    completion = self._report_exception(error)
                 self.ret = stamp()
                 if self.expired_at is not None:
                     completion = self._clear_expiry()
                 elif not isinstance(completion, Completion):
-                    completion = self._unexpected(TypeError(f"invoke returned {completion!r}, not a Completion"))
+                    completion = self._report_exception(TypeError(f"invoke returned {completion!r}, not a Completion"))
                 elif type(completion.outcome) is not Outcome:
                     completion = self._parse_outcome(completion)
                 self.completion = completion
                 if self._backoff is not None and (
-                    pause := self._backoff.after(completion.outcome, self.ret - self.call)
+                    pause := self._backoff.delay_after(completion.outcome, self.ret - self.call)
                 ):
                     await self._pause(pause)
                 if completion.outcome is Outcome.INFO:
                     break
                 self._next = loop.create_future()
-                ended(self)
-            ended(self)
+                on_ended(self)
+            on_ended(self)
             kept = client if is_kept_after_info(client) else None
             if kept is None:
                 await self.close_client()
@@ -190,23 +210,23 @@ class Worker:
 
     async def _open(self) -> Client:
         """Opens a new client, with retries until it succeeds."""
-        wait = FIRST_RETRY
+        wait = FIRST_RETRY_DELAY
         while True:
-            self.doing = "open"
-            self.client = adapt_client(self._around.client())
+            self.client_method = "open"
+            self.client = adapt_client(self._environment.client())
             try:
-                async with asyncio.timeout(self._around.time_limit):
-                    await self.client.open(self.endpoint, self._around.runtime)
+                async with asyncio.timeout(self._environment.time_limit):
+                    await self.client.open(self.endpoint, self._environment.runtime)
                 self.effects = find_effects(self.client)
-                self._around.report.opened.add(self.endpoint.node)
+                self._environment.report.opened.add(self.endpoint.node)
                 return self.client
             except BlockingClientError:
                 raise
             except Exception as error:  # noqa: BLE001 - nodes that are down fail in many ways; counted and retried
-                self._around.report.open_failed(self.endpoint.node, error)
+                self._environment.report.add_open_failure(self.endpoint.node, error)
             await self.close_client()
             await asyncio.sleep(wait)
-            wait = min(wait * 2, LAST_RETRY)
+            wait = min(wait * 2, MAX_RETRY_DELAY)
 
     async def _pause(self, seconds: float) -> None:
         """Waits after an ended operation. A time limit that passes meanwhile has no effect."""
@@ -224,7 +244,7 @@ class Worker:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise error
-        return self._unexpected(error)
+        return self._report_exception(error)
 
     def _clear_expiry(self) -> Completion:
         """Takes back the cancellation of an expired operation, even if the client swallowed it and answered."""
@@ -238,25 +258,25 @@ class Worker:
         try:
             return msgspec.structs.replace(completion, outcome=Outcome(completion.outcome))
         except ValueError:
-            said = f"the outcome of a Completion is {completion.outcome!r}, none of {', '.join(Outcome)}"
-            return self._unexpected(TypeError(said))
+            message = f"the outcome of a Completion is {completion.outcome!r}, none of {', '.join(Outcome)}"
+            return self._report_exception(TypeError(message))
 
-    def _unexpected(self, error: BaseException) -> Completion:
+    def _report_exception(self, error: BaseException) -> Completion:
         if self.expired_at is not None:
             return TIMEOUT  # the client turned our own cancellation into another exception
-        self._around.report.unexpected(self.index, self.process, self.operation.f, error)
+        self._environment.report.add_exception(self.index, self.process, self.operation.f, error)
         return Completion(Outcome.INFO, error=f"exception: {describe_error(error)}")
 
 
-_LEFT: WeakSet[asyncio.Task[Any]] = WeakSet()
+_ABANDONED: WeakSet[asyncio.Task[Any]] = WeakSet()
 
 
 def abandon_task(task: asyncio.Task[Any]) -> None:
     """Marks a task as abandoned, and keeps asyncio from complaining about it when its loop is closed."""
-    _LEFT.add(task)
+    _ABANDONED.add(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def exclude_abandoned(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     """Returns the tasks that have not been abandoned."""
-    return [task for task in tasks if task not in _LEFT]
+    return [task for task in tasks if task not in _ABANDONED]

@@ -73,7 +73,7 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         first, last = (entry.started[:16].replace("T", " ") for entry in (one.entries[-1], one.entries[0]))
         what = " + ".join(map(escape, one.anomalies)) or "failed"
         words = [f"**{what}** in {escape(one.workload)} of {escape(one.system)}"]
-        words[0] += f"{shape}: {one.rate.failed} of {one.rate.of} runs, first seen {first}, last {last} (UTC)."
+        words[0] += f"{shape}: {one.rate.failed} of {one.rate.runs} runs, first seen {first}, last {last} (UTC)."
         if one.green or one.suspects:
             green = [f"green at `{sanitize_text(one.green)}`"] if one.green else []
             since = [*green, *(f"`{sanitize_text(name)}`" for name in one.suspects)]

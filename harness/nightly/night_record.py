@@ -24,7 +24,7 @@ from assay.harness.core.files import (
     read_file,
     read_json,
     read_json_if_valid,
-    require_own,
+    reject_links,
     write_atomically,
 )
 from assay.harness.run.store import NIGHTS
@@ -216,7 +216,7 @@ class NightFolder:
             raise NightError(f"{path} is the record of a night {night.night!r}, and lies in the folder of another")
         return night
 
-    def require_own(self) -> None:
+    def reject_links(self) -> None:
         """Raises :class:`NightError` for a symbolic link, a FIFO or a device in the folder.
 
         The stores of shrunk failures are left out: they have links of their own, and are deleted.
@@ -226,7 +226,7 @@ class NightFolder:
         for place, folders, files in os.walk(self.path):
             for name in (*folders, *files):
                 try:
-                    require_own(Path(place) / name)
+                    reject_links(Path(place) / name)
                 except SpecialFileError as error:
                     raise NightError(str(error)) from error
             if Path(place) == self.path and SHRINKING in folders:

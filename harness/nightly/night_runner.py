@@ -305,7 +305,7 @@ class NightRunner:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """The lock goes with the process, however it ends."""
-        self.path.require_own()
+        self.path.reject_links()
         try:
             lock = open_lock(self.path.path / "lock")
         except SpecialFileError as error:

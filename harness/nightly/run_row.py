@@ -163,7 +163,7 @@ def _read_history(stored: StoredHistory) -> tuple[tuple[FaultPhases, ...], tuple
     with Engines(spark=False).open(open_history(stored.history)) as engine:
         reader = register_history(engine, stored.history)
         digest = None if stored.info is None else stored.info.digest
-        if digest is not None and reader.closed is not None and reader.closed.digest != digest:
+        if digest is not None and reader.closing_note is not None and reader.closing_note.digest != digest:
             raise HistoryError(f"{stored.history}: run.json has another digest; it is not this run's history")
         faults = _read_faults(engine)
         if not ended or all(fault.healed is None for fault in faults):

@@ -80,7 +80,7 @@ class RemoteClient:
     def _learn(self, *, others: bool) -> None:
         """Transfers to the local endpoint whether the remote client has read other addresses."""
         if others and isinstance(self._endpoint, ObservedEndpoint):
-            self._endpoint.ask_for_others()
+            self._endpoint.set_others()
 
     async def _ask(self, request: OpenRequest | Invoke) -> Any:
         assert self._reader is not None, "open comes first"

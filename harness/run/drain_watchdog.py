@@ -64,13 +64,13 @@ async def wait_until_endless(
     ``patience``: seconds to wait for clients to be open. ``limit``: seconds without a new record.
     """
     loop, report = asyncio.get_running_loop(), interpreter.report
-    unanswered = UNANSWERED * max(patience, operation_timeout)
+    answer_wait = UNANSWERED * max(patience, operation_timeout)
     went_on = answered = progressed = looked = loop.time()
     answers, unknown = report.ok + report.fail, report.info
     reached = (len(interpreter.phases), records.count)
-    while loop.time() < min(went_on + patience, answered + unanswered, progressed + limit):
+    while loop.time() < min(went_on + patience, answered + answer_wait, progressed + limit):
         await asyncio.sleep(LOOK_EVERY)
-        if not interpreter.waits_for:
+        if not interpreter.unopened_nodes:
             went_on = loop.time()
         if report.ok + report.fail > answers or report.info == unknown:  # an answer, or no question
             answered, answers, unknown = loop.time(), report.ok + report.fail, report.info
@@ -80,8 +80,8 @@ async def wait_until_endless(
         if (now := (len(interpreter.phases), records.count)) != reached:
             progressed, reached = loop.time(), now
     if loop.time() >= went_on + patience:
-        report.deserted, report.deserted_by = patience, interpreter.waits_for
-    elif loop.time() >= answered + unanswered:
-        report.unanswered = unanswered
+        report.open_wait, report.unopened_nodes = patience, interpreter.unopened_nodes
+    elif loop.time() >= answered + answer_wait:
+        report.answer_wait = answer_wait
     else:
         report.endless = limit, describe_generator(interpreter.phases[0])

@@ -213,7 +213,7 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
         return  # the state of these processes is unknown
     names = {node.name for node in (*servers, *cluster.spares)}
     for crash in getattr(cluster, "crashes", ()):
-        moment = stamps.at(crash.time)
+        moment = stamps.to_stamp(crash.time)
         if not crash.asked and crash.node in names:
             history.look(look=0, time=moment, ended=moment, what="crashed", node=crash.node)
     for server in servers:

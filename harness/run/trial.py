@@ -163,7 +163,7 @@ class Trial:
         history = self.folder.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
-            self.folder.write(f"history/{worker_nodes.FILE}", worker_nodes.encode_worker_nodes(report.through))
+            self.folder.write(f"history/{worker_nodes.FILE}", worker_nodes.encode_worker_nodes(report.worker_nodes))
             digest = history.digest()
             history.close()
         except BaseException:
@@ -254,7 +254,7 @@ class Trial:
                 backs_off=settings.rate is None,
             ) as interpreter:
                 chance.listen("workload", interpreter.reseed)
-                history.grows_with(interpreter.under_way)
+                history.show_unfinished(interpreter.unfinished_operations)
                 await self._main_phase(interpreter, conductor, apply_pace(main, settings), stop)
                 if later and not self._cut_short:
                     self.tally.stage = "drain"
@@ -376,7 +376,7 @@ class Trial:
         def record(row: FaultRow) -> None:
             columns = row.columns()
             if row.phase is FaultPhase.INJECTED:
-                began = min(stamps.at(self.conductor.began + row.detail["at"]), row.time)
+                began = min(stamps.to_stamp(self.conductor.began + row.detail["at"]), row.time)
                 columns["detail"] = {**row.detail, "began": began}
             history.fault(**columns)
             if row.phase is FaultPhase.INJECTED:

@@ -55,7 +55,7 @@ class ShrinkResult:
                 f"{', '.join(sorted(self.wanted))}: from {before} steps to {steps} in {self.runs} runs"
                 + ("" if self.minimal else " (not minimal)"),
                 *(f"  {line}" for line in self.example.lines()),
-                f"failure rate: before {self.first.brief()}, after shrinking {self.last.brief()}",
+                f"failure rate: before {self.first.format_brief()}, after shrinking {self.last.format_brief()}",
                 f"schedule: {self.schedule}",
                 f"replay: {self.command}",
                 f"report: {self.report}",
@@ -94,13 +94,13 @@ def shrink(
     except OutOfTime:
         tried = runner.tried
         raise HistoryError(
-            f"{path}: --budget={budget:g} ended after {tried.of} of {replays} replays; {tried.failed} of them failed. "
-            f"All are done before a thing is left out: more seconds, or --replays={max(tried.of, 1)}"
+            f"{path}: --budget={budget:g} ended after {tried.runs} of {replays} replays; {tried.failed} of them "
+            f"failed. All are done before a thing is left out: more seconds, or --replays={max(tried.runs, 1)}"
         ) from None
     note(f"the original run fails {rate}")
     if not rate.failed:
         raise HistoryError(
-            f"{path}: none of {rate.of} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"
+            f"{path}: none of {rate.runs} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"
         )
     small, finished = minimise(example, rate.repetitions(), runner.reproduce)
     last = runner.rate(small, replays, unlimited=True)

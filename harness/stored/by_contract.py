@@ -194,7 +194,7 @@ def judge_again(
         return msgspec.structs.replace(judgement, interrupted=True)
     judgement = add_stage(judgement, VERIFY_STAGE, time.perf_counter() - begun)
     digest = None if stored.info is None else stored.info.digest
-    if digest is not None and history.closed is not None and history.closed.digest != digest:
+    if digest is not None and history.closing_note is not None and history.closing_note.digest != digest:
         raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")
     return judgement
 

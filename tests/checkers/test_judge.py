@@ -403,7 +403,7 @@ def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Pa
     for name in ("events", "replicas", "looks"):
         (folder / name / "part-000000.parquet").unlink()
         (folder / name).rmdir()
-    needed = pa.schema([SCHEMAS["faults"].field(name) for name in translation.NEEDED["faults"].split()])
+    needed = pa.schema([SCHEMAS["faults"].field(name) for name in translation.REQUIRED["faults"].split()])
     rows = [{name: row[name] for name in needed.names} for row in partition()]
     pq.write_table(pa.Table.from_pylist(rows, schema=needed), folder / "faults" / "part-000000.parquet")
     judged = judge(folder, CONTRACT)

@@ -39,7 +39,7 @@ class GrowingRun:
         self.folder.write_json("settings.json", {"contract": CONTRACT})
         self._under_way: list[tuple[Completed, Sequence[Effect]]] = []
         self.history = HistoryWriter(self.folder.history)
-        self.history.grows_with(lambda: self._under_way)
+        self.history.show_unfinished(lambda: self._under_way)
         self._index = 0
 
     @property

@@ -1,12 +1,9 @@
 """Generators: pure values that say which operation comes next, on which worker. In reading order:
 
-- ``context``: the state of the run that a generator is called with, and its possible answers.
+- ``context``: the state of the run that a generator is called with, its possible answers, and the state of the workers.
 - ``base``: the protocol and the leaves (an ``Operation``, a function of the context, ``unfold``), sequences, phases.
-- ``compose``: combinators for any worker: ``mix``, ``limit``, ``once``, ``repeat``, ``transform``, ``in_phase``.
-- ``pace``: time: ``time_limit``, ``stagger``, ``rate``.
+- ``compose``: combinators for any worker: choice, repetition, pace, and reactions to events.
 - ``workers``: which workers may take an operation: ``each_process``, ``reserve``, ``by_key``, ``keyed``.
-- ``events``: reactions to operations: ``until``, ``on_event``.
-- ``roster``: the mutable state of the workers, from which contexts are made.
 - ``dry_run``: ``simulate``, a run without clients.
 - ``describe``: short names for generators.
 
@@ -23,7 +20,19 @@ from assay.harness.core.generator.base import (
     split_phases,
     unfold,
 )
-from assay.harness.core.generator.compose import in_phase, limit, mix, once, repeat, transform
+from assay.harness.core.generator.compose import (
+    in_phase,
+    limit,
+    mix,
+    on_event,
+    once,
+    rate,
+    repeat,
+    stagger,
+    time_limit,
+    transform,
+    until,
+)
 from assay.harness.core.generator.context import (
     EXHAUSTED,
     PENDING,
@@ -37,8 +46,6 @@ from assay.harness.core.generator.context import (
 )
 from assay.harness.core.generator.describe import describe_generator
 from assay.harness.core.generator.dry_run import simulate
-from assay.harness.core.generator.events import on_event, until
-from assay.harness.core.generator.pace import rate, stagger, time_limit
 from assay.harness.core.generator.workers import by_key, each_process, keyed, reserve
 
 __all__ = [

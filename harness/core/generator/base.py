@@ -132,7 +132,9 @@ class InSequence(Generator, frozen=True):
 
     parts: tuple[Generator, ...]
     barrier: bool = False
+    """Whether a part begins only when all operations of the part before have completed."""
     piped: bool = False
+    """Whether it was written ``first | second``, so that :func:`split_phases` may take it apart."""
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         parts = self.parts
@@ -175,11 +177,11 @@ def as_generator(source: Source) -> Generator:
 
 
 def unfold(step: StepFunction, state: Any) -> Generator:
-    """Generates operations from a state: ``step(state, context)`` returns an operation, or None to end, and the next
-    state.
+    """Generates operations from a state. ``step(state, context)`` returns an operation and the next state.
 
-    ``step`` must be pure and must never change the state in place. Example for unique values: ``unfold(lambda n,
-    context: (Operation("send", argument=n), n + 1), 0)``.
+    An operation of None ends the generator. ``step`` must be pure and must never change the state in place. Example for
+    unique values:
+    ``unfold(lambda n, context: (Operation("send", argument=n), n + 1), 0)``.
     """
     return Unfold(step, state)
 

@@ -1,9 +1,9 @@
 """The state of the run that a generator is called with, and the answers that it may give.
 
 A set of workers is an integer with one bit per worker: immutable, and cheap to build, compare and restrict (``&``).
-Randomness is a number in the context. The interpreter steps it once per emitted
-operation, and generators derive their random numbers from it. An answer is therefore a function of the generator and
-the context, and asking twice gives the same answer.
+Randomness is a number in the context. The interpreter steps it once per emitted operation, and generators derive their
+random numbers from it. An answer is therefore a function of the generator and the context, and asking twice gives the
+same answer.
 
 ``Roster`` is the mutable state of the workers from which contexts are made.
 """
@@ -132,9 +132,9 @@ class OperationEvent(msgspec.Struct, frozen=True):
     completed: Completed | None = None
 
 
-def earlier_pending(one: Pending, other: Pending) -> Pending:
-    """Returns the earlier of the two; None as ``until`` counts as never."""
-    if one.until is None:
+def earlier_pending(one: Pending | None, other: Pending) -> Pending:
+    """Returns the earlier of the two, or ``other`` if there is only one. None as ``until`` counts as never."""
+    if one is None or one.until is None:
         return other
     if other.until is None or one.until <= other.until:
         return one

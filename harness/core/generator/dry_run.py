@@ -65,8 +65,8 @@ class _Simulation:
         if not self.roster.occupy(answer.worker):
             raise RuntimeError(f"{answer} is for a worker that is not free")
         event = OperationEvent(answer.worker, process, answer.operation, self.time)
-        after, outcome = self.respond(answer.operation, process)
-        heapq.heappush(self.open, (self.time + after, self.index, event, outcome))
+        duration, outcome = self.respond(answer.operation, process)
+        heapq.heappush(self.open, (self.time + duration, self.index, event, outcome))
         self.index += 1
         self.notify(event)
 

@@ -35,15 +35,15 @@ class EachProcess(Wrapper, frozen=True):
         copies = list(self.copies or (None,) * len(context.processes))
         pending: Pending | None = None
         for worker in context.free_in_turn():
-            process, copy = context.processes[worker], self._copy(copies, worker, context)
+            process, copy = context.processes[worker], self._current_copy(copies, worker, context)
             answer, after = copy.op(context.restrict(1 << worker))
             copies[worker] = (process, NOTHING if isinstance(answer, Exhausted) else after)
             if isinstance(answer, Invoke):
                 return answer, EachProcess(self.source, tuple(copies))
             if isinstance(answer, Pending):
-                pending = answer if pending is None else earlier_pending(pending, answer)
+                pending = earlier_pending(pending, answer)
         following = EachProcess(self.source, tuple(copies))
-        if pending is None and all(self._done(copies, worker, context) for worker in iterate_bits(context.workers)):
+        if pending is None and all(self._is_done(copies, worker, context) for worker in iterate_bits(context.workers)):
             return EXHAUSTED, NOTHING
         return pending or PENDING, following
 
@@ -57,13 +57,13 @@ class EachProcess(Wrapper, frozen=True):
         copies[event.worker] = (entry[0], entry[1].update(context.restrict(1 << event.worker), event))
         return EachProcess(self.source, tuple(copies))
 
-    def _copy(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> Generator:
+    def _current_copy(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> Generator:
         entry = copies[worker]
         return entry[1] if entry is not None and entry[0] == context.processes[worker] else self.source
 
-    def _done(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> bool:
+    def _is_done(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> bool:
         """Returns whether a worker has finished. A busy one has not: ``info`` makes a new process begin a copy."""
-        return self._copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
+        return self._current_copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
 
 
 class Reserve(Generator, frozen=True):
@@ -81,7 +81,7 @@ class Reserve(Generator, frozen=True):
             if isinstance(answer, Invoke):
                 return answer, Reserve(tuple(parts))
             if isinstance(answer, Pending):
-                pending = answer if pending is None else earlier_pending(pending, answer)
+                pending = earlier_pending(pending, answer)
         if pending is None:
             return EXHAUSTED, NOTHING
         return pending, Reserve(tuple(parts))
@@ -106,40 +106,38 @@ class Reserve(Generator, frozen=True):
 
 
 class ByKey(Generator, frozen=True):
-    """See :func:`by_key`. ``groups`` has one generator per group of workers; ``following`` is the index of the next
-    key.
-    """
+    """See :func:`by_key`. ``groups`` has one generator per group of workers; ``next_key`` is the index of a key."""
 
     keys: tuple[str, ...]
     make: Callable[[str], Source]
     size: int
     groups: tuple[Generator, ...] = ()
-    following: int = 0
+    next_key: int = 0
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         count = max(1, context.workers.bit_length() // self.size)
         groups = list(self.groups or (NOTHING,) * count)
-        following = self.following
+        next_key = self.next_key
         pending: Pending | None = None
         first = (context.pick() if context.free else context.cursor) // self.size
         for offset in range(count):
             at = (first + offset) % count
-            below = context.restrict(self._mask(at, count))
-            if not below.workers:
+            inner = context.restrict(self._mask(at, count))
+            if not inner.workers:
                 continue
-            answer, after = groups[at].op(below)
-            while isinstance(answer, Exhausted) and following < len(self.keys):
-                groups[at] = keyed(self.keys[following], self.make(self.keys[following]))
-                following += 1
-                answer, after = groups[at].op(below)
+            answer, after = groups[at].op(inner)
+            while isinstance(answer, Exhausted) and next_key < len(self.keys):
+                groups[at] = keyed(self.keys[next_key], self.make(self.keys[next_key]))
+                next_key += 1
+                answer, after = groups[at].op(inner)
             groups[at] = NOTHING if isinstance(answer, Exhausted) else after
             if isinstance(answer, Invoke):
-                return answer, self._with(groups, following)
+                return answer, self._with(groups, next_key)
             if isinstance(answer, Pending):
-                pending = answer if pending is None else earlier_pending(pending, answer)
+                pending = earlier_pending(pending, answer)
         if pending is None:
             return EXHAUSTED, NOTHING
-        return pending, self._with(groups, following)
+        return pending, self._with(groups, next_key)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         if not self.groups:
@@ -147,15 +145,15 @@ class ByKey(Generator, frozen=True):
         at = min(event.worker // self.size, len(self.groups) - 1)
         groups = list(self.groups)
         groups[at] = groups[at].update(context.restrict(self._mask(at, len(groups))), event)
-        return self._with(groups, self.following)
+        return self._with(groups, self.next_key)
 
     def _mask(self, at: int, count: int) -> int:
         """Returns the worker mask of a group. The last group also has the workers left over."""
         first = at * self.size
         return -1 << first if at == count - 1 else ((1 << self.size) - 1) << first
 
-    def _with(self, groups: Sequence[Generator], following: int) -> Generator:
-        return ByKey(self.keys, self.make, self.size, tuple(groups), following)
+    def _with(self, groups: Sequence[Generator], next_key: int) -> Generator:
+        return ByKey(self.keys, self.make, self.size, tuple(groups), next_key)
 
 
 def each_process(source: Source) -> Generator:

@@ -1,12 +1,12 @@
 """Histories on disk and in memory. In reading order:
 
-- ``data_sets``: the six data sets, their columns and the format number. ``schema``: the same for Arrow.
-- ``kinds``: the kinds of effects. ``column_meanings``: the meaning of each column, for the documentation.
+- ``data_sets``: the six data sets, their columns, the kinds of effects, and the format number. ``schema``: the columns
+  for Arrow.
 - ``rows``: the interface that a run records into, and conversion of rows to columns, without Arrow.
-- ``in_memory``: a history that is kept in memory. ``memory_reader``: its reader.
+- ``in_memory``: a history that is kept in memory.
 - ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``live_manifest``: the readable part of a history that is still being written.
-- ``reader``: opens a folder, checks its columns, and gives rows and paths.
+- ``reader``: opens a folder, checks its columns, and gives rows and paths; also for a history in memory.
 - ``translation``: translates histories of formats 4 to 6 as they are read.
 - ``digest``: one hash over all rows, to compare two runs.
 - ``worker_nodes``: the node through which each worker's clients reached the system.

@@ -22,8 +22,8 @@ class HistoryInMemory(History):
     def __init__(self) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in DATA_SETS}
         self.closed = False
-        self._made: tuple[int, Columns] = (-1, {})
-        """A cache: the number of rows when columns were last made, and these columns."""
+        self._cached: tuple[int, Columns] = (-1, {})
+        """The number of rows when columns were last computed, and these columns."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
         self._row("ops", to_op_row(completed))
@@ -36,16 +36,16 @@ class HistoryInMemory(History):
 
     def columns(self) -> Columns:
         """Returns all rows as columns of the format. Raises ``HistoryError`` for a required value that is missing."""
-        many = sum(map(len, self._rows.values()))
-        if many == self._made[0]:
-            return self._made[1]
-        made = {name: COLUMNS[name](rows) if rows else [] for name, rows in self._rows.items()}
-        for name, columns in made.items():
+        count = sum(map(len, self._rows.values()))
+        if count == self._cached[0]:
+            return self._cached[1]
+        columns_of = {name: COLUMNS[name](rows) if rows else [] for name, rows in self._rows.items()}
+        for name, columns in columns_of.items():
             for column, values in zip(DATA_SETS[name], columns, strict=False):
                 if not column.nullable and None in values:
                     raise HistoryError(f"column {column.name} of the history must have a value in every row")
-        self._made = (many, made)
-        return made
+        self._cached = (count, columns_of)
+        return columns_of
 
     def digest(self) -> str:
         return compute_digest(self.columns())
@@ -72,25 +72,25 @@ def compute_digest(columns: Columns) -> str:
 
 
 def _digest_column(name: str, text: bool, values: Sequence[Any]) -> bytes:
-    nulls, numbers, letters = _new_hash(), _new_hash(), _new_hash()
+    nulls, numbers, text_bytes = _new_hash(), _new_hash(), _new_hash()
     missing = values.count(None)  # mostly all or none
-    some = 0 < missing < len(values)
-    nulls.update(bytes([value is None for value in values]) if some else bytes([missing > 0]) * len(values))
+    mixed = 0 < missing < len(values)
+    nulls.update(bytes([value is None for value in values]) if mixed else bytes([missing > 0]) * len(values))
     size = 4 if text else 8
     if missing == len(values):
         numbers.update(bytes(size * missing))
     elif text:
         encoded = [b"" if value is None else str(value).encode() for value in values]
         numbers.update(array("i", map(len, encoded)).tobytes())
-        letters.update(b"".join(encoded))
+        text_bytes.update(b"".join(encoded))
     else:
-        given = [0 if value is None else value for value in values] if some else values
+        present = [0 if value is None else value for value in values] if mixed else values
         try:
-            numbers.update(array("q", given).tobytes())
+            numbers.update(array("q", present).tobytes())
         except TypeError:  # whole numbers of another type
-            numbers.update(array("q", map(int, given)).tobytes())
+            numbers.update(array("q", map(int, present)).tobytes())
     whole = hashlib.blake2b(name.encode(), digest_size=16)
-    for one in (nulls, numbers, letters):
+    for one in (nulls, numbers, text_bytes):
         whole.update(one.digest())
     return whole.digest()
 

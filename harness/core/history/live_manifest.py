@@ -1,6 +1,6 @@
 """The manifest of a history that is still being written: its sealed parts and its unfinished operations.
 
-1. At each seal the writer notes how many parts each data set has.
+1. At each seal the writer records how many parts each data set has.
 2. It also writes the unfinished operations as if the run were cut off now: without an end, with an unknown outcome.
 3. A reader therefore finds a complete history: an operation that is absent has not been called.
 
@@ -43,10 +43,12 @@ class LiveManifest(msgspec.Struct, frozen=True):
 
     def paths(self, history: Path) -> dict[str, list[Path]]:
         """Returns the files of each data set, in writing order."""
-        found = {name: [part_path(history, name, number) for number in range(of)] for name, of in self.parts.items()}
+        paths = {
+            name: [part_path(history, name, number) for number in range(count)] for name, count in self.parts.items()
+        }
         for name, file in self.under_way.items():
-            found[name].append(history / UNFINISHED / file)
-        return found
+            paths[name].append(history / UNFINISHED / file)
+        return paths
 
 
 def part_path(history: Path, name: str, number: int) -> Path:
@@ -72,37 +74,32 @@ def read_manifest(history: Path) -> LiveManifest | None:
 
 
 class LiveManifestWriter:
-    """Writes the manifest."""
-
     def __init__(self, history: Path) -> None:
         self._folder = history / UNFINISHED
         self._number = 0
         self._files: list[list[Path]] = []
 
-    def note(self, parts: Mapping[str, int], unfinished: Iterable[tuple[Completed, Sequence[Effect]]]) -> None:
+    def write(self, parts: Mapping[str, int], unfinished: Iterable[tuple[Completed, Sequence[Effect]]]) -> None:
         """Writes the manifest after all parts have been sealed. Raises ``OSError``."""
         self._number += 1
         ops: list[OpRow] = []
         effects: list[EffectRow] = []
-        for completed, of_it in unfinished:
+        for completed, its_effects in unfinished:
             ops.append(to_op_row(completed))
-            effects += [(completed, sub, effect) for sub, effect in enumerate(of_it)]
+            effects += [(completed, sub, effect) for sub, effect in enumerate(its_effects)]
         files: dict[str, str] = {}
         rows: dict[str, Sequence[OpRow | EffectRow]] = {"effects": effects, "ops": ops}
-        for name, some in rows.items():
-            if some:
+        for name, new in rows.items():
+            if new:
                 files[name] = f"{name}-under-way-{self._number:06d}.parquet"
-                batch = to_batch(SCHEMAS[name], COLUMNS[name](some))
+                batch = to_batch(SCHEMAS[name], COLUMNS[name](new))
                 with pq.ParquetWriter(self._folder / files[name], SCHEMAS[name]) as file:
                     file.write_batch(batch)
-        self._replace(LiveManifest(self._number, dict(parts), files))
+        manifest = self._folder / f"{SEALED}.next"
+        manifest.write_bytes(msgspec.json.encode(LiveManifest(self._number, dict(parts), files)))
+        os.replace(manifest, self._folder / SEALED)
         self._files.append([self._folder / file for file in files.values()])
         while len(self._files) > 2:
             for path in self._files.pop(0):
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
-
-    def _replace(self, noted: LiveManifest) -> None:
-        written = self._folder / f"{SEALED}.next"
-        written.write_bytes(msgspec.json.encode(noted))
-        os.replace(written, self._folder / SEALED)

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.files import read_json
 from assay.harness.core.history import translation, worker_nodes
-from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, LATER, HistoryError
+from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, MAY_BE_MISSING, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.in_memory import Columns
 from assay.harness.core.history.schema import SCHEMAS, to_batch
-from assay.harness.core.history.translation import LAST_VERSION, OLDEST, Text
+from assay.harness.core.history.translation import LAST_VERSION_OF_FORMAT_3, OLDEST, Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.core.printable import to_plain_line
 
@@ -51,32 +51,24 @@ class HistoryReader:
     def __init__(
         self, folder: Path | str, *, optional: Collection[str] = (), paths: Mapping[str, Sequence[Path]] | None = None
     ) -> None:
-        self._folder = Path(folder)
-        if not self._folder.is_dir():
-            raise HistoryError(f"{self._folder} is not a folder: a history is a folder with {', '.join(SCHEMAS)}")
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise HistoryError(f"{self.folder} is not a folder: a history is a folder with {', '.join(SCHEMAS)}")
         self._paths = {
-            name: self._find(name, name in optional or name in LATER) if paths is None else list(paths[name])
+            name: self._find(name, name in optional or name in MAY_BE_MISSING) if paths is None else list(paths[name])
             for name in SCHEMAS
         }
         parts = {name: [_check_part(path, name) for path in self._paths[name]] for name in SCHEMAS}
         self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
         self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}
-        self._closed = self._read_closed()
+        self.closing_note = self._read_closing_note()
+        """None if the run was cut short, or if another tool wrote the history."""
         self._loaded: dict[str, pa.Table] = {}
 
     @property
-    def folder(self) -> Path:
-        return self._folder
-
-    @property
-    def closed(self) -> ClosingNote | None:
-        """The writer's final note; None if the run was cut short, or if another tool wrote the history."""
-        return self._closed
-
-    @property
-    def through(self) -> Mapping[str, str]:
+    def worker_nodes(self) -> Mapping[str, str]:
         """By worker, the node through which its clients reached the system, if known."""
-        return worker_nodes.read_worker_nodes(self._folder)
+        return worker_nodes.read_worker_nodes(self.folder)
 
     def paths(self, name: str) -> list[Path]:
         """Returns the part files of a data set, in writing order."""
@@ -91,8 +83,8 @@ class HistoryReader:
         return self._formats[name]
 
     def translation(self, name: str) -> tuple[Text, ...]:
-        """Returns SQL that makes a data set of ``stored_<name>``, its files; none if they are as of today."""
-        return translation.texts(name, self.format(name))
+        """Returns SQL that makes a data set from its files, ``stored_<name>``; none if these have today's format."""
+        return translation.translate(name, self.format(name))
 
     def dataset(self, name: str) -> ds.Dataset:
         """Returns a data set for scanning in batches, with exactly the columns of its schema."""
@@ -128,17 +120,17 @@ class HistoryReader:
         for name, schema in SCHEMAS.items():
             needed = {field.name for field in schema if not field.nullable}
             for path in self._paths[name]:
-                lacking = count_nulls(path)
-                if found := sorted(needed & lacking.keys()):
+                nulls = count_nulls(path)
+                for column in sorted(needed & nulls.keys()):
                     raise HistoryError(
-                        f"{path}: column {found[0]} must have a value in every row; {lacking[found[0]]} rows have none"
+                        f"{path}: column {column} must have a value in every row; {nulls[column]} rows have none"
                     )
 
     def completed(self) -> Iterator[Completed]:
         """Yields the operations in writing order, with argument and result decoded."""
         for batch in self.batches("ops"):
             for row in batch.to_pylist():
-                yield _to_completed(row)
+                yield to_completed(row)
 
     def digest(self, progress: Callable[[int], None] = lambda rows: None, names: Sequence[str] = DIGESTED) -> str:
         """Returns the hash of the rows of some data sets; equals the writer's if nothing was lost."""
@@ -175,10 +167,10 @@ class HistoryReader:
             for text in self.translation(name):
                 connection.execute(f"create temporary {'table' if text.keep else 'view'} {text.name} as {text.sql}")
             for batch in connection.sql(f"select * from {name}").to_arrow_reader(TRANSLATED_ROWS):
-                yield _conform(batch, SCHEMAS[name], self._folder / name)
+                yield _conform(batch, SCHEMAS[name], self.folder / name)
 
     def _find(self, name: str, optional: bool) -> list[Path]:
-        folder = self._folder / name
+        folder = self.folder / name
         if not folder.is_dir():
             if optional:
                 return []
@@ -188,8 +180,8 @@ class HistoryReader:
             raise HistoryError(f"{folder} has no part: each data set has at least an empty one, with its schema")
         return paths
 
-    def _read_closed(self) -> ClosingNote | None:
-        path = self._folder / CLOSED
+    def _read_closing_note(self) -> ClosingNote | None:
+        path = self.folder / CLOSED
         if not path.exists():
             return None
         try:
@@ -221,15 +213,15 @@ def _check_part(path: Path, name: str) -> _PartFooter:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column name may be invalid UTF-8
         raise HistoryError(f"{path} is not a Parquet file: {to_plain_line(error)}") from error
-    said = (schema.metadata or {}).get(FORMAT_KEY)
-    if said is None and translation.is_format_1(name, schema.names):
-        said = b"1"
-    format = FORMAT if said is None else _parse_format(path, said)
-    twice = {column for column in schema.names if schema.names.count(column) > 1}
+    stated = (schema.metadata or {}).get(FORMAT_KEY)
+    if stated is None and translation.is_format_1(name, schema.names):
+        stated = b"1"
+    format = FORMAT if stated is None else _parse_format(path, stated)
+    duplicated = {column for column in schema.names if schema.names.count(column) > 1}
     for field in translation.schema(name, format):
         position = schema.get_field_index(field.name)
         if position < 0:
-            if said is None and field.name not in translation.NEEDED[name].split() and field.name not in twice:
+            if stated is None and field.name not in translation.REQUIRED[name].split() and field.name not in duplicated:
                 continue
             raise HistoryError(f"{path} has no column {field.name} ({field.type}), or has it twice")
         if not _is_compatible(schema.field(position).type, field.type):
@@ -239,15 +231,16 @@ def _check_part(path: Path, name: str) -> _PartFooter:
     return _PartFooter(int(rows), format)
 
 
-def _parse_format(path: Path, said: bytes) -> int:
-    if said.isdigit() and OLDEST <= int(said) <= FORMAT:
-        return int(said)
-    if said.isdigit() and 1 <= int(said) < OLDEST:
+def _parse_format(path: Path, text: bytes) -> int:
+    if text.isdigit() and OLDEST <= int(text) <= FORMAT:
+        return int(text)
+    if text.isdigit() and 1 <= int(text) < OLDEST:
         raise HistoryError(
-            f"{path} has format {said.decode()}; assay {LAST_VERSION} is the last version that reads formats 1 to 3"
+            f"{path} has format {text.decode()}; assay {LAST_VERSION_OF_FORMAT_3} is the last version that reads "
+            "formats 1 to 3"
         )
     raise HistoryError(
-        f"{path} has format {said.decode(errors='replace')}, and this version reads formats {OLDEST} to {FORMAT}: use "
+        f"{path} has format {text.decode(errors='replace')}, and this version reads formats {OLDEST} to {FORMAT}: use "
         "the version that wrote it, or a newer one"
     )
 
@@ -288,7 +281,8 @@ def _make_nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
-def _to_completed(row: dict[str, Any]) -> Completed:
+def to_completed(row: dict[str, Any]) -> Completed:
+    """Decodes a row of ``ops``."""
     result = row["result"]
     return Completed(
         index=row["index"],
@@ -312,11 +306,11 @@ class InMemoryHistoryReader(HistoryReader):
             name: pa.Table.from_batches([to_batch(schema, columns[name])] if columns[name] else [], schema=schema)
             for name, schema in SCHEMAS.items()
         }
-        self._folder = Path("memory")
+        self.folder = Path("memory")
         self._paths = {name: [] for name in SCHEMAS}
         self._rows = {name: table.num_rows for name, table in self._tables.items()}
         self._formats = dict.fromkeys(SCHEMAS, FORMAT)
-        self._closed = None
+        self.closing_note = None
 
     def in_memory(self, name: str) -> pa.Table:
         return self._tables[name]

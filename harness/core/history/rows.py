@@ -102,7 +102,7 @@ class History(ABC):
     def _row(self, name: str, row: tuple[Any, ...]) -> None:
         """Records one row of the data set ``name``, in the order of its columns."""
 
-    def grows_with(  # noqa: B027 - a history that no one reads while it grows has nothing to do
+    def show_unfinished(  # noqa: B027 - a history that no one reads while it grows has nothing to do
         self, unfinished: Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
     ) -> None:
         """Lets readers of the growing history see unfinished operations, too.
@@ -127,8 +127,7 @@ class History(ABC):
         """Releases a history that will not be completed. Idempotent."""
 
     def fault(self, *, targets: Sequence[str], detail: Any = None, **columns: Any) -> None:
-        """Records one step of a fault: ``phase`` is intended, injected, healed, recovered or failed; ``time`` is a
-        stamp.
+        """Records one phase of a fault.
 
         ``columns`` are those of ``FAULTS``; the methods below take those of their data sets. A nullable column may be
         omitted. Each raises ``HistoryError`` for an unknown column or a missing required one.
@@ -137,10 +136,7 @@ class History(ABC):
         self._add("faults", {**columns, "targets": to_json(list(targets), "targets"), "detail": about})
 
     def event(self, *, detail: Any = None, **columns: Any) -> None:
-        """Records one line of a node's event log; ``seq`` is its order on that node and incarnation.
-
-        Columns that name nodes may be lists of numbers.
-        """
+        """Records one line of a node's event log. Columns that name nodes may be lists of numbers."""
         about = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
         lists: dict[str, Any] = {name: _join_numbers(columns.get(name)) for name in NODE_LISTS}
         self._add("events", {**columns, **lists, "detail": about})
@@ -154,7 +150,7 @@ class History(ABC):
         self._add("looks", columns)
 
     def _add(self, name: str, columns: Mapping[str, Any]) -> None:
-        required, known = _REQUIRED[name], _KNOWN[name]
+        required, known = _REQUIRED_COLUMNS[name], _COLUMN_NAMES[name]
         if not required <= columns.keys() <= known.keys():
             unknown = ", ".join(sorted(columns.keys() - known.keys()))
             missing = ", ".join(sorted(required - columns.keys()))
@@ -163,8 +159,7 @@ class History(ABC):
         self._row(name, tuple(map(columns.get, known)))
 
 
-_KNOWN: Final = {name: dict.fromkeys(columns.names) for name, columns in DATA_SETS.items()}
-"""The names of the columns, in order."""
-_REQUIRED: Final = {
+_COLUMN_NAMES: Final = {name: dict.fromkeys(columns.names) for name, columns in DATA_SETS.items()}
+_REQUIRED_COLUMNS: Final = {
     name: frozenset(column.name for column in columns if not column.nullable) for name, columns in DATA_SETS.items()
 }

@@ -1,10 +1,10 @@
 """Translates histories of formats 4 to 6 to the current format.
 
-These formats lack columns that came later. A missing column reads as null, unless ``MEANINGS`` says in SQL what its
-value would have been. The SQL stands between the Parquet files and the checks, so a history of any size is translated
-as it is scanned. ``LAST_VERSION`` is the last version that reads formats 1 to 3.
+These formats lack columns that were added later. A missing column reads as null, unless ``DERIVED`` computes its value
+in SQL. The SQL stands between the Parquet files and the checks, so a history of any size is translated as it is
+scanned.
 
-A file without a format comes from elsewhere. It must have the columns in ``NEEDED``; all others may be absent.
+A file without a format comes from elsewhere. It must have the columns in ``REQUIRED``; all others may be absent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,16 +17,17 @@ from assay.harness.core.history.data_sets import FORMAT
 from assay.harness.core.history.schema import SCHEMAS
 
 OLDEST: Final = 4
-LAST_VERSION: Final = "0.1.0"
+LAST_VERSION_OF_FORMAT_3: Final = "0.1.0"
+"""The last version that reads formats 1 to 3."""
 
-CAME: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
+ADDED: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
     5: {"events": ("replica", "from_state", "to_state", "osr")},
     6: {"faults": ("moves_replicas",)},
     7: {"looks": ("invariant", "claim", "assertions")},
 }
 """Format -> data set -> the columns that it added."""
 
-MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
+DERIVED: Final[Mapping[str, Mapping[str, str]]] = {
     "faults": {
         "moves_replicas": "coalesce(e.moves_replicas, case "
         "when e.fault = 'move-replicas' or e.fault like 'membership%' then true "
@@ -35,7 +36,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Data set -> column -> SQL over the stored rows ``e``, which have today's columns, null if a file lacks them."""
 
-NEEDED: Final[Mapping[str, str]] = {
+REQUIRED: Final[Mapping[str, str]] = {
     "ops": "index process worker f key argument result call ret outcome error phase",
     "effects": "op sub request process key kind position value expected owner group assignment node call ret outcome "
     "error phase",
@@ -52,7 +53,7 @@ _FORMER: Final[Mapping[str, tuple[str, str]]] = {"effects": ("epoch", "leader_ep
 
 @dataclass(frozen=True)
 class Text:
-    """SQL of a relation. ``keep``: several others read the relation, so it is materialised."""
+    """SQL of a relation. ``keep``: the relation is materialised, because several others read it."""
 
     name: str
     sql: str
@@ -67,17 +68,17 @@ def is_format_1(name: str, columns: Iterable[str]) -> bool:
 
 def schema(name: str, format: int) -> pa.Schema:
     """Returns the columns that a data set's files of a format have."""
-    later = {column for came, columns in CAME.items() if came > format for column in columns.get(name, ())}
+    later = {column for added_in, columns in ADDED.items() if added_in > format for column in columns.get(name, ())}
     return pa.schema([field for field in SCHEMAS[name] if field.name not in later])
 
 
-def texts(name: str, format: int) -> tuple[Text, ...]:
+def translate(name: str, format: int) -> tuple[Text, ...]:
     """Returns the SQL that makes the data set ``name`` from ``stored_<name>``, or nothing if both are equal."""
-    meanings = MEANINGS.get(name, {}) if format < FORMAT else {}
-    if not meanings:
+    derived = DERIVED.get(name, {}) if format < FORMAT else {}
+    if not derived:
         return ()
     chosen = ", ".join(
-        f"{meanings.get(column, f'e.{_quoted(column)}')} as {_quoted(column)}" for column in SCHEMAS[name].names
+        f"{derived.get(column, f'e.{_quoted(column)}')} as {_quoted(column)}" for column in SCHEMAS[name].names
     )
     return (Text(name, f"select {chosen} from stored_{name} e"),)
 

@@ -5,7 +5,7 @@
    conversion blocks the event loop for long.
 3. After ``seal_seconds``, at ``part_rows`` and at close the part is sealed: renamed into the folder. A reader never
    sees a partial file, and a killed harness loses only the rows since the last seal.
-4. Each seal notes what readers may read meanwhile (``live_manifest``).
+4. Each seal lists what readers may read meanwhile (``live_manifest``).
 
 Effects are sealed before their operations. Data survives the death of the process, not of the machine: nothing is
 fsynced.
@@ -39,7 +39,7 @@ TEXT_COLUMNS = {
 
 
 class PartWriter:
-    """The folder of a data set with its part files. The first part is empty."""
+    """Writes the part files of a data set. The first part is empty."""
 
     def __init__(self, folder: Path, name: str, origin: bytes) -> None:
         self._history = folder
@@ -107,9 +107,9 @@ class PartWriter:
 class HistoryWriter(History):
     """The history of one run. Not for use from several threads.
 
-    ``folder`` must be empty. ``of_run``: every file says that a run wrote it, so that a copy of the history is known as
-    one of a run. With ``loop``, parts are sealed by its clock even if nothing happens; without it, only as rows come
-    in. Raises ``HistoryError`` or ``OSError``; the next call raises an error from the background.
+    ``folder`` must be empty. ``of_run``: every file says that a run wrote it, so that even a copy of a file shows it.
+    With ``loop``, parts are sealed by its clock even if nothing happens; without it, only as rows come in. Raises
+    ``HistoryError`` or ``OSError``; the next call raises an error from the background.
     """
 
     def __init__(
@@ -135,28 +135,27 @@ class HistoryWriter(History):
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         (self._folder / UNFINISHED).mkdir(parents=True)
-        self._growing = LiveManifestWriter(self._folder)
+        self._manifest = LiveManifestWriter(self._folder)
         self._unfinished: ReadUnfinished | None = None
         self._parts = {name: PartWriter(self._folder, name, OF_RUN if of_run else OF_OTHER) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
-        """Records one operation that has ended, with its effects in their order inside it."""
         row: OpRow = to_op_row(completed)
         if effects:
             pending: list[EffectRow] = self._effects.pending
             for sub, effect in enumerate(effects):
                 pending.append((completed, sub, effect))
             if len(pending) >= self._batch_rows:
-                self._added(self._effects)
+                self._convert_if_full(self._effects)
         self._ops.pending.append(row)
         if self._timer is None or len(self._ops.pending) >= self._batch_rows or self._error is not None:
-            self._added(self._ops)
+            self._convert_if_full(self._ops)
 
     def _row(self, name: str, row: tuple[Any, ...]) -> None:
         part = self._parts[name]
         part.pending.append(row)
-        self._added(part)
+        self._convert_if_full(part)
 
     def batch(self, name: str, rows: pa.RecordBatch) -> None:
         """Adds rows of the data set ``name`` as a batch with exactly its schema."""
@@ -173,7 +172,7 @@ class HistoryWriter(History):
         if part.unsealed_rows >= self._part_rows:
             self._seal()
 
-    def grows_with(self, unfinished: ReadUnfinished) -> None:
+    def show_unfinished(self, unfinished: ReadUnfinished) -> None:
         self._unfinished = unfinished
 
     def flush(self) -> None:
@@ -232,7 +231,7 @@ class HistoryWriter(History):
             self.flush()
         self.abandon()
 
-    def _added(self, part: PartWriter) -> None:
+    def _convert_if_full(self, part: PartWriter) -> None:
         self._raise_if_unusable()
         if len(part.pending) >= self._batch_rows:
             self._convert(part)
@@ -255,12 +254,12 @@ class HistoryWriter(History):
                 self._error = error
                 raise
         if self._unfinished is not None:
-            self._note(self._unfinished)
+            self._write_manifest(self._unfinished)
 
-    def _note(self, unfinished: ReadUnfinished) -> None:
+    def _write_manifest(self, unfinished: ReadUnfinished) -> None:
         """Writes the manifest for concurrent readers. A failure does not harm the history itself."""
         with contextlib.suppress(HistoryError, OSError, pa.ArrowException):
-            self._growing.note({name: part.sealed for name, part in self._parts.items()}, unfinished())
+            self._manifest.write({name: part.sealed for name, part in self._parts.items()}, unfinished())
 
     def _convert(self, part: PartWriter) -> None:
         try:

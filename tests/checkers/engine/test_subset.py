@@ -37,7 +37,7 @@ def declared() -> Iterator[View]:
 VIEWS = (
     *declared(),
     *ROUNDS,
-    *(View(f"{text.name} of {n}", text.sql) for n in (4,) for name in SCHEMAS for text in translation.texts(name, n)),
+    *(View(f"{one.name} of {n}", one.sql) for n in (4,) for name in SCHEMAS for one in translation.translate(name, n)),
     *(view for check in CHECKS for view in (*check.views, *check.evidence_views)),
     *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),
     *(View(f"whether {family.name} applies", family.applies) for family in FAMILIES),

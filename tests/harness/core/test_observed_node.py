@@ -53,7 +53,7 @@ def test_workers_have_the_node_of_their_endpoint_unless_a_client_asked_for_other
 ) -> None:
     work = each_process(limit(2, repeat(Operation("x"))))
     given: dict[str, Any] = {"endpoints": (ONE, TWO), "client": client, "recorder": Nothing(), "concurrency": 2}
-    assert asyncio.run(interpret(work, **given)).through == known
+    assert asyncio.run(interpret(work, **given)).worker_nodes == known
 
 
 @pytest.mark.parametrize("name", ["all", "zookeeper", "roles"])

@@ -40,8 +40,8 @@ def test_a_worker_whose_run_ends_as_its_operation_expires_ends() -> None:
     async def go() -> None:
         ended: list[Worker] = []
         opened: list[Worker] = []
-        around = WorkerEnvironment(Hanging, None, Stamps(), RunReport(), 5.0, ended.append, opened.append)
-        worker = Worker(0, 0, 1, Endpoint("n1", "10.0.0.1:9092", ()), around)
+        environment = WorkerEnvironment(Hanging, None, Stamps(), RunReport(), 5.0, ended.append, opened.append)
+        worker = Worker(0, 0, 1, Endpoint("n1", "10.0.0.1:9092", ()), environment)
         await asyncio.sleep(0.1)
         assert opened == [worker]
         worker.assign(Operation("x"), 0, 0, None)
@@ -87,11 +87,11 @@ def test_a_client_that_keeps_its_connections_is_the_next_process_too(
     async def go() -> None:
         ended: list[int] = []
         ready: list[int] = []
-        around = WorkerEnvironment(
+        environment = WorkerEnvironment(
             kind, None, Stamps(), RunReport(), 5.0,
             lambda worker: ended.append(worker.process), lambda worker: ready.append(worker.process),
         )  # fmt: skip
-        worker = Worker(0, 0, 10, Endpoint("n1", "10.0.0.1:9092", ()), around)
+        worker = Worker(0, 0, 10, Endpoint("n1", "10.0.0.1:9092", ()), environment)
         await asyncio.sleep(0.1)
         for number in range(3):
             worker.assign(Operation("x"), number, number, None)

@@ -71,7 +71,7 @@ def test_a_new_failure_gets_its_shape_and_its_rate_stays(tmp_path: Path) -> None
     (small,) = performed(tmp_path, cell("fail", "exit=1"), cell("pass"))
     assert (small.anomalies, small.interrupted) == (("lost-write",), False)
     found = only(tmp_path)
-    assert (found.shape, found.rate.failed, found.rate.of) == (("stop",), 1, 2), (
+    assert (found.shape, found.rate.failed, found.rate.runs) == (("stop",), 1, 2), (
         "two attempts, and no run of a shrinking"
     )
     assert found.example.command == f"pytest t --replay={tmp_path / small.schedule}"
@@ -163,7 +163,7 @@ def test_a_night_that_is_interrupted_meanwhile_stays_readable_and_tries_again(tm
     assert [one.outcome for one in path.results()] == [Outcome.FAIL, Outcome.PASS]
     (small,) = path.shrunk()
     assert (small.interrupted, small.detail) == (True, "with the night")
-    assert (only(tmp_path).rate.of, path.running(), bool(path.read().ended)) == (2, None, True)
+    assert (only(tmp_path).rate.runs, path.running(), bool(path.read().ended)) == (2, None, True)
     assert len(performed(tmp_path, cell("fail", "exit=1", name="a"), name="m")) == 1
 
 
@@ -176,7 +176,7 @@ def test_a_night_that_is_killed_meanwhile_loses_nothing(tmp_path: Path) -> None:
     assert running.shrinks
     orphan = int(running.owner.partition(".")[0])
     assert alive(orphan)
-    assert (read_store(tmp_path, {}).nights[0].now, only(tmp_path).rate.of) == ("a, whose failure is made small", 2)
+    assert (read_store(tmp_path, {}).nights[0].now, only(tmp_path).rate.runs) == ("a, whose failure is made small", 2)
     shrinker = (sys.executable, str(FAKE), "small")
     results = night_runner.NightRunner(tmp_path, path, path.read(), 60.0, program=PROGRAM, shrinker=shrinker).run()
     assert not alive(orphan)

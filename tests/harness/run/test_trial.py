@@ -208,7 +208,7 @@ def test_the_nodes_events_of_every_incarnation_are_in_the_history(killed: Attemp
 
 def test_the_node_of_each_worker_is_known_where_its_client_takes_no_other_address(plain: HistoryReader) -> None:
     workers = {row["worker"] for row in plain.table("ops").to_pylist()}
-    assert dict(plain.through) == dict.fromkeys(workers, "n1")
+    assert dict(plain.worker_nodes) == dict.fromkeys(workers, "n1")
 
 
 def test_an_open_loop_keeps_its_rate(plain: HistoryReader) -> None:
@@ -273,7 +273,7 @@ def test_a_crash_in_the_harness_leaves_a_readable_history_marked_as_cut(
     with pytest.raises(RuntimeError, match="a bug in the trial"):
         done(run)
     history = HistoryReader(run.folder.history)
-    assert history.closed is None
+    assert history.closing_note is None
     assert history.rows("ops") > 50
     info = store.read_run(run.folder.path)
     assert info is not None

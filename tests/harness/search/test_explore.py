@@ -113,7 +113,7 @@ def test_two_faults_that_fail_together_are_found_and_nothing_else_is_left() -> N
     assert (found.example.nodes, found.example.concurrency, found.example.configuration) == (3, 1, ())
     assert found.finished
     assert found.identical
-    assert found.rate.failed == found.rate.of
+    assert found.rate.failed == found.rate.runs
 
 
 def test_a_search_without_a_failure_ends_with_its_budget_and_tells_what_it_did() -> None:

@@ -49,7 +49,7 @@ def test_the_interval_of_a_rate(failed: int, of: int, low: float, high: float) -
 
 def test_a_rate_is_reported_with_its_interval() -> None:
     assert str(FailureRate(7, 20)) == "7 of 20 times (95 % confidence interval: 18-57 %)"
-    assert FailureRate(7, 20).brief() == "7 of 20 (18-57 %)"
+    assert FailureRate(7, 20).format_brief() == "7 of 20 (18-57 %)"
 
 
 @given(st.integers(1, 49), st.just(50))

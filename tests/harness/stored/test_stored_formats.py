@@ -105,8 +105,8 @@ def test_its_files_are_read_as_of_today(folder: Path) -> None:
     reader = HistoryReader(folder / "history")
     written = int(folder.parent.name.removeprefix("format_"))
     assert {reader.format(name) for name in SCHEMAS if reader.paths(name)} == {written}
-    if reader.closed is not None:
-        assert reader.digest() == reader.closed.digest
+    if reader.closing_note is not None:
+        assert reader.digest() == reader.closing_note.digest
     if (folder / "run.json").exists():
         info = store.read_run(folder)
         assert info is not None

@@ -266,8 +266,8 @@ def test_the_same_plan_makes_the_same_history(tmp_path: Path, model: str) -> Non
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         recorded = generate(model, replace(plan, seed=seed), tmp_path / name)
         reader = HistoryReader(tmp_path / name / HISTORY)
-        assert reader.closed is not None
-        assert reader.closed.digest == reader.digest()
+        assert reader.closing_note is not None
+        assert reader.closing_note.digest == reader.digest()
         digests.append(reader.digest())
         record = msgspec.json.decode((tmp_path / name / PLANTED).read_bytes(), type=Record)
         assert (record.model, record.seed, record.planted) == (model, seed, recorded.planted)

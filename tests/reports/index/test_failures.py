@@ -76,9 +76,9 @@ def test_the_rate_is_of_the_decided_runs_of_its_cells_alone() -> None:
     elsewhere = KILL._replace(nemesis="stop")
     doubtful = (entry(3, RunVerdict.UNKNOWN), entry(4, RunVerdict.NONE))
     (one,) = found(failed(1), *(entry(day) for day in range(2, 6)), *doubtful, entry(2, cell=elsewhere))
-    assert (one.rate.failed, one.rate.of) == (1, 5)
+    assert (one.rate.failed, one.rate.runs) == (1, 5)
     (late,) = found(entry(1), entry(2), failed(3), entry(4))
-    assert (late.rate.of, late.since.failed, late.since.of) == (4, 1, 2)
+    assert (late.rate.runs, late.since.failed, late.since.runs) == (4, 1, 2)
     low, high = one.rate.interval()
     assert (round(low, 4), round(high, 4)) == (0.0362, 0.6245), "Wilson's of 1 in 5"
 
@@ -106,7 +106,7 @@ def test_a_defect_in_a_plain_cell_and_a_found_schedule_were_green_where_their_ce
     defect = KILL._replace(system="broker with isr-of-one")
     (one,) = found(entry(1), failed(2, cell=defect, base="broker"))
     assert (one.green, one.suspects, one.system) == ("v1", ("v2",), "broker with isr-of-one")
-    assert (one.rate.failed, one.rate.of) == (1, 1), "the correct one's passes are not of its rate"
+    assert (one.rate.failed, one.rate.runs) == (1, 1), "the correct one's passes are not of its rate"
     (other,) = found(entry(1), failed(2, cell=defect._replace(workload="test_group"), base="broker"))
     assert (other.green, other.suspects) == ("", ())
     searched = entry(1, cell=KILL._replace(nemesis="any"), planned="explore/test_log/any/sim")

@@ -127,9 +127,9 @@ def test_what_is_written_is_read_whatever_the_parts(run: Run, batch_rows: int, p
             for sub, effect in enumerate(effects)
         ]
         assert reader.table("effects").to_pylist() == wanted
-        assert reader.closed is not None
-        assert reader.closed.digest == reader.digest() == digest
-        assert reader.closed.rows == {name: reader.rows(name) for name in SCHEMAS}
+        assert reader.closing_note is not None
+        assert reader.closing_note.digest == reader.digest() == digest
+        assert reader.closing_note.rows == {name: reader.rows(name) for name in SCHEMAS}
 
 
 @settings(max_examples=some_of(12), deadline=None)
@@ -294,7 +294,7 @@ def test_a_killed_run_is_read_up_to_its_last_flush(tmp_path: Path) -> None:
     reader = HistoryReader(tmp_path / "h")
     assert [completed.index for completed in reader.completed()] == list(range(20))
     assert reader.rows("effects") == 20
-    assert reader.closed is None
+    assert reader.closing_note is None
 
 
 def test_an_abandoned_run_is_readable_and_not_marked_as_complete(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_an_abandoned_run_is_readable_and_not_marked_as_complete(tmp_path: Path)
     with pytest.raises(ZeroDivisionError):
         fail(writer)
     reader = HistoryReader(tmp_path)
-    assert (reader.rows("ops"), reader.closed) == (1, None)
+    assert (reader.rows("ops"), reader.closing_note) == (1, None)
     with pytest.raises(HistoryError, match="is closed"):
         writer.completed(row(2))
 
@@ -364,7 +364,7 @@ def test_a_history_that_lost_rows_in_the_background_is_never_complete(tmp_path: 
 
     with asyncio.Runner(loop_factory=SimLoop) as runner:
         runner.run(go())
-    assert HistoryReader(tmp_path).closed is None
+    assert HistoryReader(tmp_path).closing_note is None
 
 
 def test_memory_is_bounded_by_the_batch(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_what_is_not_plain_data_is_refused_where_it_came_from(tmp_path: Path) ->
     with pytest.raises(HistoryError, match="failed earlier"):
         writer.close()
     writer.abandon()
-    assert HistoryReader(tmp_path).closed is None
+    assert HistoryReader(tmp_path).closing_note is None
 
 
 def test_a_history_is_never_written_over(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_all_that_has_been_called_is_there_after_each_seal(
     under_way: list[int] = []
     ended: list[int] = []
     with HistoryWriter(folder) as writer:
-        writer.grows_with(
+        writer.show_unfinished(
             lambda: [(one, effects(one)) for one in (operation(index, Outcome.INFO) for index in under_way)]
         )
         for step in steps:
@@ -67,7 +67,7 @@ def test_all_that_has_been_called_is_there_after_each_seal(
 def test_what_was_noted_stays_until_the_seal_after_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "history"
     writer = HistoryWriter(folder)
-    writer.grows_with(lambda: [(operation(0, Outcome.INFO), [])])
+    writer.show_unfinished(lambda: [(operation(0, Outcome.INFO), [])])
     writer.flush()
     first = read_manifest(folder)
     assert first is not None
@@ -83,7 +83,7 @@ def test_what_was_noted_stays_until_the_seal_after_the_next(tmp_path: Path) -> N
 def test_nothing_of_it_stays_in_a_closed_history(tmp_path: Path) -> None:
     folder = tmp_path / "history"
     with HistoryWriter(folder) as writer:
-        writer.grows_with(lambda: [(operation(0, Outcome.INFO), [])])
+        writer.show_unfinished(lambda: [(operation(0, Outcome.INFO), [])])
         writer.flush()
         assert read_manifest(folder) is not None
         digest = writer.digest()
@@ -96,7 +96,7 @@ def test_nothing_of_it_stays_in_a_closed_history(tmp_path: Path) -> None:
 def test_a_client_whose_effects_cannot_be_had_does_not_keep_the_run_from_its_seal(tmp_path: Path) -> None:
     folder = tmp_path / "history"
     with HistoryWriter(folder) as writer:
-        writer.grows_with(lambda: [(operation(0, Outcome.INFO), [Effect("set-add", "s", value="no number")])])  # type: ignore[arg-type]
+        writer.show_unfinished(lambda: [(operation(0, Outcome.INFO), [Effect("set-add", "s", value="no number")])])  # type: ignore[arg-type]
         writer.completed(operation(1, Outcome.OK), effects(operation(1, Outcome.OK)))
         writer.flush()
         assert read_manifest(folder) is None
