@@ -51,7 +51,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
         def spent() -> float:
             return time.process_time() - began + others()
 
-        ground = make_terrain(experiment.deployed(), base, registry.faults)
+        ground = make_terrain(experiment.deployed_system(), base, registry.faults)
         limit: Any = budget
         try:
             yield Explorer(player, ground, Budget(**limit), clock=spent), spent

@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     age = None if arguments.older_than is None else timedelta(days=arguments.older_than)
     paths = store.find_collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
-    for special in store.with_special_files(arguments.store):
+    for special in store.find_special_files(arguments.store):
         note(f"kept: the run of {special}")
-    for path, why in store.kept_by_gc(arguments.store):
+    for path, why in store.list_kept_by_gc(arguments.store):
         note(f"kept: {path}, because {why}")
     for path in paths:
         print(path, flush=True)

@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.stored.repeat_arguments import Declined
+    from assay.harness.stored.repeat_arguments import RepetitionDeclined
     from assay.harness.stored.replay import replay
 
     def agreed(command: str) -> bool:
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     try:
         compared = convert_errors(lambda: replay(arguments.path, arguments.store, agreed))
-    except Declined:
+    except RepetitionDeclined:
         note("nothing was run")
         return ExitCode.UNKNOWN
     print(f"assay: {compared.summary}\nassay: replayed as {compared.again}")

@@ -72,7 +72,7 @@ async def _watch_cluster(
     world: World, system: System, note: Callable[[str], None], serving: Callable[[ClusterAddresses], None]
 ) -> None:
     """Serves forever, and reports each server that ends, comes back or does not answer."""
-    cluster = await world.open(note, logged=False)
+    cluster = await world.open(note, track_logs=False)
     await start_system(system, cluster, START_SECONDS, note)
     nodes = servers(cluster, system)
     serving(ClusterAddresses(_join_addresses(system, nodes), zookeeper_servers(cluster)))

@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.search.shrink_run import shrink
-    from assay.harness.stored.repeat_arguments import Declined
+    from assay.harness.stored.repeat_arguments import RepetitionDeclined
 
     def agreed(command: str) -> bool:
         return confirm(f"run `{command}`, and variants of it, in {Path.cwd()}?", arguments)
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         shrunk = convert_errors(
             lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note, agreed)
         )
-    except Declined:
+    except RepetitionDeclined:
         note("nothing was run")
         return ExitCode.UNKNOWN
     print(shrunk.text())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.harness.cli.command import ExitCode, InputError, add_system_option, convert_errors, note, parse_positive
 from assay.harness.run.command_line import DEFAULT_NODES
-from assay.harness.run.declared_nodes import check_declared, read_declarations, with_counts
+from assay.harness.run.declared_nodes import check_node_counts, read_declarations, with_counts
 from assay.harness.run.settings import DOCKER, Settings
 from assay.harness.run.systems import find_system, with_defect
 
@@ -64,7 +64,7 @@ def _make_settings(system: System, arguments: argparse.Namespace) -> Settings:
         raise InputError(str(error)) from None
     settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=arguments.zookeepers)
     settings = with_counts(settings, asked, system, counts)
-    if (reason := check_declared(settings, asked, system, counts)) is not None:
+    if (reason := check_node_counts(settings, asked, system, counts)) is not None:
         raise InputError(reason)
     return settings
 

@@ -137,7 +137,7 @@ class NightRunner:
 
         Raises :class:`NightError` when another process is at it, and at the end for results that found no room.
         """
-        with self._alone(), self.interrupt.listening():
+        with self._alone(), self.interrupt.recording_requests():
             self._recover()
             results = self.path.results()
             earlier = read_last_ends(
@@ -145,7 +145,7 @@ class NightRunner:
                 for one, night in read_nights(self.store)
                 if night.night != self.night.night
             )
-            self._reserve.keep(RESERVE)
+            self._reserve.allocate(RESERVE)
             end = time.monotonic() + self.budget
             todo = self._todo(sort_by_urgency(self.night.cells, earlier), results)
             seconds = {name: one.seconds for name, one in earlier.items()}
@@ -253,7 +253,7 @@ class NightRunner:
             except OSError as error:
                 if not is_full(error):
                     raise
-                if not self._reserve.give_up(PIECE):
+                if not self._reserve.release(PIECE):
                     return
             else:
                 del self._unwritten[0]
@@ -293,7 +293,7 @@ class NightRunner:
         if self._unwritten:
             ends = ", ".join(f"{one.cell} {one.outcome}" for one in self._unwritten)
             raise NightError(f"the disk of {self.path.path} is full, not recorded are: {ends}; make room and --resume")
-        self._reserve.give_up()
+        self._reserve.release()
         with suppress(OSError):  # without it the night counts as one that did not end; its results are there
             attempts = len(self.path.results())
             self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts))

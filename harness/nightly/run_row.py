@@ -45,7 +45,7 @@ class RunOutline(NamedTuple):
 def read_outline(folder: Path) -> RunOutline:
     """Reads a run without its verdict. Errors of the run do not raise, but become the row's ``problem``."""
     settings = _read_settings(folder)
-    special = store.special_file(folder)
+    special = store.find_special_file(folder)
     info = store.read_info(folder)
     if info is None or not _has_valid_dates(info):
         return RunOutline(_make_damaged_row(folder, settings, special), None, settings)

@@ -55,17 +55,17 @@ class SessionSetup:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A test: its faults, its mixes, and the number of its repetition, from 1."""
+    """A test: its faults, its mixes, the number of its repetition, from 1, and the number of repetitions."""
 
     nemesis: tuple[str, ...]
     mix: tuple[str, ...]
     number: int
-    of: int
+    repetitions: int
 
     @property
     def id(self) -> str:
         names = "+".join(["+".join(self.nemesis) or "none", *self.mix])
-        return names if self.of == 1 else f"{names}-{self.number}"
+        return names if self.repetitions == 1 else f"{names}-{self.number}"
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -123,8 +123,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     from assay.harness.run.experiment import find_experiment
 
-    found = find_experiment(metafunc.function)
-    if found is None:
+    experiment = find_experiment(metafunc.function)
+    if experiment is None:
         raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
     options = metafunc.config.stash[OPTIONS]
     registry = get_registry(metafunc.config)
@@ -134,18 +134,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.param(
                 Parameter(names, mix, 1, 1),
                 id="+".join(("explore", *mix)),
-                marks=_skip_marks(found, options, (), mix, registry.faults),
+                marks=_skip_marks(experiment, options, (), mix, registry.faults),
             )
-            for mix in _mix_combinations(found, options)
+            for mix in _mix_combinations(experiment, options)
         ]
         metafunc.parametrize(FIXTURE, parameters, indirect=True)
         return
     parameters, repetitions = [], repeat_rounds.count_rounds(options.repeat)
-    combined = len(_fault_combinations(options, registry.faults)) * len(_mix_combinations(found, options))
+    combined = len(_fault_combinations(options, registry.faults)) * len(_mix_combinations(experiment, options))
     if repeat_rounds.count_collected_tests(metafunc.config, combined * repetitions) is not None:
         repetitions = 1  # the session ends after collection
-    for nemesis, mix in product(_fault_combinations(options, registry.faults), _mix_combinations(found, options)):
-        marks = _skip_marks(found, options, nemesis, mix, registry.faults)
+    for nemesis, mix in product(_fault_combinations(options, registry.faults), _mix_combinations(experiment, options)):
+        marks = _skip_marks(experiment, options, nemesis, mix, registry.faults)
         for number in range(1, repetitions + 1):
             parameter = Parameter(nemesis, mix, number, repetitions)
             parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
@@ -176,8 +176,8 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
         from assay.harness.run.workload_mix import format_mix_list
 
         functions = {getattr(item, "originalname", item.name): getattr(item, "function", None) for item in items}
-        found = {name: find_experiment(function) for name, function in functions.items()}
-        lines += format_mix_list({name: one.mixes for name, one in found.items() if one is not None})
+        experiments = {name: find_experiment(function) for name, function in functions.items()}
+        lines += format_mix_list({name: one.mixes for name, one in experiments.items() if one is not None})
     return lines
 
 
@@ -220,30 +220,32 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     from assay.nemesis.schedule.catalogue import MIX
 
     function = getattr(request.node, "function", None)
-    found: Experiment | None = find_experiment(function)
-    assert found is not None, "pytest_generate_tests lets experiments through alone"
-    if (reason := get_registry(request.config).lacking(found.contract)) is not None:
-        pytest.fail(f"{found.name}: {reason}", pytrace=False)
+    experiment: Experiment | None = find_experiment(function)
+    assert experiment is not None, "pytest_generate_tests rejects other tests"
+    if (reason := get_registry(request.config).explain_invalid(experiment.contract)) is not None:
+        pytest.fail(f"{experiment.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
-    settings = _settings_of_test(request.config, request.param, found)
+    settings = _settings_of_test(request.config, request.param, experiment)
     if options.explore is None:
-        settings = resolve_random_mix(found, settings)
+        settings = resolve_random_mix(experiment, settings)
         if settings.nemesis == (MIX,):
-            drawn = draw_configuration(apply_mixes(found, settings).deployed(), settings.configuration, settings.seed)
+            drawn = draw_configuration(
+                apply_mixes(experiment, settings).deployed_system(), settings.configuration, settings.seed
+            )
             settings = replace(settings, configuration=drawn)
-    if settings.cluster == SIM and (reason := found.real_alone) is not None:
+    if settings.cluster == SIM and (reason := experiment.why_not_simulated) is not None:
         pytest.skip(f"{reason} (--cluster=docker runs it)")
     base = request.node.nodeid.partition("[")[0]
     if options.explore is not None:
         from assay.harness.search.exploration import Exploration
 
         exploration = Exploration(
-            experiment=found,
+            experiment=experiment,
             settings=settings,
             budget=options.explore,
             code_coverage=options.code_coverage,
             test=request.node.nodeid,
-            command=lambda again: make_repeat_command(base, again, found.operation_timeout),
+            command=lambda again: make_repeat_command(base, again, experiment.operation_timeout),
             progress=_make_progress(request.config),
             engines=assay_engines,
             interrupt=Interrupt(request.config.stash[SIGNALS]),
@@ -257,10 +259,10 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
                 request.session.shouldstop = "interrupted"
         return
     attempt = Attempt(
-        experiment=found,
+        experiment=experiment,
         settings=settings,
         test=request.node.nodeid,
-        command=make_repeat_command(base, settings, found.operation_timeout),
+        command=make_repeat_command(base, settings, experiment.operation_timeout),
         progress=_make_progress(request.config),
         interrupt=Interrupt(request.config.stash[SIGNALS]),
         reports=ReportPolicy(options.reports),
@@ -282,8 +284,8 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         yield attempt
     finally:
         pass_remarks.keep_remarks(request.node, attempt.remarks)
-        if attempt.passed is not None:
-            pass_remarks.keep_pass(request.node, *attempt.passed)
+        if attempt.pass_summary is not None:
+            pass_remarks.keep_pass(request.node, *attempt.pass_summary)
         if attempt.interrupted:  # even if the cluster cannot be removed
             request.session.shouldstop = signals.REPORTED
         attempt.tear_down()
@@ -294,7 +296,7 @@ def is_experiment(item: pytest.Item) -> bool:
 
 
 def get_registry(config: pytest.Config) -> Registry:
-    """Returns the session's registry, which is made on first use. Raises ``SettingsError``."""
+    """Returns the session's registry, and creates it on first use. Raises ``SettingsError``."""
     found = config.stash.get(REGISTRY, None)
     if found is None:
         from assay.harness.run.registry import Registry
@@ -321,7 +323,7 @@ def _extension_hooks(config: pytest.Config) -> tuple[Any, ...]:
     return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
 
 
-def _settings_of_test(config: pytest.Config, parameter: Parameter, found: Experiment) -> Settings:
+def _settings_of_test(config: pytest.Config, parameter: Parameter, experiment: Experiment) -> Settings:
     session = config.stash[SESSION]
     return make_settings(
         config.stash[OPTIONS],
@@ -330,9 +332,9 @@ def _settings_of_test(config: pytest.Config, parameter: Parameter, found: Experi
         nemesis=parameter.nemesis,
         mix=parameter.mix,
         number=parameter.number,
-        test=found.name,
-        operation_timeout=found.operation_timeout,
-        counts=found.with_counts,
+        test=experiment.name,
+        operation_timeout=experiment.operation_timeout,
+        set_counts=experiment.with_counts,
     )
 
 
@@ -358,24 +360,23 @@ def _set_up_session(options: Options) -> SessionSetup:
 
 
 def _skip_marks(
-    found: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: FaultCatalogue
+    experiment: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: FaultCatalogue
 ) -> list[pytest.MarkDecorator]:
     """Returns the skip marks of a test that its options rule out; empty if it can run."""
-    from assay.harness.run.declared_nodes import check_declared
+    from assay.harness.run.declared_nodes import check_node_counts
     from assay.harness.run.experiment import apply_mixes
     from assay.harness.run.faults import explain_inapplicable, explain_invalid_roles
     from assay.harness.run.workload_mix import check_mixes
 
     sample = make_settings(
-        options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, counts=found.with_counts
+        options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, set_counts=experiment.with_counts
     )
-    reason = check_mixes(found.name, mix, found.mixes)
-    if reason is None:
-        reason = explain_invalid_roles(found.system, sample)
-    if reason is None:
-        reason = check_declared(sample, options.nodes, found.system, found.node_counts)
-    if reason is None:
-        reason = explain_inapplicable(apply_mixes(found, sample).deployed(), sample, faults)
+    reason = (
+        check_mixes(experiment.name, mix, experiment.mixes)
+        or explain_invalid_roles(experiment.system, sample)
+        or check_node_counts(sample, options.nodes, experiment.system, experiment.node_counts)
+        or explain_inapplicable(apply_mixes(experiment, sample).deployed_system(), sample, faults)
+    )
     return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
 
 
@@ -387,10 +388,10 @@ def _fault_combinations(options: Options, faults: FaultCatalogue) -> tuple[tuple
     return list_fault_combinations(options.nemesis, faults)
 
 
-def _mix_combinations(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
+def _mix_combinations(experiment: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
     from assay.harness.run.workload_mix import mix_combinations
 
-    return mix_combinations(options.workload_mix, found.mixes)
+    return mix_combinations(options.workload_mix, experiment.mixes)
 
 
 def _check_faults(options: Options, faults: FaultCatalogue) -> None:
@@ -399,8 +400,10 @@ def _check_faults(options: Options, faults: FaultCatalogue) -> None:
 
     if options.settings.replay is not None and (options.nemesis or options.settings.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
-    mixed, settings = (MIX,) in _fault_combinations(options, faults), options.settings
-    if mixed and (settings.nemesis_target or settings.nemesis_trigger != DEFAULT_TRIGGER):
+    settings = options.settings
+    if (MIX,) in _fault_combinations(options, faults) and (
+        settings.nemesis_target or settings.nemesis_trigger != DEFAULT_TRIGGER
+    ):
         raise SettingsError("--nemesis=mix draws targets and times; leave out --nemesis-target and --nemesis-trigger")
     check_target(settings.nemesis_target)
     check_trigger(settings.nemesis_trigger)
@@ -417,8 +420,7 @@ def _check_search(options: Options) -> None:
 
 def _repetition_number(item: pytest.Item) -> int:
     """Returns the repetition number of a test, from 1; 1 if it is no experiment."""
-    call = getattr(item, "callspec", None)
-    parameter = None if call is None else call.params.get(FIXTURE)
+    parameter = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
     return parameter.number if isinstance(parameter, Parameter) else 1
 
 

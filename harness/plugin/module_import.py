@@ -24,7 +24,7 @@ PACKAGE = Path(__file__).parents[2]
 
 @cache
 def find_linked_folders() -> dict[Path, str]:
-    """Returns the folders that the links lead to, with their names: ``/checkout/workloads`` is ``workloads``."""
+    """Returns the targets of the links with their names: ``/checkout/workloads`` is ``workloads``."""
     return {link.resolve(): link.name for link in PACKAGE.iterdir() if link.is_symlink()}
 
 
@@ -42,7 +42,7 @@ class OwnModule(pytest.Module):
 
     def _getobj(self) -> ModuleType:
         name = find_module_name(self.path)
-        assert name is not None, "only made for paths that have one"
+        assert name is not None, "only files with a module name are collected so"
         try:
             return importlib.import_module(name)
         except Exception as error:

@@ -67,7 +67,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--rate", default=None, metavar="OPS",
         help="operations per second, open loop (default: none, closed loop; with the mix 80)")  # fmt: skip
     add("--operation-timeout", default=None, metavar="S",
-        help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
+        help="seconds after which an operation's outcome set_counts as unknown (5; with the mix 2)")  # fmt: skip
     add("--drain-limit", default=None, metavar="S",
         help="seconds that a drain, or another phase after the last heal, may go on without reading a new record "
         "(default: the longest deadline plus three operation timeouts); after that the verdict is unknown")  # fmt: skip
@@ -156,7 +156,7 @@ class Options:
     """For a search: a value of ``CODE_COVERAGE``."""
     reports: str
     """A value of ``REPORTS``."""
-    own_timeout: bool
+    timeout_given: bool
     """Whether ``--operation-timeout`` was given."""
     nodes: str | None = None
     """``--nodes`` as given; None if it was not."""
@@ -174,18 +174,18 @@ def read_options(config: pytest.Config) -> Options:
         value = config.getoption(name)
         return None if value is None else str(value)
 
-    def chosen(name: str, default: Text) -> str | Text:
+    def get_or_default(name: str, default: Text) -> str | Text:
         value = optional(name)
         return default if value is None else value
 
-    usual = command_line.select_defaults(config.getoption("--nemesis"))
+    defaults = command_line.select_defaults(config.getoption("--nemesis"))
     cluster, seed = optional("--cluster"), optional("--seed")
     hosts = optional("--hosts")
     if hosts is not None and cluster not in ON_HOSTS:
         raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh or attach")
     asked = optional("--nodes")
     nodes, role_nodes = parsing.parse_nodes(command_line.DEFAULT_NODES if asked is None else asked)
-    concurrency = chosen("--concurrency", usual.concurrency)
+    concurrency = get_or_default("--concurrency", defaults.concurrency)
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
     code_coverage = optional("--code-coverage")
     if code_coverage is not None and explore is None:
@@ -194,9 +194,9 @@ def read_options(config: pytest.Config) -> Options:
             "of a search"
         )
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
-    reports = chosen("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
-    time_limit = parsing.parse_seconds("--time-limit", chosen("--time-limit", usual.time_limit))
-    interval, drain_limit = chosen("--nemesis-interval", usual.nemesis_interval), optional("--drain-limit")
+    reports = get_or_default("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
+    time_limit = parsing.parse_seconds("--time-limit", get_or_default("--time-limit", defaults.time_limit))
+    interval, drain_limit = get_or_default("--nemesis-interval", defaults.nemesis_interval), optional("--drain-limit")
     settings = Settings(
         seed=0,
         nemesis_interval=parsing.parse_interval(
@@ -205,9 +205,9 @@ def read_options(config: pytest.Config) -> Options:
         nemesis_target=optional("--nemesis-target"),
         time_limit=time_limit,
         drain_limit=None if drain_limit is None else parsing.parse_seconds("--drain-limit", drain_limit),
-        rate=parsing.parse_rate(chosen("--rate", usual.rate)),
+        rate=parsing.parse_rate(get_or_default("--rate", defaults.rate)),
         operation_timeout=parsing.parse_seconds(
-            "--operation-timeout", chosen("--operation-timeout", usual.operation_timeout)
+            "--operation-timeout", get_or_default("--operation-timeout", defaults.operation_timeout)
         ),
         concurrency=parsing.parse_concurrency(concurrency, nodes),
         nodes=nodes,
@@ -237,7 +237,7 @@ def read_options(config: pytest.Config) -> Options:
         explore=None if explore is None else parsing.parse_budget("--explore", explore),
         code_coverage=parsing.parse_choice("--code-coverage", code_coverage or AUTO, CODE_COVERAGE),
         reports=parsing.parse_choice("--reports", reports, REPORTS),
-        own_timeout=optional("--operation-timeout") is not None,
+        timeout_given=optional("--operation-timeout") is not None,
         nodes=asked,
         concurrency=concurrency,
     )
@@ -258,19 +258,18 @@ def make_settings(
     number: int = 1,
     test: str = "",
     operation_timeout: float = 0.0,
-    counts: Callable[[Settings, str | None], Settings] | None = None,
+    set_counts: Callable[[Settings, str | None], Settings] | None = None,
 ) -> Settings:
-    """Returns the settings of repetition ``number`` (from 1) of one test, for one combination of faults and one of
-    mixes.
+    """Returns the settings of repetition ``number`` (from 1) of one test, with these faults and mixes.
 
     - ``operation_timeout``: the seconds that its operations need. It is the minimum unless the user gave a value.
-    - ``counts``: puts declared numbers of nodes per role into the settings; it is called with ``--nodes``.
+    - ``set_counts``: puts declared numbers of nodes per role into the settings; it gets the settings and ``--nodes``.
     """
     shared = options.settings
-    if counts is not None:
-        shared = counts(shared, options.nodes)
+    if set_counts is not None:
+        shared = set_counts(shared, options.nodes)
         shared = replace(shared, concurrency=parsing.parse_concurrency(options.concurrency, shared.nodes))
-    if not options.own_timeout:
+    if not options.timeout_given:
         shared = replace(shared, operation_timeout=max(shared.operation_timeout, operation_timeout))
     seed = seed_of_repetition(seed, number, test)
     return replace(shared, seed=seed, cluster=cluster, nemesis=nemesis, workload_mix=mix)

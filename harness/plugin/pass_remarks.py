@@ -30,16 +30,16 @@ def keep_pass(item: Any, operations: int, checks: int, folder: Path) -> None:
 @pytest.hookimpl
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Prints the smallest run, and each remark once with the number of its runs."""
-    kept = [
+    properties = [
         one
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", "") == "teardown"
         for one in report.user_properties
     ]
-    for line in _summarize_passes([what for name, what in kept if name == PASSED]):
+    for line in _summarize_passes([value for name, value in properties if name == PASSED]):
         terminalreporter.write_line(line)
-    for text, number in Counter(what for name, what in kept if name == REMARK).items():
+    for text, number in Counter(value for name, value in properties if name == REMARK).items():
         runs = f"{number} runs that passed" if number > 1 else "a run that passed"
         terminalreporter.write_line(f"assay: of {runs}: {text}")
 
@@ -48,12 +48,12 @@ def _summarize_passes(runs: list[tuple[int, int, str]]) -> Iterator[str]:
     if not runs:
         return
     operations, checks, folder = min(runs)
-    looked = f"{_format_operations(operations)}, looked at by {checks} checks: {folder}"
+    smallest = f"{_format_operations(operations)}, looked at by {checks} checks: {folder}"
     if len(runs) == 1:
-        yield f"assay: a run passed, of {looked}"
+        yield f"assay: a run passed, of {smallest}"
     else:
         total = sum(number for number, _, _ in runs)
-        yield f"assay: {len(runs)} runs passed, of {_format_operations(total)}; the smallest of {looked}"
+        yield f"assay: {len(runs)} runs passed, of {_format_operations(total)}; the smallest of {smallest}"
 
 
 def _format_operations(number: int) -> str:

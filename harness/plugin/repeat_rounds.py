@@ -1,7 +1,7 @@
 """``--repeat=10min``: rounds of all tests, each round with other seeds, until the time is over.
 
 pytest-xdist collects once in each of its processes, so tests cannot be added during the session. Therefore more rounds
-are collected than fit into the time. The surplus is not run and not reported as skipped. The first round always runs in
+are collected than fit into the time. The surplus is neither run nor reported as skipped. The first round always runs in
 full.
 
 By default pytest-xdist deals an eighth of all tests to each process at once. A process would then be in its second
@@ -18,18 +18,18 @@ import pytest
 from assay.harness.run.limits import check_test_count
 from assay.harness.run.settings import Budget
 
-QUICKEST: Final = 1.0
-"""Minimum seconds of a round."""
+SHORTEST_ROUND: Final = 1.0
+"""Seconds that a round takes at least."""
 COLLECTED: Final = pytest.StashKey[int]()
-DEALT: Final = "maxschedchunk"
-"""pytest-xdist's option for how many tests a process is dealt at once; None if it is not given."""
+CHUNK_OPTION: Final = "maxschedchunk"
+"""pytest-xdist's option for the number of tests that a process gets at once; None if it is not given."""
 
 
 def count_rounds(repeat: Budget) -> int:
     """Returns the number of rounds to collect."""
     if repeat.seconds is None:
         return repeat.examples or 1
-    return max(2, math.ceil(repeat.seconds / QUICKEST))
+    return max(2, math.ceil(repeat.seconds / SHORTEST_ROUND))
 
 
 def count_collected_tests(config: pytest.Config, tests: int = 0) -> str | None:
@@ -68,5 +68,5 @@ def register(config: pytest.Config, repeat: Budget, number: Callable[[pytest.Ite
     if repeat.seconds is None:
         return
     config.pluginmanager.register(TimedRounds(repeat.seconds, number), "assay-rounds")
-    if getattr(config.option, DEALT, True) is None:
-        setattr(config.option, DEALT, 1)
+    if getattr(config.option, CHUNK_OPTION, True) is None:
+        setattr(config.option, CHUNK_OPTION, 1)

@@ -29,30 +29,30 @@ from assay.harness.run.interrupt import StopSignals, handle_stop_signals, raise_
 PLUGIN: Final = "assay-signals"
 REPORTED: Final = "interrupted; what there was has been checked and reported"
 RUNS: Final = "assay_runs"
-"""Key in the input of a worker: a folder with one file per worker that has experiments, named after its process id.
+"""Key in the input of a worker of pytest-xdist: a folder with a file for each worker that has experiments.
 
-The controller of pytest-xdist collects nothing itself.
+The file's name is the worker's process id. The controller needs the folder, because it collects no tests itself.
 """
 
 
 class SessionSignals:
-    """The plugin of one session. ``has_run``: whether a test is an experiment."""
+    """The plugin of one session."""
 
-    def __init__(self, config: pytest.Config, has_run: Callable[[pytest.Item], bool]) -> None:
+    def __init__(self, config: pytest.Config, is_experiment: Callable[[pytest.Item], bool]) -> None:
         self.signals = StopSignals(raise_interrupt, self._end_at_once)
         self._config = config
-        self._has_run = has_run
+        self._is_experiment = is_experiment
         self._runs: Path | None = None
         self._input: dict[str, Any] | None = getattr(config, "workerinput", None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Ends the session after a test during which a signal came, even if the test went on."""
-        if not self._has_run(item):
-            with self.signals.asking(raise_interrupt):
+        if not self._is_experiment(item):
+            with self.signals.handling_first(raise_interrupt):
                 return (yield)
         try:
-            with self.signals.installed(), self.signals.asking(raise_interrupt):
+            with self.signals.installed(), self.signals.handling_first(raise_interrupt):
                 return (yield)
         finally:
             if self.signals.received is not None and not item.session.shouldstop:
@@ -64,29 +64,29 @@ class SessionSignals:
         try:
             return (yield)
         except KeyboardInterrupt as interrupt:
-            if self._input is None or self.signals.received is None or not self._has_run(item):
+            if self._input is None or self.signals.received is None or not self._is_experiment(item):
                 raise
             raise pytest.fail.Exception(f"{interrupt} before the run began", pytrace=False) from None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Records a first signal only, because the removal of a cluster must be complete."""
-        if not self._has_run(item):
+        if not self._is_experiment(item):
             return (yield)
-        with self.signals.asking(lambda number: None):
+        with self.signals.handling_first(lambda number: None):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, Any]:
         """Lets a worker only record a signal between two tests. The controller lets the workers end first."""
         if self._config.pluginmanager.hasplugin("dsession"):
-            with self.signals.installed(), self.signals.asking(self._end_workers):
+            with self.signals.installed(), self.signals.handling_first(self._end_workers):
                 return (yield)
-        if self._input is None or RUNS not in self._input or not any(map(self._has_run, session.items)):
+        if self._input is None or RUNS not in self._input or not any(map(self._is_experiment, session.items)):
             return (yield)
         self._config.pluginmanager.register(NoFurtherTests(self.signals), f"{PLUGIN}-no-further-tests")
         mine = Path(self._input[RUNS]) / str(os.getpid())
-        with self.signals.installed(), self.signals.asking(lambda number: None):
+        with self.signals.installed(), self.signals.handling_first(lambda number: None):
             mine.touch()
             try:
                 return (yield)
@@ -111,8 +111,8 @@ class SessionSignals:
     def _end_at_once(self, number: signal.Signals) -> None:
         self._pass_on(number)
         with contextlib.suppress(Exception):  # the process ends now in any case
-            if self.signals.last_words is not None:
-                self.signals.last_words(number)
+            if self.signals.before_abort is not None:
+                self.signals.before_abort(number)
         if self._runs is not None:
             shutil.rmtree(self._runs, ignore_errors=True)
         self._print(f"assay: a second signal, {number.name}: ended at once; {describe_leftovers()}")
@@ -120,8 +120,7 @@ class SessionSignals:
 
     def _pass_on(self, number: signal.Signals) -> bool:
         """Signals the workers with experiments. Returns False if there are none."""
-        there = self._runs is not None and self._runs.is_dir()
-        workers = [int(file.name) for file in self._runs.iterdir()] if there and self._runs is not None else []
+        workers = [int(file.name) for file in self._runs.iterdir()] if self._runs and self._runs.is_dir() else []
         for process in workers:
             with contextlib.suppress(OSError):
                 os.kill(process, number)
@@ -130,11 +129,10 @@ class SessionSignals:
     def _print(self, text: str) -> None:
         """Prints past pytest's capturing."""
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
-        with contextlib.suppress(Exception):  # a terminal that is gone must not keep the process from ending
-            released = contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
-            with released:
-                sys.stderr.write(f"\n{text}\n")
-                sys.stderr.flush()
+        released = contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
+        with contextlib.suppress(Exception), released:  # a terminal that is gone must not keep the process from ending
+            sys.stderr.write(f"\n{text}\n")
+            sys.stderr.flush()
 
 
 class NoFurtherTests:
@@ -152,9 +150,9 @@ class NoFurtherTests:
         return True
 
 
-def register(config: pytest.Config, has_run: Callable[[pytest.Item], bool]) -> StopSignals:
+def register(config: pytest.Config, is_experiment: Callable[[pytest.Item], bool]) -> StopSignals:
     """Handles the signals until the session's end."""
-    plugin = SessionSignals(config, has_run)
+    plugin = SessionSignals(config, is_experiment)
     config.pluginmanager.register(plugin, PLUGIN)
     stack = contextlib.ExitStack()
     stack.enter_context(handle_stop_signals())

@@ -5,10 +5,10 @@ A stored run may come from elsewhere. So:
 1. The folder of a run, and the folder of a test that holds runs, are ignored with all that is in them.
 2. A user who names such a path on the command line also needs ``--trust-run``. Without it the session ends before
    pytest loads the first ``conftest.py``. A parent of a store is collected without its runs.
-3. pytest loads ``test*/conftest.py`` below a named folder before it asks whether to ignore it. If that file lies among
-   stored runs, the session ends, too.
+3. pytest loads ``test*/conftest.py`` below a named folder before it asks plugins whether to ignore the file. If the
+   file lies among stored runs, the session ends, too.
 
-A folder that contains the rootdir is never regarded as the folder of a test, because a run may have been copied there.
+A folder that contains the rootdir never counts as the folder of a test, because a run may have been copied there.
 """
 
 import glob
@@ -31,9 +31,10 @@ def is_run(folder: Path) -> bool:
 
 
 def find_stored_folder(path: Path, rootdir: Path) -> Path | None:
-    """Returns the folder of a run or of a test that the path is or lies in, with links followed and as given.
+    """Returns the folder of a run or of a test in a store that contains the path, or is the path; None for none.
 
-    Folders far above a path outside of the rootdir, such as ``/tmp``, may have a run in them for other reasons.
+    The path is tried as given, and with links followed. Outside the rootdir, a folder with a run counts only if it is
+    the path or its parent, because folders such as ``/tmp`` may contain a run by chance.
     """
     for whole in (path, path.resolve()):
         for folder in (whole, *whole.parents):

@@ -16,13 +16,13 @@ def make_progress(config: pytest.Config) -> Progress:
     if reporter is None or config.get_verbosity() < 0:
         return SilentProgress()
     capture: Any = config.pluginmanager.getplugin("capturemanager")
-    released: Callable[[], AbstractContextManager[Any]]
-    released = nullcontext if capture is None else capture.global_and_fixture_disabled
+    suspend_capture: Callable[[], AbstractContextManager[Any]]
+    suspend_capture = nullcontext if capture is None else capture.global_and_fixture_disabled
     if reporter.isatty:
-        return TerminalProgress(Console(), released)
+        return TerminalProgress(Console(), suspend_capture)
 
     def write(text: str) -> None:
-        with released():
+        with suspend_capture():
             reporter.ensure_newline()
             reporter.write_line(text)
 

@@ -4,7 +4,7 @@
 ``open``          makes a client and opens it at this endpoint -> ``opened``, or ``raised``
 ``invoke``        invokes one operation -> ``answered``, or ``raised`` with an exception of the client
 ``greet``         checks that the process answers -> ``opened``
-end of stream     no one waits any more: the running operation may end, then the client is closed
+end of stream     the harness has given up: the running operation may end, then the client is closed
 ================  =========================================================================================
 
 Operations and results must be JSON data: a tuple arrives as a list, and the keys of a mapping as text.
@@ -19,7 +19,7 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completion, Operation
 
 PORT = 7070
-LONGEST = 64 << 20
+MAX_LINE = 64 << 20
 """Maximum length of a line in bytes."""
 
 
@@ -41,8 +41,8 @@ class GreetRequest(msgspec.Struct, frozen=True, tag="greet"):
 class OpenedAnswer(msgspec.Struct, frozen=True, tag="opened"):
     """Ready for the next request.
 
-    ``survives_info``: the client's own attribute, if it has one (``assay.harness.core.client``). ``others``: the client
-    has read other addresses than its own (``assay.harness.core.observed_node``).
+    ``survives_info``: see ``assay.harness.core.client``. ``others``: whether the client has read addresses of other
+    nodes (``assay.harness.core.observed_node``).
     """
 
     survives_info: bool = False
@@ -50,7 +50,7 @@ class OpenedAnswer(msgspec.Struct, frozen=True, tag="opened"):
 
 
 class InvokedAnswer(msgspec.Struct, frozen=True, tag="answered"):
-    """The result of an operation. ``others``: see :class:`Opened`."""
+    """The result of an operation. ``others``: see :class:`OpenedAnswer`."""
 
     completion: Completion
     others: bool = False
@@ -82,7 +82,7 @@ async def receive_message(reader: asyncio.StreamReader, kind: Any) -> Any:
     try:
         line = await reader.readline()
     except ValueError as error:
-        raise ConnectionError(f"a message of more than {LONGEST} bytes") from error
+        raise ConnectionError(f"a message of more than {MAX_LINE} bytes") from error
     if not line.endswith(b"\n"):
         return None
     try:

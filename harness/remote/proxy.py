@@ -2,7 +2,7 @@
 
 If the connection is lost after an operation was sent, the outcome is ``info``. The interpreter's worker then opens new
 connections until one succeeds, and so finds a restarted process. A client with ``survives_info`` is kept after an
-``info`` outcome only if the client itself returned it. Without an answer its connection is of no further use.
+``info`` outcome only if the client itself returned it. Without an answer, its connection cannot be used any more.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from assay.harness.core.client import Endpoint, find_effects
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.remote.messages import (
-    LONGEST,
+    MAX_LINE,
     Answer,
     Invoke,
     InvokedAnswer,
@@ -48,18 +48,20 @@ class RemoteClient:
         if endpoint.home is None:
             raise ValueError(f"the endpoint of {endpoint.node} names no client node")
         host, _, port = endpoint.home.address.rpartition(":")
-        self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=LONGEST)
+        self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=MAX_LINE)
         self._endpoint = endpoint
-        sent = endpoint.plain if isinstance(endpoint, ObservedEndpoint) else endpoint
-        answer = await self._ask(OpenRequest(replace(sent, home=None), self._limit))
+        plain = endpoint.plain if isinstance(endpoint, ObservedEndpoint) else endpoint
+        answer = await self._ask(OpenRequest(replace(plain, home=None), self._limit))
         if not isinstance(answer, OpenedAnswer):
             raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
         self.survives_info = answer.survives_info
-        self._learn(others=answer.others)
+        self._set_others(others=answer.others)
 
     async def invoke(self, operation: Operation) -> Completion:
-        """Invokes an operation. Raises :class:`RemoteError` for an exception of the client, ``TypeError`` for other
-        than JSON.
+        """Invokes an operation.
+
+        Raises :class:`RemoteError` for an exception of the client, and ``TypeError`` for an argument that is no JSON
+        data.
         """
         survives, self.survives_info = self.survives_info, False
         try:
@@ -69,7 +71,7 @@ class RemoteClient:
         if not isinstance(answer, InvokedAnswer):
             return LOST
         self.survives_info = survives
-        self._learn(others=answer.others)
+        self._set_others(others=answer.others)
         return answer.completion
 
     async def close(self) -> None:
@@ -77,8 +79,8 @@ class RemoteClient:
         if self._writer is not None:
             self._writer.close()
 
-    def _learn(self, *, others: bool) -> None:
-        """Transfers to the local endpoint whether the remote client has read other addresses."""
+    def _set_others(self, *, others: bool) -> None:
+        """Records in the local endpoint whether the remote client has read addresses of other nodes."""
         if others and isinstance(self._endpoint, ObservedEndpoint):
             self._endpoint.set_others()
 

@@ -1,9 +1,9 @@
 """The worker process: runs clients of one workload for the harness, one per connection.
 
-A client does not end when the harness gives it up. A process that was paused later reads the requests that arrived in
-the meantime. It executes an operation that the history counts as indeterminate, as any paused program would. Therefore
-the end of a connection does not drop a request. The running operation may end within its time limit; only then is the
-client closed.
+A client does not end when the harness gives it up. A process that was paused reads the requests that arrived meanwhile.
+As any paused program would, it then executes an operation that the history records as indeterminate. Therefore the end
+of a connection drops no request: the running operation may end within its time limit, and only then the client is
+closed.
 """
 
 import argparse
@@ -22,18 +22,16 @@ from assay.harness.core.report import describe_error
 from assay.harness.remote import messages
 from assay.harness.remote.runtime import import_object
 
-GREETING: Final = 1.0
+GREET_SECONDS: Final = 1.0
 """Seconds that a worker process has to answer."""
 
 _log = logging.getLogger("assay.worker")
 
 
 def worker_command(client: str, zookeeper: str | None) -> list[str]:
-    """Returns the command of a worker process. ``client`` is ``module:Class``; it and ``zookeeper`` are importable
-    there.
-    """
-    more = [] if zookeeper is None else ["--zookeeper", zookeeper]
-    return ["python3", "-m", "assay.harness.remote", "--client", client, *more]
+    """Returns the command of a worker process, which imports ``client`` (``module:Class``) and ``zookeeper``."""
+    options = [] if zookeeper is None else ["--zookeeper", zookeeper]
+    return ["python3", "-m", "assay.harness.remote", "--client", client, *options]
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -58,10 +56,9 @@ async def run_worker(runtime: Any, words: Sequence[str]) -> int:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _Connection(make, runtime, reader, writer).run()
 
-    server = await asyncio.start_server(accept, None, options.port, limit=messages.LONGEST)
+    server = await asyncio.start_server(accept, None, options.port, limit=messages.MAX_LINE)
     try:
-        # Not serve_forever: after cancellation it waits until the harness has closed its connections (since Python
-        # 3.12).
+        # This is not serve_forever, which waits after a cancellation until the harness has closed its connections.
         await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
         return 0
@@ -72,7 +69,7 @@ async def run_worker(runtime: Any, words: Sequence[str]) -> int:
 
 async def is_ready(address: str, port: int = messages.PORT) -> bool:
     """Returns whether the worker process answers. Raises ``OSError`` if it cannot be reached."""
-    async with asyncio.timeout(GREETING):
+    async with asyncio.timeout(GREET_SECONDS):
         reader, writer = await asyncio.open_connection(address, port)
         try:
             writer.write(messages.encode_message(messages.GreetRequest()))
@@ -94,49 +91,51 @@ class _Connection:
     _limit: float = 0.0
 
     async def run(self) -> None:
-        following = self._next()
+        next_request = self._next()
         try:
-            while (request := await following) is not None:
-                following = self._next()
-                answer = await self._carry_out(request, following)
+            while (request := await next_request) is not None:
+                next_request = self._next()
+                answer = await self._answer(request, next_request)
                 if answer is not None:
                     self.writer.write(answer)
                     await self.writer.drain()
         except OSError as error:
             _log.debug("a connection of the harness broke: %s", error)
         finally:
-            if not following.cancel() and not following.cancelled():
-                following.exception()  # retrieved, so that asyncio does not report it
+            if not next_request.cancel() and not next_request.cancelled():
+                next_request.exception()  # retrieved, so that asyncio does not report it
             self.writer.close()
             await self._close()
 
     def _next(self) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(messages.receive_message(self.reader, messages.Request))
 
-    async def _carry_out(self, request: messages.Request, following: asyncio.Task[Any]) -> bytes | None:
-        """Returns the answer, or None if no one waits for it. ``following`` ends only with the connection."""
+    async def _answer(self, request: messages.Request, next_request: asyncio.Task[Any]) -> bytes | None:
+        """Returns the answer, or None if the harness has given up. ``next_request`` ends only with the connection."""
         if isinstance(request, messages.GreetRequest):
             return messages.encode_message(messages.OpenedAnswer())
         if isinstance(request, messages.OpenRequest):
             self._limit = request.limit
-        task = asyncio.get_running_loop().create_task(self._attempt(request))
+        task = asyncio.get_running_loop().create_task(self._execute(request))
         try:
-            await asyncio.wait([task, following], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([task, next_request], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                await self._outlive(request, task)
+                await self._await_abandoned(request, task)
                 return None
             return task.result()
         finally:
             task.cancel()
 
-    async def _outlive(self, request: messages.OpenRequest | messages.Invoke, task: asyncio.Task[bytes]) -> None:
-        """Lets a request go on that the harness has given up, within its time limit."""
+    async def _await_abandoned(
+        self, request: messages.OpenRequest | messages.Invoke, task: asyncio.Task[bytes]
+    ) -> None:
+        """Waits for a request that the harness has given up, up to its time limit."""
         what = f"operation {request.operation.f}" if isinstance(request, messages.Invoke) else "open"
         await asyncio.wait([task], timeout=self._limit)
-        came_to = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
-        _log.info("%s, which the harness had given up: %s", what, came_to[:500])
+        result = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
+        _log.info("%s, which the harness had given up: %s", what, result[:500])
 
-    async def _attempt(self, request: messages.OpenRequest | messages.Invoke) -> bytes:
+    async def _execute(self, request: messages.OpenRequest | messages.Invoke) -> bytes:
         try:
             if isinstance(request, messages.OpenRequest):
                 return messages.encode_message(await self._open(request))
@@ -145,9 +144,9 @@ class _Connection:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return messages.encode_message(_to_raised(error))  # the client leaked a cancellation of its own
+            return messages.encode_message(_make_raised_answer(error))  # the client leaked a cancellation of its own
         except Exception as error:  # noqa: BLE001 - user code; the harness gets it with its traceback
-            return messages.encode_message(_to_raised(error))
+            return messages.encode_message(_make_raised_answer(error))
 
     async def _open(self, request: messages.OpenRequest) -> messages.OpenedAnswer:
         client = self._client = adapt_client(self.make())
@@ -175,5 +174,5 @@ class _Connection:
             _log.info("closing a client: %s", describe_error(error))
 
 
-def _to_raised(error: BaseException) -> messages.RaisedAnswer:
+def _make_raised_answer(error: BaseException) -> messages.RaisedAnswer:
     return messages.RaisedAnswer(describe_error(error), "".join(traceback.format_exception(error)))

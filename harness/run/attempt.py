@@ -1,6 +1,6 @@
-"""A run as pytest or a script calls it: synchronous, with a folder, a world and a verdict.
+"""A run as pytest or a script calls it: synchronous, with a folder, an environment and a verdict.
 
-An attempt owns the world's event loop from set-up to tear-down, and writes the run's files around :class:`Trial`:
+An attempt owns the environment's event loop from set-up to tear-down, and writes the run's files around :class:`Trial`:
 
 1. ``run.json`` from the first moment, then ``settings.json``.
 2. After the judgement ``verdict.json``, ``figures.json`` and ``report.html``.
@@ -37,7 +37,7 @@ from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random
 from assay.harness.run.full_disk import is_full, translate_full_disk
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import add_doubts, judge_run
-from assay.harness.run.live_judging import NO_MORE, LiveJudge
+from assay.harness.run.live_judging import FOUND_LIVE_ONLY, LiveJudge
 from assay.harness.run.node_logs import read_last_lines
 from assay.harness.run.progress import Progress, SilentProgress
 from assay.harness.run.registry import Registry
@@ -118,7 +118,7 @@ class Attempt:
         return self._info.remarks if passed and self._info is not None else ()
 
     @property
-    def passed(self) -> tuple[int, int, Path] | None:
+    def pass_summary(self) -> tuple[int, int, Path] | None:
         """If the run passed: the number of operations, the number of checks that had data, and the folder."""
         judgement = self.judgement
         if judgement is None or judgement.verdict is not Verdict.PASS:
@@ -128,8 +128,8 @@ class Attempt:
     def set_up(self) -> None:
         """Starts the cluster and the system.
 
-        Raises :class:`InfrastructureError`, :class:`Unavailable`, :class:`FullDiskError`, and exceptions of the test's
-        function.
+        Raises :class:`InfrastructureError`, :class:`FaultUnavailableError`, :class:`FullDiskError`, and exceptions of
+        the test's function.
         """
         with translate_full_disk(self.settings.store):
             self._set_up()
@@ -161,7 +161,9 @@ class Attempt:
                 progress=self.progress,
             )
             if settings.watch:
-                trial.watched = LiveJudge(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
+                trial.live_judge = LiveJudge(
+                    folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast
+                )
             world, self.experiment = trial.world, trial.experiment
             self._world = world
             trial.prepare()
@@ -176,9 +178,10 @@ class Attempt:
         except Exception as error:  # user code of a system may raise anything
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
             raise InfrastructureError(
-                f"the cluster did not start: {explain_start_failure(error)}\n{self._said(world, trial, error)}"
+                f"the cluster did not start: {explain_start_failure(error)}\n"
+                f"{self._describe_last_logs(world, trial, error)}"
             ) from error
-        folder.write_json("settings.json", self._described(trial))
+        folder.write_json("settings.json", self._describe_settings(trial))
 
     def run(self) -> str | None:
         """Runs and judges the trial. Returns None if the verdict is pass, else the failure text.
@@ -191,14 +194,14 @@ class Attempt:
     def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
-        with self.interrupt.listening(self._ended_at_once):
+        with self.interrupt.recording_requests(self._record_forced_end):
             try:
                 with translate_full_disk(self.settings.store):
                     ended = self._world.loop.run_until_complete(self._trial.run())
             except BaseException as error:
                 self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
                 raise
-            # Written first: if a later step fails, a later judgement must still know all reasons against a pass.
+            # This is written first: if a later step fails, `assay check` must still know all reasons against a pass.
             self._end(
                 store.INTERRUPTED if ended.interrupted else store.FINISHED,
                 digest=ended.digest,
@@ -210,53 +213,53 @@ class Attempt:
             self._world.loop.run_until_complete(self._trial.keep_logs())
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
-        with self.interrupt.breaking():
+        with self.interrupt.raising_requests():
             judgement = self.judgement = self._judge(history, ended)
         self.folder.write_json("verdict.json", judgement)
-        self._write(verdict=judgement.verdict)
+        self._update_info(verdict=judgement.verdict)
         self.folder.write_json(FIGURES, measure_run(history))
         passed = judgement.verdict is Verdict.PASS
-        wanted = self.reports is ReportPolicy.ALL or (self.reports is ReportPolicy.FAILED and not passed)
-        report = self._report(history) if wanted else ""
+        reported = self.reports is ReportPolicy.ALL or (self.reports is ReportPolicy.FAILED and not passed)
+        report = self._write_report(history) if reported else ""
         if passed:
             return None
-        ending = FailureFooter(self.settings.seed, self.command, report, ended.digest, ended.remarks)
-        return describe(judgement, look_up_evidence(history, judgement), ending)
+        footer = FailureFooter(self.settings.seed, self.command, report, ended.digest, ended.remarks)
+        return describe(judgement, look_up_evidence(history, judgement), footer)
 
     def tear_down(self) -> None:
         """Removes the cluster unless it must be kept, and closes the loop. Idempotent."""
         world, self._world = self._world, None
         try:
             if world is not None:
-                with self.interrupt.listening(self._ended_at_once):
-                    self._take_away(world)
+                with self.interrupt.recording_requests(self._record_forced_end):
+                    self._remove_cluster(world)
         finally:
             self.progress.close()
             if self._folder is not None:
-                self._folder.reserve.give_up()
+                self._folder.reserve.release()
             if self._info is not None and self._info.status == store.RUNNING:
                 self._end(store.ERROR, problem="the run was aborted")
 
-    def _take_away(self, world: World) -> None:
+    def _remove_cluster(self, world: World) -> None:
         try:
             # After a second Ctrl-C the run's tasks still exist. Cancelling them makes them heal active faults.
             cancel_tasks(world.loop, world.tasks())
             if self._trial is not None:
-                world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
+                world.loop.run_until_complete(self._trial.tear_down(keep=self._keeps_cluster()))
         finally:
             close_loop(world.loop)
 
-    def _said(self, world: World, trial: Trial, error: Exception) -> str:
+    def _describe_last_logs(self, world: World, trial: Trial, error: Exception) -> str:
         """Returns the last log lines of the nodes before a start failed, and the folder with all logs."""
         with contextlib.suppress(Exception):  # an unreadable log must not hide the error that it should explain
             world.loop.run_until_complete(trial.keep_logs())
         return "\n".join([*read_last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
-    def _ended_at_once(self, number: signal.Signals) -> None:
+    def _record_forced_end(self, number: signal.Signals) -> None:
         if self._info is not None and self._info.status == store.RUNNING:
             self._end(store.ERROR, problem=f"interrupted twice: ended at once by {number.name}")
 
-    def _keep(self) -> bool:
+    def _keeps_cluster(self) -> bool:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
@@ -272,26 +275,24 @@ class Attempt:
             watch=lambda what, done, total: None,  # a signal interrupts the checks: their findings so far are kept
             own=True,
         )
-        watched = self._trial.watched if self._trial is not None else None
-        if watched is None or not watched.found or judgement.verdict is Verdict.FAIL:
+        live = self._trial.live_judge if self._trial is not None else None
+        if live is None or not live.found or judgement.verdict is Verdict.FAIL:
             return judgement
-        return add_doubts(judgement, [f"{', '.join(sorted(watched.found))}: {NO_MORE}"])
+        return add_doubts(judgement, [f"{', '.join(sorted(live.found))}: {FOUND_LIVE_ONLY}"])
 
-    def _report(self, history: HistoryReader) -> str:
-        """Writes the report. Returns its path, or why there is none, because a failing report must not affect the
-        verdict.
-        """
+    def _write_report(self, history: HistoryReader) -> str:
+        """Writes the report. Returns its path, or the reason for its absence, which must not affect the verdict."""
         from assay.reports.page import render  # imports bokeh, which takes as long as a short run
 
         try:
             return str(render(self.folder.path, history))
         except Exception as error:  # noqa: BLE001 - shown to the user and kept with the run
-            why = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
-            self._write(problem=why if is_full(error) else "".join(traceback.format_exception(error)))
-            self.progress.note(f"report {why}")
-            return why
+            reason = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
+            self._update_info(problem=reason if is_full(error) else "".join(traceback.format_exception(error)))
+            self.progress.note(f"report {reason}")
+            return reason
 
-    def _described(self, trial: Trial) -> dict[str, Any]:
+    def _describe_settings(self, trial: Trial) -> dict[str, Any]:
         """Returns the content of ``settings.json``: everything needed to repeat the run, and the versions used."""
         system = trial.system
         return {
@@ -315,11 +316,11 @@ class Attempt:
     def _end(self, status: str, **columns: Any) -> None:
         """Marks the run as ended and makes it the latest."""
         origin = None if self._trial is None else self._trial.origin
-        self._write(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
+        self._update_info(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
         for folder in self.folder.publish():
             self.progress.note(f"{folder} is a folder where a link should be: remove it, it does not lead to this run")
 
-    def _write(self, **columns: Any) -> None:
+    def _update_info(self, **columns: Any) -> None:
         """Updates these columns in ``run.json``."""
         assert self._info is not None
         self._info = msgspec.structs.replace(self._info, **columns)

@@ -1,7 +1,4 @@
-"""Client nodes: the nodes that a workload's clients live on, as one more role of the system under test.
-
-Clients find the system at its endpoints, which are addresses.
-"""
+"""Client nodes: the nodes that a workload's clients live on, as one more role of the system under test."""
 
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -26,10 +23,10 @@ from assay.harness.remote import PORT, server
 from assay.harness.run.import_by_name import find_packages
 from assay.nemesis.schedule.target import servers
 
-CODE: Final = ("assay/harness/core", "assay/harness/remote")
+WORKER_CODE: Final = ("assay/harness/core", "assay/harness/remote")
 """The code that a worker process imports in addition to the system's source and the client's own package."""
-OURS: Final = "assay"
-"""This package is not copied to nodes as a whole: only its part with the client is."""
+OWN_PACKAGE: Final = "assay"
+"""This package is not copied to nodes as a whole, but only its part with the client."""
 
 
 class SystemWithClientNodes:
@@ -55,7 +52,7 @@ class SystemWithClientNodes:
         self._argv = server.worker_command(
             self._client, system.zookeeper_client if isinstance(system, SupportsZooKeeperClient) else None
         )
-        # Not by __getattr__, because protocols are checked by the attributes that really exist.
+        # Attributes are copied, not found by __getattr__, because checks of protocols need real attributes.
         for name in dir(system):
             if not name.startswith("_") and name not in vars(SystemWithClientNodes):
                 vars(self)[name] = getattr(system, name)
@@ -74,8 +71,8 @@ class SystemWithClientNodes:
     @property
     def source(self) -> Sequence[str]:
         words = self._client.partition(":")[0].split(".")
-        package = "/".join(words[:2] if words[0] == OURS else words[:1])
-        return tuple(dict.fromkeys([*self._system.source, *CODE, package]))
+        package = "/".join(words[:2] if words[0] == OWN_PACKAGE else words[:1])
+        return tuple(dict.fromkeys([*self._system.source, *WORKER_CODE, package]))
 
     def port(self, role: str) -> int:
         return PORT if role == CLIENT_ROLE else self._system.port(role)
@@ -115,8 +112,8 @@ def pin_packages(client: type[Any]) -> Sequence[str]:
 
     The harness and the nodes must run the same versions.
     """
-    given: Sequence[str] = getattr(client, "python", ())
-    return given if isinstance(given, str) else tuple(map(_pin_package, given))  # a plain text is rejected elsewhere
+    packages: Sequence[str] = getattr(client, "python", ())
+    return packages if isinstance(packages, str) else tuple(map(_pin_package, packages))  # text is rejected elsewhere
 
 
 def _pin_package(name: str) -> str:
@@ -140,8 +137,8 @@ def make_endpoints(
 ) -> list[Endpoint]:
     """Returns one endpoint per server that clients connect to, with its own address first."""
     everyone = servers(cluster, system)
-    wanted = system.client_roles if isinstance(system, SupportsClientRoles) else system.roles
-    nodes = [node for node in everyone if node.role in wanted]
+    client_roles = system.client_roles if isinstance(system, SupportsClientRoles) else system.roles
+    nodes = [node for node in everyone if node.role in client_roles]
     addresses = [join_host_port(node.address, system.port(node.role)) for node in nodes]
     roles = {
         role: tuple(join_host_port(node.address, system.port(role)) for node in everyone if node.role == role)

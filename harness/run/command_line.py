@@ -51,12 +51,10 @@ REPEATABLE: Final = frozenset({
 
 
 def format_nodes(settings: Settings) -> str:
-    """Returns ``3``, ``server=1`` or ``2,sentinel=3``. The plain number is omitted if the first role has the same
-    number.
-    """
+    """Returns ``3``, ``server=1`` or ``2,sentinel=3``; no plain number if the first role has the same number."""
     first = settings.role_nodes[0].rpartition("=")[2] if settings.role_nodes else ""
-    alone = [] if first == str(settings.nodes) else [str(settings.nodes)]
-    return ",".join([*alone, *settings.role_nodes])
+    plain = [] if first == str(settings.nodes) else [str(settings.nodes)]
+    return ",".join([*plain, *settings.role_nodes])
 
 
 def make_repeat_command(test: str, settings: Settings, operation_timeout: float | None = None) -> str:
@@ -64,26 +62,26 @@ def make_repeat_command(test: str, settings: Settings, operation_timeout: float 
 
     ``operation_timeout``: the seconds that the test's operations need, which determine the default; None: unknown.
     """
-    usual = select_defaults(() if settings.replay is not None else settings.nemesis)
+    defaults = select_defaults(() if settings.replay is not None else settings.nemesis)
     timeout = (
-        None if operation_timeout is None else format_number(max(float(usual.operation_timeout), operation_timeout))
+        None if operation_timeout is None else format_number(max(float(defaults.operation_timeout), operation_timeout))
     )
     options: list[tuple[str, str | None, str | None]] = [
         ("--cluster", settings.cluster, None),
         ("--hosts", None if settings.hosts is None else str(settings.hosts), None),
         ("--replay", None if settings.replay is None else str(settings.replay), None),
         ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
-        ("--nemesis-interval", format_number(settings.nemesis_interval), usual.nemesis_interval),
+        ("--nemesis-interval", format_number(settings.nemesis_interval), defaults.nemesis_interval),
         ("--nemesis-target", settings.nemesis_target, None),
         ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
         ("--workload-mix", ",".join(settings.workload_mix) or None, None),
-        ("--time-limit", format_number(settings.time_limit), usual.time_limit),
-        ("--rate", NONE if settings.rate is None else format_number(settings.rate), usual.rate or NONE),
+        ("--time-limit", format_number(settings.time_limit), defaults.time_limit),
+        ("--rate", NONE if settings.rate is None else format_number(settings.rate), defaults.rate or NONE),
         ("--operation-timeout", format_number(settings.operation_timeout), timeout),
         ("--drain-limit", None if settings.drain_limit is None else format_number(settings.drain_limit), None),
         ("--nodes", format_nodes(settings), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
-        ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),
+        ("--concurrency", str(settings.concurrency), str(parse_concurrency(defaults.concurrency, settings.nodes))),
         ("--workers", None if settings.client_nodes is None else str(settings.client_nodes), None),
         ("--defect", settings.defect, None),
         ("--invariants", settings.invariants, AUTO),

@@ -22,19 +22,20 @@ from assay.harness.run.settings import Settings
 if TYPE_CHECKING:
     from assay.cluster.node_counts import NodeCounts
 
-Declared = Mapping[str, tuple[int, ...]]
+NodeDeclarations = Mapping[str, tuple[int, ...]]
 """By role, its possible numbers, the default first. A role that is missing can have any number."""
 
 
-def read_declarations(system: System, more: NodeCounts | None = None) -> Declared:
+def read_declarations(system: System, more: NodeCounts | None = None) -> NodeDeclarations:
     """Returns the system's declaration, overridden role by role by ``more``.
 
     Raises ``ValueError`` for an invalid declaration.
     """
-    found = (
-        parse_declaration(system, system.node_counts, "node_counts") if isinstance(system, SupportsNodeCounts) else {}
+    own = system.node_counts if isinstance(system, SupportsNodeCounts) else {}
+    declared = parse_declaration(system, own, "node_counts")
+    return (
+        declared if more is None else {**declared, **parse_declaration(system, more, "node_counts of the experiment")}
     )
-    return found if more is None else {**found, **parse_declaration(system, more, "node_counts of the experiment")}
 
 
 def parse_declaration(system: System, given: object, what: str) -> dict[str, tuple[int, ...]]:
@@ -62,34 +63,34 @@ def list_own_roles(system: System) -> list[str]:
     return [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
 
 
-def with_counts(settings: Settings, asked: str | None, system: System, counts: Declared) -> Settings:
+def with_counts(settings: Settings, option: str | None, system: System, counts: NodeDeclarations) -> Settings:
     """Returns the settings with the number of each role of this system, if anything is declared.
 
-    ``asked``: ``--nodes`` as given, which the settings already contain; None: not given.
+    ``option``: ``--nodes`` as given, which the settings already contain; None: not given.
     """
     if not counts:
         return settings
-    named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
-    for_all = asked is not None and any("=" not in part for part in asked.split(","))
-    found = {}
+    named = settings.counts_by_role
+    for_all = option is not None and any("=" not in part for part in option.split(","))
+    chosen = {}
     for role in list_own_roles(system):
-        usual = settings.nodes if for_all or role not in counts else counts[role][0]
-        found[role] = named.pop(role, usual)
-    unknown = [f"{role}={number}" for role, number in named.items()]
-    every = (*(f"{role}={number}" for role, number in found.items()), *unknown)
-    return replace(settings, nodes=next(iter(found.values()), settings.nodes), role_nodes=every)
+        default = settings.nodes if for_all or role not in counts else counts[role][0]
+        chosen[role] = named.get(role, default)
+    nodes = next(iter(chosen.values()), settings.nodes)
+    # A role that the system does not have is kept, and rejected later.
+    return replace(settings, nodes=nodes, role_nodes=tuple(f"{role}={n}" for role, n in {**chosen, **named}.items()))
 
 
-def check_declared(settings: Settings, asked: str | None, system: System, counts: Declared) -> str | None:
+def check_node_counts(settings: Settings, option: str | None, system: System, counts: NodeDeclarations) -> str | None:
     """Returns an error if ``--nodes`` asks for a number that is not declared, with the possible ones; else None."""
-    chosen = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
+    chosen = settings.counts_by_role
     for role, numbers in counts.items():
         if chosen[role] not in numbers:
             *others, last = map(str, numbers)
-            known = f"{', '.join(others)} or {last}" if others else last
+            possible = f"{', '.join(others)} or {last}" if others else last
             plural = "" if numbers == (1,) else "s"
-            fitting = {one: number for one, number in chosen.items() if number in counts.get(one, (number,))}
-            better = ",".join(f"{one}={fitting.get(one) or counts[one][0]}" for one in chosen)
-            remedy = "leave --nodes out" if len(chosen) == 1 else f"say --nodes={better}"
-            return f"--nodes={asked}: {system.name} can have {known} node{plural} of the role {role}; {remedy}"
+            valid = {one: n if n in counts.get(one, (n,)) else counts[one][0] for one, n in chosen.items()}
+            example = ",".join(f"{one}={n}" for one, n in valid.items())
+            remedy = "leave --nodes out" if len(chosen) == 1 else f"say --nodes={example}"
+            return f"--nodes={option}: {system.name} can have {possible} node{plural} of the role {role}; {remedy}"
     return None

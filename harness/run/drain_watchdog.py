@@ -5,7 +5,7 @@ A phase is ended if
 1. it waits for the clients of a node that does not serve again;
 2. no operation is answered, although new processes take over and ask again;
 3. it gets answers, but reads no new record for as long as the drain limit. Repeated answers are not new, nor are
-   records that the phase has written itself. The records written before thus bound the number of extensions.
+   records that the phase has written itself. So the number of records written before bounds the number of extensions.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.run.settings import Settings
 
-LOOK_EVERY: Final = 0.25
+CHECK_INTERVAL: Final = 0.25
 """Seconds between two checks."""
-UNANSWERED: Final = 3
-"""Multiple of the time that an operation, or the recovery of a node, may take. A slow system answers now and then."""
-OPERATIONS: Final = 3
-"""Operations that a drain may wait for beyond the longest deadline."""
-RECORDS: Final = frozenset({"observe", "monotonic-read", "queue-dequeue", "set-read", "txn-read"})
+ANSWER_FACTOR: Final = 3
+"""A phase without an answer ends after this multiple of the time that an operation or a node's recovery may take."""
+TIMEOUTS: Final = 3
+"""Operation timeouts that a drain may go on beyond the longest deadline."""
+READ_KINDS: Final = frozenset({"observe", "monotonic-read", "queue-dequeue", "set-read", "txn-read"})
 """Kinds of effects that show a record which some operation wrote."""
 
 
@@ -33,7 +33,7 @@ def compute_drain_limit(contract: Contract, settings: Settings) -> float:
     """Returns the seconds that a phase may go on without a new record."""
     if settings.drain_limit is not None:
         return settings.drain_limit
-    return contract.longest_deadline + OPERATIONS * settings.operation_timeout
+    return contract.longest_deadline + TIMEOUTS * settings.operation_timeout
 
 
 class NewRecordCounter:
@@ -42,21 +42,21 @@ class NewRecordCounter:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._known: set[tuple[Any, ...]] = set()
-        self.watching = False
-        """Set after the last heal."""
+        self.enabled = False
+        """Whether it counts; set after the last heal."""
         self.count = 0
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
         """Records an operation that has ended."""
         self._recorder.completed(completed, effects)
-        for effect in effects if self.watching else ():
+        for effect in effects if self.enabled else ():
             record = (effect.key, effect.position if effect.value is None else effect.value)
             if record not in self._known:
                 self._known.add(record)
-                self.count += effect.kind in RECORDS and completed.completion.outcome is Outcome.OK
+                self.count += effect.kind in READ_KINDS and completed.completion.outcome is Outcome.OK
 
 
-async def wait_until_endless(
+async def wait_for_standstill(
     interpreter: Interpreter, patience: float, operation_timeout: float, records: NewRecordCounter, limit: float
 ) -> None:
     """Returns when the phase will make no more progress, and writes the reason into the report.
@@ -64,24 +64,25 @@ async def wait_until_endless(
     ``patience``: seconds to wait for clients to be open. ``limit``: seconds without a new record.
     """
     loop, report = asyncio.get_running_loop(), interpreter.report
-    answer_wait = UNANSWERED * max(patience, operation_timeout)
-    went_on = answered = progressed = looked = loop.time()
+    answer_wait = ANSWER_FACTOR * max(patience, operation_timeout)
+    opened_at = answered_at = progressed_at = checked_at = loop.time()
     answers, unknown = report.ok + report.fail, report.info
     reached = (len(interpreter.phases), records.count)
-    while loop.time() < min(went_on + patience, answered + answer_wait, progressed + limit):
-        await asyncio.sleep(LOOK_EVERY)
+    while loop.time() < min(opened_at + patience, answered_at + answer_wait, progressed_at + limit):
+        await asyncio.sleep(CHECK_INTERVAL)
         if not interpreter.unopened_nodes:
-            went_on = loop.time()
+            opened_at = loop.time()
         if report.ok + report.fail > answers or report.info == unknown:  # an answer, or no question
-            answered, answers, unknown = loop.time(), report.ok + report.fail, report.info
-        if loop.time() > answered + operation_timeout:
-            progressed += loop.time() - looked  # time without an answer belongs to the second rule, not the third
-        looked = loop.time()
+            answered_at, answers, unknown = loop.time(), report.ok + report.fail, report.info
+        if loop.time() > answered_at + operation_timeout:
+            # Time without an answer belongs to the second rule, not to the third.
+            progressed_at += loop.time() - checked_at
+        checked_at = loop.time()
         if (now := (len(interpreter.phases), records.count)) != reached:
-            progressed, reached = loop.time(), now
-    if loop.time() >= went_on + patience:
+            progressed_at, reached = loop.time(), now
+    if loop.time() >= opened_at + patience:
         report.open_wait, report.unopened_nodes = patience, interpreter.unopened_nodes
-    elif loop.time() >= answered + answer_wait:
+    elif loop.time() >= answered_at + answer_wait:
         report.answer_wait = answer_wait
     else:
         report.endless = limit, describe_generator(interpreter.phases[0])

@@ -1,7 +1,7 @@
-"""The world of a run: real machines on an ordinary event loop, or everything in one simulated process.
+"""The environment ("world") of a run: real machines on an ordinary event loop, or one simulated process.
 
-A world provides the loop, the cluster and the runtime of clients. In the simulation the harness runs on the simulated
-loop, too. Its time limits are virtual, so that a run is a function of its seed.
+A world provides the event loop, the cluster and the runtime of clients. In the simulation the harness runs on the
+simulated loop, too. Its time limits are virtual, so that a run is a function of its seed.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ class World(Protocol):
 
     @property
     def chance(self) -> RandomSources:
-        """The source of all randomness in this world, as far as the seed determines it."""
+        """The source of all random numbers in this world that the seed determines."""
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
-        """Calls ``call`` at this time of the loop's clock. In the simulation this changes nothing else."""
+        """Calls ``call`` at this time of the loop's clock. In the simulation no other event changes its order."""
 
-    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
+    async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
         """Starts the nodes, with nothing running on them yet. ``note`` is called at long steps.
 
-        ``logged``: whether to track the growth of the nodes' text logs, for ``save_logs``.
+        ``track_logs``: whether to track the growth of the nodes' text logs, for ``save_logs``.
         """
 
     def tasks(self) -> list[asyncio.Task[Any]]:
@@ -78,17 +78,17 @@ def choose_default_cluster() -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class FaultRequirements:
-    """Requirements of the faults of a run. The simulation satisfies all of them except ``spares``, nodes that wait to
-    join.
-
-    Servers may need their own disks, clocks that can be wrong, disks that can be slow or fail, and limited memory.
-    """
+    """Requirements of the faults of a run. The simulation satisfies all of them, but must know ``spares``."""
 
     own_disks: bool = False
     own_clocks: bool = False
+    """Servers have clocks that can be wrong."""
     slow_disks: bool = False
+    """Servers have disks that can be slow or fail."""
     own_memory: bool = False
+    """Servers have limited memory."""
     spares: int = 0
+    """Number of nodes that are not servers yet, but can join."""
 
     @classmethod
     def of(cls, faults: Collection[Fault]) -> "FaultRequirements":
@@ -137,7 +137,7 @@ class SimWorld:
         self.loop.before(when, call)
         return None
 
-    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
+    async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
         from assay.cluster.sim.cluster import SimCluster
         from assay.harness.run.node_logs import SimLogs
 
@@ -157,7 +157,7 @@ class SimWorld:
         return self._cluster.harness_runtime()
 
     async def save_logs(self, folder: Path) -> list[str]:
-        """Saves all logs except event logs, which are never files here; the history contains them."""
+        """Saves all logs except event logs, because the history contains these."""
         if self._logs is not None:
             self._logs.save(folder)
         missing = []
@@ -197,7 +197,7 @@ class RealWorld:
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
 
-    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
+    async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
         from assay.cluster.journal import state_folder
 
         self._cluster = self._make(
@@ -208,11 +208,11 @@ class RealWorld:
             progress=note,
         )
         await self._cluster.start()
-        if logged:
-            self._follow_logs(self._cluster)
+        if track_logs:
+            self._track_logs(self._cluster)
         return self._cluster
 
-    def _follow_logs(self, cluster: Cluster) -> None:
+    def _track_logs(self, cluster: Cluster) -> None:
         from assay.cluster.ssh.log_sizes import LogGrowthRecorder
         from assay.cluster.ssh.node import SshNode
 
@@ -248,11 +248,11 @@ def cancel_tasks(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task
     for task in tasks:
         task.cancel()
     if waiting := exclude_abandoned(tasks):
-        ended, deaf = loop.run_until_complete(asyncio.wait(waiting, timeout=END_SECONDS))
+        ended, hanging = loop.run_until_complete(asyncio.wait(waiting, timeout=END_SECONDS))
         for task in ended:
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not report it
-        for task in deaf:
+        for task in hanging:
             abandon_task(task)
 
 

@@ -19,27 +19,25 @@ from assay.harness.core.timestamps import NANOSECONDS, Stamps
 
 UNREADABLE: Final = "unreadable"
 GRACE: Final = 0.5
-"""Seconds for the last lines to arrive before the following ends."""
+"""Seconds that the collector waits for the last lines before it ends."""
 
-
-_LATEST: Final = 2.0**62 / NANOSECONDS
-"""Seconds (146 years): no clock shows more, and larger values could overflow a column of times."""
-_Number: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_PLAIN: Final[Mapping[str, Any]] = {"int64": _Number, "string": str, "bool": bool}
+_MAX_SECONDS: Final = 2.0**62 / NANOSECONDS
+"""Upper limit of a clock (146 years), because larger values could overflow a column of times."""
+_Int64: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_TYPES: Final[Mapping[str, Any]] = {"int64": _Int64, "string": str, "bool": bool}
 
 
 def _define_line() -> type[msgspec.Struct]:
-    """Builds the type of a line from the columns of ``EVENTS``. Its ``time`` is in seconds of the node's monotonic
-    clock.
+    """Builds the type of a line from the columns of ``EVENTS``; ``time`` is in seconds of the node's monotonic clock.
 
-    A value that its column cannot hold makes a line unreadable; otherwise it would make the whole history fail.
+    A line with a value that its column cannot hold is unreadable; otherwise the whole history would fail.
     """
-    time = Annotated[float, msgspec.Meta(ge=-_LATEST, le=_LATEST)]
-    required = [("time", time), ("seq", _Number), ("event", str)]
-    optional: list[tuple[str, Any, Any]] = [("incarnation", _Number, 0), ("topic_zxid", int | None, None)]
+    time = Annotated[float, msgspec.Meta(ge=-_MAX_SECONDS, le=_MAX_SECONDS)]
+    required = [("time", time), ("seq", _Int64), ("event", str)]
+    optional: list[tuple[str, Any, Any]] = [("incarnation", _Int64, 0), ("topic_zxid", int | None, None)]
     for column in EVENTS:
         if column.nullable:
-            kind = list[_Number] if column.name in NODE_LISTS else _PLAIN[str(column.type)]
+            kind = list[_Int64] if column.name in NODE_LISTS else _TYPES[str(column.type)]
             optional.append((column.name, kind | None, None))
     return msgspec.defstruct("Line", [*required, *optional, ("detail", Any, None)], frozen=True)
 
@@ -51,23 +49,24 @@ Line: Final = _define_line()
 class TopicIncarnations:
     """Gives topics of one name distinct keys, as the history does: ``orders-0``, ``orders#2-0``, ``orders#3-0``.
 
-    Lines identify a topic by a number that grows with each creation. The numbers are expected in this order. A late
-    line of an earlier topic that was not counted gets the key ``orders#0-0``.
+    Lines identify a topic by the zxid of its creation. Topics are numbered as their lines arrive. If the first line of
+    an earlier topic arrives after one of a later topic, its key is ``orders#0-0``.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, list[int]] = {}
 
-    def key(self, key: str | None, life: int | None) -> str | None:
-        if key is None or life is None:
+    def to_history_key(self, key: str | None, topic_zxid: int | None) -> str | None:
+        """Returns the history's key for a line's key and the zxid of its topic's creation."""
+        if key is None or topic_zxid is None:
             return key
         topic, _, partition = key.rpartition("-")
         known = self._known.setdefault(topic, [])
-        if life not in known:
-            if known and life < known[-1]:
+        if topic_zxid not in known:
+            if known and topic_zxid < known[-1]:
                 return f"{topic}#0-{partition}"
-            known.append(life)
-        number = 1 + known.index(life)
+            known.append(topic_zxid)
+        number = 1 + known.index(topic_zxid)
         return key if number == 1 else f"{topic}#{number}-{partition}"
 
 
@@ -81,7 +80,7 @@ class EventLogCollector:
     on_line: Callable[[str, str], None] | None
     """Called with a node's name and each line as soon as it arrives."""
     problems: list[str] = field(default_factory=list)
-    _lives: TopicIncarnations = field(default_factory=TopicIncarnations)
+    _incarnations: TopicIncarnations = field(default_factory=TopicIncarnations)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -126,7 +125,7 @@ class EventLogCollector:
         offset.
         """
         fields = msgspec.structs.asdict(line)
-        fields["key"] = self._lives.key(fields["key"], fields.pop("topic_zxid"))
+        fields["key"] = self._incarnations.to_history_key(fields["key"], fields.pop("topic_zxid"))
         ahead = getattr(node, "monotonic_ahead", 0.0)
         time = int((fields.pop("time") - ahead - self.stamps.loop_time(0)) * NANOSECONDS)
         self.history.event(time=time, node=node.name, **fields)

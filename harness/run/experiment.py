@@ -28,19 +28,16 @@ from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator, mix, split_phases
 from assay.harness.core.history import HistoryError
 from assay.harness.run.client_nodes import SystemWithClientNodes
-from assay.harness.run.declared_nodes import Declared, read_declarations, with_counts
+from assay.harness.run.declared_nodes import NodeDeclarations, read_declarations, with_counts
 from assay.harness.run.full_disk import FullDiskError
 from assay.harness.run.settings import Settings, SettingsError, derive_seed
+from assay.harness.run.systems import SYSTEM_ATTRIBUTES
 from assay.harness.run.workload_mix import MOST_DRAWN, OWN_WEIGHT, RANDOM, WorkloadMix, check_mixes, find_clash
 
 FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
-SYSTEM: Final = ("name", "roles", "port", "argv", "files", "ready")
-"""Attributes that a system must define."""
-CALLED: Final = ("open", "invoke", "close")
+CLIENT_METHODS: Final = ("open", "invoke", "close")
 """Methods of a client: all coroutines, or all plain if the client blocks."""
-CLIENT: Final = (*CALLED, "effects")
-"""Attributes that a client class must define."""
 
 Body = Callable[[Settings], Generator]
 
@@ -73,20 +70,20 @@ class Experiment:
     mixes: tuple[WorkloadMix, ...] = ()
     operation_timeout: float = 0.0
     client_options: Mapping[str, Any] = field(default_factory=dict)
-    node_counts: Declared = field(default_factory=dict)
+    node_counts: NodeDeclarations = field(default_factory=dict)
 
     def generator(self, settings: Settings) -> Generator:
         """Calls the test's function. Raises :class:`NoGeneratorError`, and the exceptions of the function."""
-        made = self.body(settings)
-        if made is None:
+        returned = self.body(settings)
+        if returned is None:
             raise NoGeneratorError(f"{self.name} returned None, not a generator: a `return` is missing")
         try:
-            return as_generator(made)
+            return as_generator(returned)
         except TypeError as error:
-            raise NoGeneratorError(f"{self.name} returned {made!r}: {error}") from None
+            raise NoGeneratorError(f"{self.name} returned {returned!r}: {error}") from None
 
     @property
-    def real_alone(self) -> str | None:
+    def why_not_simulated(self) -> str | None:
         """Why the experiment cannot be simulated; None if it can."""
         if getattr(self.client, "blocking", False):
             return f"{self.client.__name__} blocks; the simulation has no threads"
@@ -96,11 +93,11 @@ class Experiment:
             return f"{self.system.name} has processes beside a node's main one (`sidecars`), and they have no `entry`"
         return None
 
-    def with_counts(self, settings: Settings, asked: str | None) -> Settings:
-        """Returns the settings with the declared number of nodes of each role; ``asked`` is ``--nodes``, if given."""
-        return with_counts(settings, asked, self.system, self.node_counts)
+    def with_counts(self, settings: Settings, option: str | None) -> Settings:
+        """Returns the settings with the declared number of nodes of each role; ``option`` is ``--nodes``, if given."""
+        return with_counts(settings, option, self.system, self.node_counts)
 
-    def deployed(self, system: System | None = None) -> System:
+    def deployed_system(self, system: System | None = None) -> System:
         """Returns the system, or this variant of it, with client nodes if the experiment uses them."""
         system = self.system if system is None else system
         return SystemWithClientNodes(system, self.client) if self.client_nodes else system
@@ -130,24 +127,21 @@ def experiment(
       system's declaration.
     """
 
-    promised = contract if model is None else msgspec.structs.replace(contract, model=model)
+    full_contract = contract if model is None else msgspec.structs.replace(contract, model=model)
 
     def decorate(body: Body) -> Callable[..., None]:
         _check_body(body)
-        _check_system_and_client(system, client, silent=promised.model is not None)
-        made = Experiment(
-            body.__name__, system, client, promised, body, client_nodes, tuple(mixes), operation_timeout,
+        _check_system_and_client(system, client, needs_effects=full_contract.model is None)
+        decorated = Experiment(
+            body.__name__, system, client, full_contract, body, client_nodes, tuple(mixes), operation_timeout,
             node_counts=_require_counts(system, node_counts),
         )  # fmt: skip
-        made.deployed()  # reports an invalid combination here, not when a cluster starts
+        decorated.deployed_system()  # reports an invalid combination here, not when a cluster starts
 
         def test(assay_trial: Any) -> None:
             try:
                 failure = assay_trial.run()
-            except (
-                HistoryError,
-                FullDiskError,
-            ) as error:  # the message is complete: a value of a generator or a client could not be recorded
+            except (HistoryError, FullDiskError) as error:  # the message is enough; no traceback is needed
                 raise pytest.fail.Exception(f"the run was ended: {error}", pytrace=False) from None
             if failure is not None:
                 pytest.fail(failure, pytrace=False)
@@ -159,13 +153,13 @@ def experiment(
         # pytest shows the body's file and line, and takes the arguments from the signature.
         test.__dict__["__wrapped__"] = body
         test.__dict__["__signature__"] = inspect.signature(lambda assay_trial: None)
-        setattr(test, ATTRIBUTE, made)
+        setattr(test, ATTRIBUTE, decorated)
         return test
 
     return decorate
 
 
-def _require_counts(system: System, given: NodeCounts | None) -> Declared:
+def _require_counts(system: System, given: NodeCounts | None) -> NodeDeclarations:
     try:
         return read_declarations(system, given)
     except ValueError as error:
@@ -190,44 +184,45 @@ def _check_body(body: Callable[..., Any]) -> None:
         ) from None
 
 
-def _check_system_and_client(system: System, client: type[Any], *, silent: bool) -> None:
-    """Raises :class:`IncompleteError` for errors that would later look like something else, or hang.
-
-    ``silent``: the client may omit ``effects``.
-    """
+def _check_system_and_client(system: System, client: type[Any], *, needs_effects: bool) -> None:
+    """Raises :class:`IncompleteError` for errors that would later look like something else, or hang."""
     if isinstance(system, type):
         raise IncompleteError(f"system={system.__name__} is a class: give an instance of it, {system.__name__}(...)")
     if not isinstance(client, type):
         kind = type(client).__name__
         raise IncompleteError(f"client={kind}(...) is an object: give the class, {kind}; each worker makes its own")
-    for what, given, kind, needed, protocols, shown in (
-        ("system", system, type(system), SYSTEM, (System,), "cluster/system.py, class System"),
-        (
-            "client",
-            client,
-            client,
-            CALLED if silent else CLIENT,
-            (Client, BlockingClient),
-            "harness/core/client.py, class Client",
-        ),
-    ):
-        lacking = [
-            name
-            for name in needed
-            if getattr(given, name, None) is None
-            or any(getattr(kind, name, None) is getattr(protocol, name) for protocol in protocols)
-        ]
-        if lacking:
-            raise IncompleteError(f"the {what} {kind.__name__} lacks {', '.join(lacking)} ({shown})")
-    plain = [name for name in CALLED if not inspect.iscoroutinefunction(getattr(client, name))]
-    if len(plain) == len(CALLED) and not getattr(client, "blocking", False):
+    missing = [
+        name
+        for name in SYSTEM_ATTRIBUTES
+        if getattr(system, name, None) is None or _is_inherited(type(system), name, System)
+    ]
+    if missing:
+        raise IncompleteError(
+            f"the system {type(system).__name__} lacks {', '.join(missing)} (cluster/system.py, class System)"
+        )
+    missing = [
+        name
+        for name in (*CLIENT_METHODS, *(["effects"] if needs_effects else []))
+        if getattr(client, name, None) is None or _is_inherited(client, name, Client, BlockingClient)
+    ]
+    if missing:
+        raise IncompleteError(
+            f"the client {client.__name__} lacks {', '.join(missing)} (harness/core/client.py, class Client)"
+        )
+    plain = [name for name in CLIENT_METHODS if not inspect.iscoroutinefunction(getattr(client, name))]
+    if len(plain) == len(CLIENT_METHODS) and not getattr(client, "blocking", False):
         raise IncompleteError(f"the methods of {client.__name__} are no coroutines: `async def`, or `blocking = True`")
-    if len(plain) < len(CALLED) and getattr(client, "blocking", False):
+    if len(plain) < len(CLIENT_METHODS) and getattr(client, "blocking", False):
         raise IncompleteError(f"{client.__name__} says `blocking = True`, and has methods that are coroutines")
     if isinstance(system.roles, str) or not system.roles:
         raise IncompleteError(
             f"roles of {type(system).__name__} is {system.roles!r}: it must be a tuple, such as ('server',)"
         )
+
+
+def _is_inherited(kind: type[Any], name: str, *protocols: Any) -> bool:
+    """Returns whether a class only has the placeholder of a protocol that it inherits from."""
+    return any(getattr(kind, name, None) is getattr(protocol, name) for protocol in protocols)
 
 
 def resolve_random_mix(experiment: Experiment, settings: Settings) -> Settings:

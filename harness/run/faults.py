@@ -14,6 +14,7 @@ from assay.cluster.system import (
     System,
 )
 from assay.harness.core.files import read_file
+from assay.harness.run.declared_nodes import list_own_roles
 from assay.harness.run.limits import check_node_count
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive_seed
 from assay.harness.run.systems import apply_settings
@@ -112,8 +113,8 @@ def explain_inapplicable(system: System, settings: Settings, faults: FaultCatalo
 
 def explain_invalid_roles(system: System, settings: Settings) -> str | None:
     """Returns an error if ``--nodes`` names a role that has no nodes of its own here; else None."""
-    own = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
-    for role in (one.partition("=")[0] for one in settings.role_nodes):
+    own = list_own_roles(system)
+    for role in settings.counts_by_role:
         if role == ZOOKEEPER_ROLE:
             return f"--nodes={role}: set the number of ZooKeeper's nodes with --zookeepers"
         if role == CLIENT_ROLE:
@@ -127,8 +128,7 @@ def explain_invalid_roles(system: System, settings: Settings) -> str | None:
 
 def count_nodes(system: System, settings: Settings) -> dict[str, int]:
     """Returns the number of nodes per role, in starting order."""
-    named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
-    special = named | {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
+    special = settings.counts_by_role | {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
     return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
@@ -147,7 +147,7 @@ def plan_schedule(
     if settings.replay is not None:
         return require_in_time(read_replay(settings.replay, faults), settings.time_limit)
     nodes = count_nodes(system, settings)
-    own = {role: number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)}
+    own = {role: nodes[role] for role in list_own_roles(system)}
     census = Census(
         servers=sum(own.values()),
         zookeepers=nodes.get(ZOOKEEPER_ROLE, 0),

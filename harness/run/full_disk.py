@@ -13,7 +13,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FullDiskError(Exception):
-    """The run could not be written. The message names the place, the free space and the remedies."""
+    """The run could not be written. The message names the disk, its free space and the remedies."""
 
 
 @contextmanager
@@ -42,20 +42,20 @@ def is_full(error: BaseException | None) -> bool:
 
 @dataclass(frozen=True)
 class DiskReserve:
-    """A file that reserves space, which is released when something small must be written to a full disk."""
+    """A file that reserves space. The space is released when something small must be written to a full disk."""
 
     path: Path
 
-    def keep(self, size: int) -> None:
+    def allocate(self, size: int) -> None:
         """Creates the file; does nothing if the disk has no space."""
         with suppress(OSError):
             self.path.write_bytes(bytes(size))
 
-    def give_up(self, size: int | None = None) -> bool:
+    def release(self, size: int | None = None) -> bool:
         """Releases ``size`` bytes, or all. Returns False if nothing is left."""
-        there = self.path.stat().st_size if self.path.exists() else 0
-        if size is not None and there > size:
-            os.truncate(self.path, there - size)
+        allocated = self.path.stat().st_size if self.path.exists() else 0
+        if size is not None and allocated > size:
+            os.truncate(self.path, allocated - size)
         else:
             self.path.unlink(missing_ok=True)
-        return there > 0
+        return allocated > 0

@@ -24,17 +24,18 @@ MOVED: Final = {
 """Former path of a module -> its present path. Stored runs name their system by its path at that time."""
 
 
-def import_named(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> Any:
-    """Returns the named class or object. Raises ``SettingsError``, which lists the classes that are ``alike``."""
-    where, _, path = name.partition(":")
-    one: object = import_module_named(f"{option}={name}", where)
+def import_named(option: str, name: str, kind: str, is_kind: Callable[[type], bool]) -> Any:
+    """Returns the object ``module:path``. Raises ``SettingsError``, which lists the classes of this kind instead."""
+    module, _, path = name.partition(":")
+    found: object = import_module_named(f"{option}={name}", module)
     for part in path.split("."):
-        if not hasattr(one, part):
-            there = [each for each, value in vars(one).items() if inspect.isclass(value) and alike(value)]
-            others = f"the {sort}s in it are {', '.join(there) or 'none'}"
-            raise SettingsError(f"{option}={name}: {where} has no {path}; {others}")
-        one = getattr(one, part)
-    return one
+        if not hasattr(found, part):
+            others = [each for each, value in vars(found).items() if inspect.isclass(value) and is_kind(value)]
+            raise SettingsError(
+                f"{option}={name}: {module} has no {path}; the {kind}s in it are {', '.join(others) or 'none'}"
+            )
+        found = getattr(found, part)
+    return found
 
 
 def instantiate(option: str, name: str, kind: Callable[[], T]) -> T:
@@ -45,10 +46,10 @@ def instantiate(option: str, name: str, kind: Callable[[], T]) -> T:
         raise SettingsError(f"{option}={name} cannot be made without arguments: {_describe_failure(error)}") from error
 
 
-def import_module_named(given: str, name: str) -> object:
+def import_module_named(setting: str, name: str) -> object:
     """Imports a module, also from the current folder, as ``python -m`` does.
 
-    Raises ``SettingsError`` that begins with ``given``.
+    Raises ``SettingsError``; its text begins with ``setting``.
     """
     name = MOVED.get(name, name)
     here = os.getcwd()
@@ -58,10 +59,12 @@ def import_module_named(given: str, name: str) -> object:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise SettingsError(f"{given}: there is no module {error.name}, neither installed nor in {here}") from error
-        raise SettingsError(f"{given}: {name} cannot be imported: {_describe_failure(error)}") from error
+            raise SettingsError(
+                f"{setting}: there is no module {error.name}, neither installed nor in {here}"
+            ) from error
+        raise SettingsError(f"{setting}: {name} cannot be imported: {_describe_failure(error)}") from error
     except (Exception, SystemExit) as error:  # the exit code of a program must not become that of this command
-        raise SettingsError(f"{given}: {name} cannot be imported: {_describe_failure(error)}") from error
+        raise SettingsError(f"{setting}: {name} cannot be imported: {_describe_failure(error)}") from error
 
 
 def _describe_failure(error: BaseException) -> str:
@@ -78,13 +81,13 @@ def find_packages(system: System) -> tuple[str, ...]:
     return (package if getattr(sys.modules.get(package), "__file__", None) else module,)
 
 
-NEEDED: Final = ("encode", "step")
+MODEL_METHODS: Final = ("encode", "step")
 
 
 def find_model(name: str, option: str = "--model") -> Model:
-    """Returns the model of this name. Raises ``SettingsError`` if there is none, or it is no usable model.
+    """Returns the model of this name. Raises ``SettingsError`` if there is none, or if it cannot be used.
 
-    ``option``: where it was named, for the error.
+    ``option``: the option that names it, for the error.
     """
     if name in MODELS:
         return MODELS[name]
@@ -93,7 +96,7 @@ def find_model(name: str, option: str = "--model") -> Model:
         raise SettingsError(f"{option}={name} is an instance; name its class, {type(found).__qualname__}")
     if not (inspect.isclass(found) and issubclass(found, Model)):
         raise SettingsError(f"{option}={name} is no subclass of assay.Model")
-    missing = [method for method in NEEDED if getattr(found, method) is getattr(Model, method)]
+    missing = [method for method in MODEL_METHODS if getattr(found, method) is getattr(Model, method)]
     missing += ["name"] * (not isinstance(getattr(found, "name", None), str))
     missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]
     if missing:

@@ -3,8 +3,8 @@
 At the first request a run stops, heals, checks and reports; code outside a run gets ``KeyboardInterrupt``. Each program
 decides what the second request does: pytest ends at once and names what is left (``harness/plugin``).
 
-`timeout` and terminals signal a process and its whole group, so one request may arrive as several signals. Signals
-within ``TOGETHER`` seconds after the first one are part of the first request.
+`timeout` and terminals signal a process and its whole group, so one request may arrive as several signals
+(``SAME_REQUEST``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAY_BE_IGNORED: Final = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stay ignored if they are ignored at the start, as SIGHUP is under nohup.
 
-SIGINT does not: shells ignore it in every background command of a script, and a night ends its runs by SIGINT.
+SIGINT is handled even then, because shells ignore it in every background command of a script, and a night ends its
+runs by SIGINT.
 """
-TOGETHER: Final = 1.0
+SAME_REQUEST: Final = 1.0
+"""Seconds after the first signal in which others belong to the same request."""
 
 
 def raise_interrupt(number: signal.Signals) -> None:
@@ -33,7 +35,7 @@ def raise_interrupt(number: signal.Signals) -> None:
 
 
 def _apply_default_action(number: signal.Signals) -> None:
-    """Gives a signal in a forked child its default effect, because the child's code may be anyone's."""
+    """Gives a signal its default effect in a forked child, which may run code of another program."""
     if number == signal.SIGINT:
         raise_interrupt(number)
     signal.signal(number, signal.SIG_DFL)
@@ -54,29 +56,30 @@ def list_handled_signals() -> list[signal.Signals]:
 class StopSignals:
     """The signals that ask one process to stop, and their handlers.
 
-    ``first`` handles the first request unless a block of :meth:`asking` is active. ``again`` handles each later one.
+    ``on_first`` handles the first request unless a block of :meth:`handling_first` is active. ``on_later`` handles each
+    later one.
     The handlers only call these functions. The simulation's loop never waits for real signals, so a run must poll its
     :class:`Interrupt`.
     """
 
     def __init__(
         self,
-        first: Callable[[signal.Signals], None] = raise_interrupt,
-        again: Callable[[signal.Signals], None] = raise_second_interrupt,
+        on_first: Callable[[signal.Signals], None] = raise_interrupt,
+        on_later: Callable[[signal.Signals], None] = raise_second_interrupt,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._first = first
-        self._again = again
+        self._on_first = on_first
+        self._on_later = on_later
         self._clock = clock
-        self._asked_at = 0.0
+        self._first_at = 0.0
         self._process = os.getpid()
-        self._asked: list[Callable[[signal.Signals], None]] = []
+        self._actions: list[Callable[[signal.Signals], None]] = []
         self.run: Interrupt | None = None
         """The interrupt of the current run."""
         self.received: signal.Signals | None = None
         """The signal of the first request."""
-        self.last_words: Callable[[signal.Signals], None] | None = None
-        """Called by a program that is about to end at once, so that the current run can be marked."""
+        self.before_abort: Callable[[signal.Signals], None] | None = None
+        """Called before a second request ends the process at once, so that the current run can be marked."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -92,13 +95,13 @@ class StopSignals:
                 signal.signal(number, handler)
 
     @contextmanager
-    def asking(self, action: Callable[[signal.Signals], None]) -> Iterator[None]:
+    def handling_first(self, action: Callable[[signal.Signals], None]) -> Iterator[None]:
         """Calls ``action`` at a first request inside the block."""
-        self._asked.append(action)
+        self._actions.append(action)
         try:
             yield
         finally:
-            self._asked.remove(action)
+            self._actions.remove(action)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name, now = signal.Signals(number), self._clock()
@@ -106,10 +109,10 @@ class StopSignals:
             _apply_default_action(name)
             return
         if self.received is None:
-            self.received, self._asked_at = name, now
-            (self._asked[-1] if self._asked else self._first)(name)
-        elif now >= self._asked_at + TOGETHER:
-            self._again(name)
+            self.received, self._first_at = name, now
+            (self._actions[-1] if self._actions else self._on_first)(name)
+        elif now >= self._first_at + SAME_REQUEST:
+            self._on_later(name)
 
 
 class Interrupt:
@@ -127,7 +130,7 @@ class Interrupt:
         """Whether the user asked for it, for example by Ctrl-C."""
 
     def request(self) -> None:
-        """Requests the end of the run as Ctrl-C does."""
+        """Requests the end of the run, as Ctrl-C does."""
         self.requested = self.by_user = True
 
     def end(self, reason: str) -> None:
@@ -136,28 +139,28 @@ class Interrupt:
         self.reason = reason
 
     @contextmanager
-    def listening(self, last_words: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
+    def recording_requests(self, before_abort: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
         """Takes a first signal as a request, without interrupting the code inside the block.
 
-        ``last_words``: called if a second signal ends the process at once.
+        ``before_abort``: called before a second signal ends the process at once.
         """
-        before = self._signals.last_words, self._signals.run
-        self._signals.last_words, self._signals.run = last_words, self
+        before = self._signals.before_abort, self._signals.run
+        self._signals.before_abort, self._signals.run = before_abort, self
         try:
-            with self._signals.installed(), self._signals.asking(lambda number: self.request()):
+            with self._signals.installed(), self._signals.handling_first(lambda number: self.request()):
                 yield
         finally:
-            self._signals.last_words, self._signals.run = before
+            self._signals.before_abort, self._signals.run = before
 
     @contextmanager
-    def breaking(self) -> Iterator[None]:
+    def raising_requests(self) -> Iterator[None]:
         """Takes a first signal as a request, and raises ``KeyboardInterrupt`` in the running code."""
 
-        def asked(number: signal.Signals) -> None:
+        def request_and_raise(number: signal.Signals) -> None:
             self.request()
             raise_interrupt(number)
 
-        with self._signals.installed(), self._signals.asking(asked):
+        with self._signals.installed(), self._signals.handling_first(request_and_raise):
             yield
 
 
@@ -173,13 +176,13 @@ def handle_stop_signals() -> Iterator[None]:
         name = signal.Signals(number)
         (raise_interrupt if os.getpid() == process else _apply_default_action)(name)
 
-    taken = [number for number in MAY_BE_IGNORED if signal.getsignal(number) is signal.SIG_DFL]
-    for number in taken:
+    handled = [number for number in MAY_BE_IGNORED if signal.getsignal(number) is signal.SIG_DFL]
+    for number in handled:
         signal.signal(number, handle)
     try:
         yield
     finally:
-        for number in taken:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 

@@ -27,16 +27,15 @@ from assay.harness.run.settings import SettingsError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
+OBSERVING_OPERATIONS: Final = ("read", "get", "cas", "dequeue", "acquire")
 """Operations of the built-in models that can contradict others. A history without any of them proves nothing."""
-
-
+UNOBSERVED: Final = f"no operation that could contradict another ({', '.join(OBSERVING_OPERATIONS)}) succeeded"
 NOT_CLOSED: Final = "operations may be missing from a history that was not closed"
 
 VERY_SMALL_ROWS: Final = 3_000
 """Operations and effects of a history that SQLite judges in 0.2 s."""
-FEW: Final = 6
-"""Up to this number of such histories, SQLite is faster than DuckDB, which takes about 1.4 s for any number at once."""
+MOST_SEPARATE: Final = 6
+"""Up to this number of such histories SQLite is faster than DuckDB, which takes about 1.4 s however many they are."""
 
 
 class SupportsOpen(Protocol):
@@ -59,14 +58,14 @@ def judge_run(
     watch: ProgressCallback | None = None,
     missing: Mapping[str, str] = NONE_MISSING,
     own: bool = False,
-    load: str = "--plugin=MODULE",
+    load_command: str = "--plugin=MODULE",
 ) -> Judgement:
     """Judges as :func:`assay.checkers.judging.judge.judge`, by the families of the registry, and by the contract's
     model.
 
     - ``own``: the contract belongs to an experiment of this session. Otherwise its model is imported only if the
-      registry may.
-    - ``load``: the command or option that loads a model which is not available here.
+      registry allows it.
+    - ``load_command``: the command or option that loads a model which is not available here.
 
     The verdict is unknown if the model is not available. It is also unknown if operations may be missing: one of them
     may explain an apparent contradiction.
@@ -74,12 +73,14 @@ def judge_run(
     model = None
     try:
         model = registry.model(contract.model, own=own)
-    except NotImportedError as lacking:
-        notes = (*notes, f"the run's model {contract.model!r} is not available here: {load} imports it ({lacking})")
-    except SettingsError as lacking:
+    except NotImportedError as error:
+        notes = (
+            *notes,
+            f"the run's model {contract.model!r} is not available here: {load_command} imports it ({error})",
+        )
+    except SettingsError as error:
         # A model that names its module is not added by another module.
-        named = ":" in str(contract.model)
-        remedy = str(lacking) if named else f"{load} loads it ({lacking})"
+        remedy = str(error) if ":" in str(contract.model) else f"{load_command} loads it ({error})"
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     begun = time.perf_counter()
     with engines.open(history, shared=not registry.added) as engine:
@@ -118,10 +119,10 @@ class UnjudgedRun:
 
 def judge_together(runs: Sequence[UnjudgedRun], engines: Engines, registry: Registry) -> list[Judgement]:
     """Judges several runs of this session as :func:`judge_run` does, at a fraction of the cost."""
-    with open_together([run.history for run in runs], engines) as given:
+    with open_together([run.history for run in runs], engines) as opened:
         return [
-            judge_run(run.history, run.contract, opens, registry, notes=run.notes, own=True)
-            for run, opens in zip(runs, given, strict=True)
+            judge_run(run.history, run.contract, engine, registry, notes=run.notes, own=True)
+            for run, engine in zip(runs, opened, strict=True)
         ]
 
 
@@ -129,18 +130,18 @@ def judge_together(runs: Sequence[UnjudgedRun], engines: Engines, registry: Regi
 def open_together(histories: Sequence[HistoryReader], engines: Engines) -> Iterator[list[SupportsOpen]]:
     """Opens engines for several histories in memory, so that queries are executed once for all of them.
 
-    A single history gets one of ``engines``, because a query for many takes 1.5 times as long as for one. A few very
-    small histories also get one each, if it is SQLite.
+    A single history gets an engine of its own, because a query for many takes 1.5 times as long as for one. So does
+    each of a few very small histories, if the engine is SQLite.
     """
-    few = len(histories) <= FEW and all(_is_very_small(history, engines) for history in histories)
-    if few or len(histories) < 2:
+    separate = len(histories) <= MOST_SEPARATE and all(_is_very_small(history, engines) for history in histories)
+    if separate or len(histories) < 2:
         yield [engines for _ in histories]
         return
     tables = {name: [history.table(name) for history in histories] for name in DATA_SETS}
-    with closing(HistoryBatch(len(histories), sum(history.rows("effects") for history in histories))) as together:
+    with closing(HistoryBatch(len(histories), sum(history.rows("effects") for history in histories))) as batch:
         for name, each in tables.items():
-            together.load(name, each)
-        yield [_LoadedEngines(together.engine(number)) for number in range(len(histories))]
+            batch.load(name, each)
+        yield [_LoadedEngines(batch.engine(number)) for number in range(len(histories))]
 
 
 def _is_very_small(history: HistoryReader, engines: Engines) -> bool:
@@ -185,10 +186,8 @@ def find_unobserved(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
 
     if MODELS.get(model.name) is not model:
         return []
-    looked = pc.and_(pc.equal(ops["outcome"], Outcome.OK.value), pc.is_in(ops["f"], pa.array(LOOKS)))
-    if pc.any(looked).as_py():
-        return []
-    return [f"no operation that could contradict another ({', '.join(LOOKS)}) succeeded"]
+    observed = pc.and_(pc.equal(ops["outcome"], Outcome.OK.value), pc.is_in(ops["f"], pa.array(OBSERVING_OPERATIONS)))
+    return [] if pc.any(observed).as_py() else [UNOBSERVED]
 
 
 def add_doubts(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
@@ -227,20 +226,20 @@ def merge_judgements(checks: Judgement, model: Judgement | str) -> Judgement:
 def _order_forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]) -> tuple[Finding, ...]:
     """Moves forbidden findings to the front, and adjusts the references to findings of one cause."""
     order = sorted(range(len(findings)), key=lambda place: findings[place].anomaly not in forbidden)
-    now = {before: place for place, before in enumerate(order)}
+    places = {before: now for now, before in enumerate(order)}
     return tuple(
         finding
         if (head := finding.same_cause_as) is None
-        else msgspec.structs.replace(finding, same_cause_as=now[head])
+        else msgspec.structs.replace(finding, same_cause_as=places[head])
         for finding in map(findings.__getitem__, order)
     )
 
 
 def _group_finding(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
-    """Groups the model's finding under a check's finding on this key and operation, because the check's says more."""
+    """Groups the model's finding under a check's finding on this key and operation, which explains more."""
     for place, other in enumerate(checks):
-        same = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
-        if same and (other.anomaly in forbidden or finding.anomaly not in forbidden):
+        matches = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
+        if matches and (other.anomaly in forbidden or finding.anomaly not in forbidden):
             head = place if other.same_cause_as is None else other.same_cause_as
             return msgspec.structs.replace(finding, same_cause_as=head)
     return finding

@@ -22,7 +22,7 @@ class OptionLimit:
     what: str
     remedy: str = ""
 
-    def wrong(self, option: str, text: str, value: float) -> str | None:
+    def explain_violation(self, option: str, text: str, value: float) -> str | None:
         """Returns an error if this value is out of range; else None."""
         if self.least <= value <= self.most:
             return None
@@ -58,7 +58,7 @@ LIMITS: Final[Mapping[str, OptionLimit]] = {
     "--keep": OptionLimit(0, 10**9, "runs"),
     "--older-than": OptionLimit(0, 100_000, "days"),
 }
-"""Options that are missing here have the limits of ``COUNT`` or ``SECONDS``."""
+"""An option that is missing here has the limits of ``COUNT`` or ``SECONDS``."""
 
 MOST_FAULTS: Final = 50_000
 """Injections of one run."""
@@ -71,10 +71,8 @@ MOST_NODES: Final = 240
 
 
 def check_number(option: str, text: str, value: float, otherwise: OptionLimit) -> str | None:
-    """Returns an error if the value of an option is out of range; else None. ``--nodes=ROLE`` has the limits of
-    ``--nodes``.
-    """
-    return LIMITS.get(option.partition("=")[0], otherwise).wrong(option, text, value)
+    """Returns an error if the value of an option (``--nodes``, ``--nodes=ROLE``) is out of range; else None."""
+    return LIMITS.get(option.partition("=")[0], otherwise).explain_violation(option, text, value)
 
 
 def check_fault_count(interval: float, time_limit: float) -> str | None:

@@ -23,16 +23,16 @@ from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress, RunTally
 
 FAILED_FAST: Final = "the run was ended at the first forbidden anomaly, by --fail-fast"
-NO_MORE: Final = (
+FOUND_LIVE_ONLY: Final = (
     "found while the run went on, and not in its whole history; this is an error of assay, please report it"
 )
 NICE: Final = 10
-NO_LONGER: Final = "the run goes on unwatched, and is judged at its end"
+UNWATCHED: Final = "the run goes on unwatched, and is judged at its end"
 END_SECONDS: Final = 5.0
 """Seconds for the process to end after SIGTERM."""
-SAID: Final = 4096
-"""Bytes of its last error output that are kept."""
-MOST_BYTES: Final = 1 << 20
+TAIL_BYTES: Final = 4096
+"""Bytes of the end of its error output that are kept."""
+MAX_LINE: Final = 1 << 20
 """Maximum length of one line."""
 
 
@@ -54,12 +54,12 @@ class LiveJudgement(msgspec.Struct, frozen=True):
     ended: bool
 
 
-def encode_judgement(seen: LiveJudgement) -> str:
-    return msgspec.json.encode(seen).decode()
+def encode_judgement(judgement: LiveJudgement) -> str:
+    return msgspec.json.encode(judgement).decode()
 
 
 def watch_command(run: Path) -> list[str]:
-    """Returns the command that watches ``run`` and prints a :class:`Seen` per line.
+    """Returns the command that watches ``run`` and prints a :class:`LiveJudgement` per line.
 
     SIGTERM ends it like Ctrl-C, so that it removes its temporary files.
     """
@@ -87,20 +87,20 @@ class LiveJudge:
     found: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     process: Process | None = None
-    _scratch: Path | None = None
+    _temporary: Path | None = None
     """Temporary files of the process. They are removed here, because a process may die at any point."""
     _following: asyncio.Task[None] | None = None
     _stopping: bool = False
 
     async def start(self) -> None:
-        self._scratch = Path(tempfile.mkdtemp(prefix="assay-live-"))
+        self._temporary = Path(tempfile.mkdtemp(prefix="assay-live-"))
         self.process = await asyncio.create_subprocess_exec(
             *watch_command(self.run),
-            env={**os.environ, "TMPDIR": str(self._scratch)},
+            env={**os.environ, "TMPDIR": str(self._temporary)},
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
-            limit=MOST_BYTES,
+            limit=MAX_LINE,
             start_new_session=True,  # Ctrl-C is for the run, which ends this process
             preexec_fn=functools.partial(os.nice, NICE),
         )
@@ -126,42 +126,42 @@ class LiveJudge:
         await asyncio.wait([self._following], timeout=END_SECONDS)
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     async def _follow(self, process: Process) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
-        complaints = asyncio.get_running_loop().create_task(_read_tail(process.stderr), name="what watch complains of")
+        error_tail = asyncio.get_running_loop().create_task(_read_tail(process.stderr), name="errors of watch")
         try:
             try:
                 while line := await process.stdout.readline():
                     if not self._stopping:
-                        self._take(msgspec.json.decode(line, type=LiveJudgement))
+                        self._handle_judgement(msgspec.json.decode(line, type=LiveJudgement))
             except (ValueError, msgspec.MsgspecError) as error:
                 # Later output could not be parsed either.
                 process.kill()
                 why = f"assay watch printed what is no judgement: {error}"
             else:
                 why = f"assay watch exited with {await process.wait()}"
-            said = (await complaints).strip().splitlines()
+            errors = (await error_tail).strip().splitlines()
         finally:
-            complaints.cancel()
+            error_tail.cancel()
         if not self._stopping:
-            last = f": {to_printable(said[-1])}" if said else ""
-            self._ended_early(f"--watch ended early: {why}{last}")
+            last = f": {to_printable(errors[-1])}" if errors else ""
+            self._report_early_end(f"--watch ended early: {why}{last}")
 
-    def _ended_early(self, problem: str) -> None:
+    def _report_early_end(self, problem: str) -> None:
         self.problems.append(problem)
         fast = ", so --fail-fast cannot end it" if self.fail_fast else ""
-        self.progress.alarm(f"at {self.tally.elapsed:.1f} s: {problem}; {NO_LONGER}{fast}")
+        self.progress.alarm(f"at {self.tally.elapsed:.1f} s: {problem}; {UNWATCHED}{fast}")
 
-    def _take(self, seen: LiveJudgement) -> None:
-        self.tally.watched = seen.until
-        if seen.found.keys() <= self.found:
+    def _handle_judgement(self, judgement: LiveJudgement) -> None:
+        self.tally.judged_until = judgement.until
+        if judgement.found.keys() <= self.found:
             return
-        self.found |= seen.found.keys()
-        first = seen.text.partition("\n")[0]
+        self.found |= judgement.found.keys()
+        first = judgement.text.partition("\n")[0]
         self.progress.alarm(f"at {self.tally.elapsed:.1f} s, while the run goes on: {first}")
         if self.fail_fast:
             self.interrupt.end(FAILED_FAST)
@@ -169,7 +169,7 @@ class LiveJudge:
 
 async def _read_tail(stream: asyncio.StreamReader) -> str:
     """Reads a stream to its end, so that a full pipe never blocks the writer, and returns its last part."""
-    kept = b""
-    while some := await stream.read(1 << 16):
-        kept = (kept + some)[-SAID:]
-    return kept.decode(errors="replace")
+    tail = b""
+    while chunk := await stream.read(1 << 16):
+        tail = (tail + chunk)[-TAIL_BYTES:]
+    return tail.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Text logs of a run's nodes: those of simulated processes, with virtual times, and the last lines of any.
+"""Text logs of a run's nodes: collects those of simulated processes, with virtual times, and reads the last lines.
 
 All simulated processes share this process's ``logging``, standard output and standard error. Their output belongs in
 the run's folder, not in the harness's own output. The error of a failed start shows the last lines.
@@ -18,8 +18,8 @@ from assay.cluster.sim.process import PROCESS
 
 NAME: Final = "assay"
 """Parent of the system's loggers."""
-KEPT: Final = 20_000
-"""Lines kept per node, the newest."""
+MAX_LINES: Final = 20_000
+"""Number of newest lines that are kept per node."""
 HARNESS: Final = "harness"
 FILE: Final = "process.log"
 
@@ -31,13 +31,13 @@ class SimLogs(logging.Handler):
         super().__init__(logging.INFO)
         self._loop = loop
         self._lines: dict[str, deque[str]] = {}
-        self._before: tuple[int, bool] | None = None
+        self._logger_state: tuple[int, bool] | None = None
         self._streams: tuple[TextIO, TextIO] | None = None
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
 
     def begin(self) -> None:
         logger = logging.getLogger(NAME)
-        self._before = logger.level, logger.propagate
+        self._logger_state = logger.level, logger.propagate
         logger.addHandler(self)
         logger.setLevel(logging.INFO)
         logger.propagate = False
@@ -47,12 +47,12 @@ class SimLogs(logging.Handler):
 
     def end(self) -> None:
         """Restores the loggers, standard output and standard error. Idempotent."""
-        if self._before is not None:
+        if self._logger_state is not None:
             logger = logging.getLogger(NAME)
             logger.removeHandler(self)
             logging.getLogger().removeHandler(self)
-            logger.level, logger.propagate = self._before
-            self._before = None
+            logger.level, logger.propagate = self._logger_state
+            self._logger_state = None
             if self._streams is not None:
                 (sys.stdout, sys.stderr), self._streams = self._streams, None
 
@@ -66,12 +66,10 @@ class SimLogs(logging.Handler):
 
     def add(self, node: str, line: str) -> None:
         """Adds a line to a node's log."""
-        self._lines.setdefault(node, deque(maxlen=KEPT)).append(f"{self._loop.time():11.6f} {line}")
+        self._lines.setdefault(node, deque(maxlen=MAX_LINES)).append(f"{self._loop.time():11.6f} {line}")
 
     def save(self, folder: Path) -> None:
-        """Writes ``folder/NODE/process.log`` for every node with output, and ``second.log`` for a second copy of a
-        process.
-        """
+        """Writes ``NODE/process.log`` for every node with output, and ``NODE/second.log`` for a second copy of it."""
         for name, lines in self._lines.items():
             node, _, process = name.partition("/")
             path = folder / node / (f"{process}.log" if process else FILE)
@@ -105,7 +103,7 @@ class _SeparatedStream(io.TextIOBase):
 LINES: Final = 8
 """Lines per log."""
 NODES: Final = 3
-READ: Final = 65536
+END_BYTES: Final = 65536
 """Bytes of each log, from its end."""
 
 
@@ -117,16 +115,16 @@ def read_last_lines(logs: Path, error: str) -> list[str]:
     named = [folder for folder in folders if re.search(rf"\b{re.escape(folder.name)}\b", error)]
     lines: list[str] = []
     for folder in (named or folders)[:NODES]:
-        said = [(path.name, _read_end(path)) for path in sorted(folder.glob("*"))]
-        for name, end in said:
+        ends = [(path.name, _read_end(path)) for path in sorted(folder.glob("*"))]
+        for name, end in ends:
             if end:
                 lines += [f"the last lines of {folder.name}'s {name}:", *(f"  {line}" for line in end)]
-        if not any(end for _, end in said):
+        if not any(end for _, end in ends):
             lines.append(f"{folder.name} printed nothing")
     return lines
 
 
 def _read_end(path: Path) -> Iterable[str]:
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - READ))
+        file.seek(max(0, path.stat().st_size - END_BYTES))
         return file.read().decode(errors="replace").rstrip().splitlines()[-LINES:]

@@ -33,13 +33,14 @@ from assay.harness.core.report import describe_with_location
 from assay.harness.core.timestamps import Stamps
 from assay.nemesis.faults.fault import FinderStatistics
 
-SEEN: Final = "seen-leading"
-GONE: Final = "seen-gone"
-"""Events: a node leads a key, according to an answer; and no node does, or no answer came."""
-EVERY: Final = 1.0
+SEEN_LEADING: Final = "seen-leading"
+"""Event: a node leads a key, according to an answer."""
+SEEN_GONE: Final = "seen-gone"
+"""Event: no node leads the key, or no answer came."""
+POLL_INTERVAL: Final = 1.0
 """Seconds between two rounds of polling, and the time limit of an answer."""
 LEADER: Final = "leader"
-"""The key in the history of a system that has no keys."""
+"""The key in the history if the system has no keys."""
 
 
 class LeaderPoller:
@@ -51,11 +52,11 @@ class LeaderPoller:
         self._count = 0
         self._task: asyncio.Task[None] | None = None
         self.problems: list[str] = []
-        """Why polling ended early, as text for a person."""
+        """Why polling ended early."""
 
     def start(self) -> None:
         if all(self._system.event_log(node) is None for node in self._cluster.nodes):
-            self._task = asyncio.get_running_loop().create_task(self._ask_on(), name="who leads")
+            self._task = asyncio.get_running_loop().create_task(self._poll(), name="who leads")
 
     async def stop(self) -> None:
         """Ends the polling. Idempotent."""
@@ -66,38 +67,38 @@ class LeaderPoller:
                 self.problems.append(f"who led was not recorded to the end: {type(ended).__name__}: {ended}")
             self._task = None
 
-    async def _ask_on(self) -> None:
+    async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(POLL_INTERVAL)
             for key in self._system.keys() or (None,):
-                self._note(key or LEADER, await self._leader(key))
+                self._record_leader(key or LEADER, await self._find_leader(key))
 
-    async def _leader(self, key: str | None) -> str | None:
+    async def _find_leader(self, key: str | None) -> str | None:
         try:
-            async with asyncio.timeout(EVERY):
+            async with asyncio.timeout(POLL_INTERVAL):
                 found = await self._system.find(self._cluster, "leader", key)
         except Exception:  # noqa: BLE001 - user code, called while nodes are down; the conductor reports failures
             return None
         return None if found is None else found.name
 
-    def _note(self, lane: str, leader: str | None) -> None:
-        before = self._seen.get(lane)
+    def _record_leader(self, key: str, leader: str | None) -> None:
+        before = self._seen.get(key)
         if leader == before:
             return
         if before is not None:
-            del self._seen[lane]
-            self._write(GONE, before, lane)
+            del self._seen[key]
+            self._write(SEEN_GONE, before, key)
         if leader is not None:
-            self._seen[lane] = leader
-            self._write(SEEN, leader, lane)
+            self._seen[key] = leader
+            self._write(SEEN_LEADING, leader, key)
 
-    def _write(self, event: str, node: str, lane: str) -> None:
+    def _write(self, event: str, node: str, key: str) -> None:
         self._count += 1
-        self._history.event(time=self._stamps.now(), node=node, incarnation=0, seq=self._count, event=event, key=lane)
+        self._history.event(time=self._stamps.now(), node=node, incarnation=0, seq=self._count, event=event, key=key)
 
 
 def describe_failed_finds(finds: FinderStatistics) -> list[str]:
-    """Returns a line about a finder that raised, unless it only did so because nodes were down."""
+    """Returns a line if the system's ``find`` raised, unless it did so because nodes were down."""
     if finds.last is None:
         return []
     return [
@@ -117,7 +118,7 @@ class InspectingRecorder:
     inspector: Inspector | None
     stamps: Stamps
     on_acknowledged: Callable[[str, int, Sequence[SeenAtRest]], None]
-    """Called with a partition, its last offset that was acknowledged just now, and the findings of the inspector."""
+    """Called with a partition, its last offset that this operation acknowledged, and the findings of the inspector."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
         self.history.completed(completed, effects)
@@ -159,7 +160,7 @@ class InvariantAsserter:
             return
         self._history, self._stamps, self._on_broken = history, stamps, on_broken
         simulated: Any = cluster
-        simulated.watch(self._line)
+        simulated.watch(self._check_event)
 
     def end(self) -> None:
         """Records how often each invariant was checked, and checks nothing more. Idempotent.
@@ -175,17 +176,15 @@ class InvariantAsserter:
             raise error
 
     def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> None:
-        """Checks an acknowledgement of a send to a partition, up to this offset. ``found``: rows of the system's
-        inspector.
-        """
+        """Checks the acknowledgement of a partition up to an offset. ``found``: rows of the system's inspector."""
         if not self.broken and self._invariants is not None:
-            self._take(self._invariants.acknowledged, key, position, found)
+            self._check(self._invariants.acknowledged, key, position, found)
 
-    def _line(self, node: str, line: str) -> None:
+    def _check_event(self, node: str, line: str) -> None:
         if not self.broken and self._invariants is not None:
-            self._take(self._invariants.event, node, line)
+            self._check(self._invariants.event, node, line)
 
-    def _take(self, ask: Callable[..., Sequence[SeenAtRest]], *given: Any) -> None:
+    def _check(self, ask: Callable[..., Sequence[SeenAtRest]], *given: Any) -> None:
         try:
             for row in ask(*given):
                 self._look(what="broken", **row)
@@ -207,7 +206,7 @@ CRASHED: Final = "crashed:"
 async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
     """Writes a row per process of each server (``n1``, ``n1/agent``), and one per crash that the cluster knows of.
 
-    Spares that had joined have left again. They need no process, but a crash of one counts.
+    Spares that joined have left again. They need no process, but the crash of a spare counts.
     """
     if cluster.kind == "attach":
         return  # the state of these processes is unknown
@@ -235,11 +234,11 @@ def list_crashes(cluster: Cluster) -> list[str]:
     return [f"{crash.node} {CRASHED} {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 
-LOOK_EVERY: Final = 1.0
+LOOK_INTERVAL: Final = 1.0
 """Seconds between the end of a look and the next one."""
 LOOK_SECONDS: Final = 20.0
 """Time limit of one look."""
-MOST_TIMES: Final = 3
+MAX_PATIENCES: Final = 3
 """Limit of the total time, as a multiple of the patience."""
 
 
@@ -247,8 +246,9 @@ MOST_TIMES: Final = 3
 class QuiescenceWatch:
     """Takes the looks of one run.
 
-    Rest takes two looks, because one look is not atomic. The epochs must also be unchanged between the two. Otherwise
-    work may have been handed over under a new epoch, although each look shows it as complete.
+    The system is at rest if two looks in a row show no unfinished work, because one look is not atomic. The epochs must
+    also be equal in both. Otherwise work may have been handed over under a new epoch, although each look shows it as
+    complete.
     """
 
     system: SupportsSnapshots
@@ -266,7 +266,7 @@ class QuiescenceWatch:
         Returns what prevented the last looks, if anything did.
         """
         first = since = complete = self.stamps.now()
-        trouble, calm = None, False
+        obstacle, was_at_rest = None, False
         while not stopped():
             begun = self.stamps.now()
             if begun - complete > STALL:
@@ -276,16 +276,16 @@ class QuiescenceWatch:
                     at_rest = await self._look()
             except (NodeError, DeploymentError, OSError) as error:
                 reason = str(error) or "no answer in time"
-                at_rest, trouble = False, f"the system at rest could not be looked at: {reason}"
+                at_rest, obstacle = False, f"the system at rest could not be looked at: {reason}"
             else:
-                complete, trouble = self.stamps.now(), None
+                complete, obstacle = self.stamps.now(), None
             now = self.stamps.now()
-            if (at_rest and calm) or now - since > patience or now - first > MOST_TIMES * patience:
+            if (at_rest and was_at_rest) or now - since > patience or now - first > MAX_PATIENCES * patience:
                 break
-            calm = at_rest
-            if not calm:
-                await asyncio.sleep(LOOK_EVERY)
-        return trouble
+            was_at_rest = at_rest
+            if not at_rest:
+                await asyncio.sleep(LOOK_INTERVAL)
+        return obstacle
 
     async def _look(self) -> bool:
         """Takes a look. Returns whether everything was at rest, and the epochs were those of the previous look."""
@@ -304,8 +304,8 @@ class QuiescenceWatch:
         return unsettled == 0 and former in (None, self._epochs)
 
 
-WORTH: Final = 0.25
-"""Minimum seconds of one standstill that counts. A busy machine takes turns of milliseconds."""
+MIN_STALL: Final = 0.25
+"""Minimum seconds of a stall that counts, because processes of a busy machine take turns of milliseconds."""
 
 
 @dataclass
@@ -315,21 +315,21 @@ class StallMeter:
     Deadlines are seconds of the wall clock. A machine may be overloaded, paused or asleep (a virtual machine, a closed
     lid, Ctrl-Z). Deadlines then pass although no process could run, so a missed deadline proves nothing. A slow disk of
     the tester has the same effect, because the history is written between the steps of its clients. Computation by the
-    tester's own process is no standstill, however long it takes.
+    tester's own process is no stall, however long it takes.
     """
 
-    asleep: float
+    sleep: float
     """Intended seconds of each sleep."""
     total: float = 0.0
     """Seconds."""
     _last: tuple[float, float] | None = None
 
-    def woke(self, now: float, computed: float) -> None:
-        """Records the start and the end of each sleep. ``computed``: processor seconds of the whole process so far."""
+    def record_sleep(self, now: float, computed: float) -> None:
+        """Must be called before each sleep. ``computed``: processor seconds of the whole process so far."""
         if self._last is not None:
             before, computed_before = self._last
-            lost = now - before - self.asleep - (computed - computed_before)
-            if lost >= WORTH:
+            lost = now - before - self.sleep - (computed - computed_before)
+            if lost >= MIN_STALL:
                 self.total += lost
         self._last = now, computed
 

@@ -1,6 +1,6 @@
 """Progress of a run for a user: one live line on a terminal, a plain line every 5 s elsewhere.
 
-The line shows a :class:`Tally`, which the interpreter and the conductor keep up to date. Only the display reads the
+The line shows a :class:`RunTally`, which the interpreter and the conductor keep up to date. Only the display reads the
 real clock, so no recorded value depends on it. In the simulation, thirty seconds pass in one or two.
 """
 
@@ -32,8 +32,8 @@ class RunTally:
     in_force: dict[int, str] = field(default_factory=dict)
     injected: int = 0
     """Faults so far, in force or healed."""
-    watched: float | None = None
-    """Seconds of the run that have been judged while it goes on; None if it is not watched."""
+    judged_until: float | None = None
+    """Seconds of the run that have been judged while it goes on; None without ``--watch``."""
 
     def completed(self, completed: Completed) -> None:
         match completed.completion.outcome:
@@ -53,7 +53,7 @@ class RunTally:
         faults = ", ".join(self.in_force[number] for number in sorted(self.in_force)) or "none"
         if (healed := self.injected - len(self.in_force)) > 0:
             faults += f" ({healed} healed)"
-        judged = "" if self.watched is None else f"  judged to {self.watched:.1f} s"
+        judged = "" if self.judged_until is None else f"  judged to {self.judged_until:.1f} s"
         return (
             f"{self.stage} {self.elapsed:6.1f} s  ok {self.ok} info {self.info} fail {self.fail}"
             f"  {rate:,.0f} ops/s{judged}  faults: {faults}"
@@ -84,7 +84,7 @@ class SilentProgress:
     def close(self) -> None: ...
 
 
-class PlainProgress:
+class PlainProgress(SilentProgress):
     """Passes lines to ``write``, one every 5 s of real time at most."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -95,37 +95,34 @@ class PlainProgress:
     def note(self, text: str) -> None:
         self._write(text)
 
-    def alarm(self, text: str) -> None:
-        self._write(text)
+    alarm = note
 
     def update(self, tally: RunTally) -> None:
         if self._clock() >= self._next:
             self._next = self._clock() + PLAIN_INTERVAL
             self._write(tally.line())
 
-    def close(self) -> None: ...
-
 
 class TerminalProgress:
     """A live line that is redrawn at most five times a second, and removed when closed.
 
-    ``released`` is entered around each drawing, to let it pass code that captures output.
+    ``suspend_capture`` is entered around each drawing, because pytest captures output.
     """
 
     def __init__(
         self,
         console: Console,
-        released: Callable[[], AbstractContextManager[object]] = nullcontext,
+        suspend_capture: Callable[[], AbstractContextManager[object]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._next = 0.0
-        self._released = released
+        self._suspend_capture = suspend_capture
         # No refresh thread, because it would write while pytest captures.
         self._live = Live(
             Text(""), console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
-        with released():
+        with suspend_capture():
             self._live.start()
 
     def note(self, text: str) -> None:
@@ -133,7 +130,7 @@ class TerminalProgress:
 
     def alarm(self, text: str) -> None:
         """Prints above the live line."""
-        with self._released():
+        with self._suspend_capture():
             self._live.console.print(Text(text, style="bold red"))
 
     def update(self, tally: RunTally) -> None:
@@ -142,9 +139,9 @@ class TerminalProgress:
             self._show(tally.line())
 
     def _show(self, line: str) -> None:
-        with self._released():
+        with self._suspend_capture():
             self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def close(self) -> None:
-        with self._released():
+        with self._suspend_capture():
             self._live.stop()

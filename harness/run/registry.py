@@ -100,8 +100,7 @@ class Registry:
 
     @classmethod
     def with_modules(cls, names: Collection[str], *, trusts_runs: bool = False) -> Registry:
-        """Returns the standard registry with the additions of these modules, as hooks (like a ``conftest.py``) or model
-        classes.
+        """Returns the standard registry with the additions of these modules: hooks as in a ``conftest.py``, or models.
 
         Raises ``SettingsError`` if a module cannot be imported, or adds nothing.
         """
@@ -137,10 +136,8 @@ class Registry:
             return find_model(name, "model")
         raise SettingsError(f"no model {name!r}; {_suggest_name(name, self.models, 'pytest_assay_models')}")
 
-    def lacking(self, contract: Contract) -> str | None:
-        """Returns what is wrong with the contract of an experiment in this session, and the remedy; None if it is
-        valid.
-        """
+    def explain_invalid(self, contract: Contract) -> str | None:
+        """Returns what is wrong with an experiment's contract in this session, and the remedy; None if it is valid."""
         try:
             self.model(contract.model, own=True)
         except SettingsError as missing:
@@ -162,15 +159,15 @@ class Registry:
         """Returns the added families and their anomalies, as stored in ``settings.json``."""
         return {family.name: list(family.anomalies) for family in self.added}
 
-    def missing(self, extensions: Mapping[str, Collection[str]], load: str) -> dict[str, str]:
-        """Returns the anomalies that have no check here although the run was judged by them, each with the reason.
+    def find_missing(self, extensions: Mapping[str, Collection[str]], load_command: str) -> dict[str, str]:
+        """Returns the anomalies by which a run was judged, and for which no check is available here, with the reasons.
 
-        ``extensions``: as stored in ``settings.json``. ``load``: the command that loads the checks.
+        ``extensions``: as stored in ``settings.json``. ``load_command``: loads the checks.
         """
         known = {family.name for family in self.families}
         return {
             anomaly: f"the checks {to_printable(name)} ({', '.join(map(to_printable, anomalies))}) that the run was "
-            f"judged by are not available here: {load} loads them"
+            f"judged by are not available here: {load_command} loads them"
             for name, anomalies in extensions.items()
             if name not in known
             for anomaly in anomalies
@@ -178,7 +175,7 @@ class Registry:
 
 
 def is_module_name(text: str) -> bool:
-    """Returns whether a text is safe to print as a module name. A stored run may contain any text in its place."""
+    """Returns whether a text is safe to print as a module name, because a stored run may contain any text."""
     return all(part.isidentifier() for part in text.split("."))
 
 

@@ -28,7 +28,7 @@ ON_HOSTS: Final = (SSH, ATTACH)
 DEFAULT_HOSTS: Final = "hosts.toml"
 KEEP: Final = ("never", "failed", "always")
 REPORTS: Final = ("all", "failed", "never")
-"""Which runs get an HTML page: the values of ``Reports``."""
+"""Which runs get an HTML page: the values of ``ReportPolicy``."""
 ENGINES: Final = ("auto", "sqlite", "duckdb", "spark")
 """The engines of ``assay.checkers.engine``, which is not imported here because it loads DuckDB."""
 AUTO: Final = "auto"
@@ -38,7 +38,7 @@ NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
 MOST_CLIENT_NODES: Final = 3
-"""The default maximum."""
+"""The maximum if ``--workers`` is not given."""
 
 
 class SettingsError(ValueError):
@@ -91,22 +91,23 @@ class Settings:
     """The trigger of the faults; ``every`` means by the interval alone."""
     client_nodes: int | None = None
     """Number of client nodes, if the experiment uses them; None: as many as ``nodes``, at most three."""
-
     watch: bool = False
     """Whether the history is judged during the run, and findings are reported at once."""
     fail_fast: bool = False
     """Whether the first forbidden anomaly ends the run; requires ``watch``."""
     workload_mix: tuple[str, ...] = ()
     """Sorted names of the mixes that the workload adds, or ``random`` alone."""
-
     invariants: str = AUTO
     """Whether the system's invariants are asserted during a simulation: a value of ``INVARIANTS``."""
 
     @property
-    def asserts(self) -> bool:
-        """Whether invariants are asserted in this run. By default not with a built-in defect, which clients should
-        detect.
-        """
+    def counts_by_role(self) -> dict[str, int]:
+        """The roles with another number of nodes."""
+        return {role: int(number) for role, _, number in (one.partition("=") for one in self.role_nodes)}
+
+    @property
+    def asserts_invariants(self) -> bool:
+        """Whether invariants are asserted: by default not in a run with a defect, which clients should detect."""
         return self.invariants == "on" or (self.invariants == AUTO and self.defect is None)
 
     @property
@@ -127,10 +128,10 @@ def derive_seed(seed: int, *parts: str | int) -> int:
 
 
 def seed_of_repetition(seed: int, number: int, test: str = "") -> int:
-    """Returns the seed of repetition ``number`` (from 1) of a test. The first is the seed itself, so a seed repeats a
-    run.
+    """Returns the seed of repetition ``number`` (from 1) of a test.
 
-    Later ones depend on ``test``; otherwise all tests would meet equal faults at equal times.
+    The first seed is ``seed`` itself, so that ``--seed`` repeats a run. Later seeds depend on ``test``; otherwise all
+    tests would meet equal faults at equal times.
     """
     return seed if number == 1 else derive_seed(seed, "repeat", test, number) % 2**32
 
@@ -171,23 +172,23 @@ def parse_interval(option: str, text: str, time_limit: float, *, faults: bool) -
 
 
 def parse_nodes(text: str) -> tuple[int, tuple[str, ...]]:
-    """Parses nodes per role, and the roles that differ: ``3``, ``server=5,sentinel=3``, ``5,sentinel=3``.
+    """Parses ``3``, ``server=5,sentinel=3`` or ``5,sentinel=3`` to a number of nodes and the roles that differ.
 
-    Without a plain number, the first named number holds for all other roles.
+    Without a plain number, the number of the first role holds for all roles that are not named.
     """
-    alone: list[int] = []
+    plain: list[int] = []
     named: dict[str, int] = {}
     for part in text.split(","):
         role, sign, number = part.strip().rpartition("=")
         if not sign:
-            alone.append(parse_count("--nodes", number))
+            plain.append(parse_count("--nodes", number))
         elif not role or role in named:
             raise SettingsError(f"--nodes={text!r}: {part!r} is not ROLE=NUMBER, once per role")
         else:
             named[role] = parse_count(f"--nodes={role}", number)
-    if len(alone) > 1:
+    if len(plain) > 1:
         raise SettingsError(f"--nodes={text!r} has more than one number without a role")
-    nodes = alone[0] if alone else next(iter(named.values()))
+    nodes = plain[0] if plain else next(iter(named.values()))
     return nodes, tuple(f"{role}={number}" for role, number in named.items())
 
 

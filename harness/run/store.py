@@ -46,13 +46,13 @@ NAME_LIMIT: Final = 120
 SCHEDULE_LIMIT: Final = 200
 STAMP: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
-FILES: Final = ("run.json", "verdict.json", "history")
+RUN_FILES: Final = ("run.json", "verdict.json", "history")
 """Every run has at least one of these files."""
 FOREIGN: Final = "no run.json of ours is at {}"
 LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"
 RESERVE: Final = 64 << 10
-"""Bytes."""
+"""Bytes that a run reserves on its disk."""
 RUNNING: Final = "running"
 FINISHED: Final = "finished"
 INTERRUPTED: Final = "interrupted"
@@ -86,7 +86,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     """Mistakes of a client that do not affect the verdict, such as one that ignores cancellation."""
     stood_still: float = 0.0
-    """Seconds for which the machine paused the tester: see ``harness.run.tester_stall``."""
+    """Seconds for which the machine paused the tester: see ``harness.run.observers.StallMeter``."""
     problem: str | None = None
     """Why the run did not end regularly, if so."""
 
@@ -140,7 +140,7 @@ class RunFolder:
         except OSError as error:
             if not is_full(error):
                 raise
-            if self.reserve.give_up():
+            if self.reserve.release():
                 write_atomically(path, data)
             elif path.exists():
                 overwrite(path, data)
@@ -219,9 +219,9 @@ def create_run_folder(root: Path, test_id: str, now: datetime) -> RunFolder:
             continue
         for folder in ("history", "logs"):
             (path / folder).mkdir()
-        made = RunFolder(root, path)
-        made.reserve.keep(RESERVE)
-        return made
+        created = RunFolder(root, path)
+        created.reserve.allocate(RESERVE)
+        return created
 
 
 def read_run(path: Path) -> RunInfo | None:
@@ -235,7 +235,7 @@ def read_run(path: Path) -> RunInfo | None:
 
 
 def read_info(path: Path) -> RunInfo | None:
-    """As :func:`read_run`, for who reads ``run.json`` alone: raises nothing for what else is in the folder."""
+    """Reads ``run.json`` like :func:`read_run`, but does not search the folder for special files."""
     return read_json_if_valid(path / "run.json", RunInfo)
 
 
@@ -255,15 +255,16 @@ def swap_link(link: Path, target: Path) -> None:
 
 
 def list_runs(root: Path) -> list[Path]:
-    """Returns every run folder of a store, by test, the oldest of a test first. Symbolic links are followed.
+    """Returns the run folders of a store, by test, the oldest run of a test first. Symbolic links are followed.
 
-    A copy of a store may have folders instead of links: ``latest`` is never a run. ``nights`` is no test. A link to a
-    run or a test that the store contains anyway is left out. A broken link stands for what is lost.
+    - ``nights`` is no test, and ``latest`` is no run, even if it is a folder, as in a copy of a store.
+    - A link to a run or a test that is listed anyway is left out.
+    - A broken link is included, because a run is missing there.
     """
     if not root.is_dir():
         return []
-    tests = _without_doubles((test for test in _list_folders(root, links=True) if test.name != NIGHTS), root)
-    return _without_doubles((run for test in tests for run in _of_test(test)), root)
+    tests = _remove_duplicates((test for test in _list_folders(root, links=True) if test.name != NIGHTS), root)
+    return _remove_duplicates((run for test in tests for run in _list_runs_of_test(test)), root)
 
 
 def list_runs_below(path: Path) -> list[Path]:
@@ -273,72 +274,70 @@ def list_runs_below(path: Path) -> list[Path]:
     """
     if not path.is_dir() or (path / "ops").is_dir() or looks_like_run(path):
         return []
-    every = dict.fromkeys((*list_runs(path), *_list_folders(path, links=True)))
-    return _without_doubles(filter(looks_like_run, every), path)
+    folders = dict.fromkeys((*list_runs(path), *_list_folders(path, links=True)))
+    return _remove_duplicates(filter(looks_like_run, folders), path)
 
 
 def looks_like_run(folder: Path) -> bool:
-    """Whether this is a run or what is left of one: it has a file of a run, a time as its name, or a broken link."""
+    """Returns whether this is a run or the rest of one: a file of a run, a time as its name, or a broken link."""
     if not folder.exists():
         return folder.is_symlink()
-    return bool(STAMP.fullmatch(folder.name)) or any((folder / name).exists() for name in FILES)
+    return bool(STAMP.fullmatch(folder.name)) or any((folder / name).exists() for name in RUN_FILES)
 
 
 def is_carried(run: Path) -> bool:
-    """Whether only the small files of a run are there, because it was carried from another store."""
+    """Returns whether a run has only its small files, because it was carried from another store."""
     return (run / CARRIED).exists() and not (run / "history").exists()
 
 
 def schedule_name(run: str, anomalies: Iterable[str]) -> str:
-    """The name of the file that has the shrunk schedule of a run: one component of a path, however it is called.
+    """Returns the file name for the shrunk schedule of a run, with safe characters only and of limited length.
 
-    Characters that do not belong into a file name are replaced, and a long name is cut; a hash keeps such names apart.
+    If characters had to be replaced or cut, digits of a hash keep names distinct.
     """
-    whole = f"{run}-{'+'.join(sorted(anomalies))}"
-    safe = re.sub(r"[^A-Za-z0-9._+-]", "_", whole).lstrip(".-")
-    if safe != whole or len(safe) > SCHEDULE_LIMIT:
-        digest = hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()[:16]
+    name = f"{run}-{'+'.join(sorted(anomalies))}"
+    safe = re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".-")
+    if safe != name or len(safe) > SCHEDULE_LIMIT:
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
         safe = f"{safe[: SCHEDULE_LIMIT - 17]}-{digest}"
     return f"{safe}.json"
 
 
-def _of_test(test: Path) -> list[Path]:
-    """The runs of a test; a link in place of a test may lead to one run, or nowhere."""
+def _list_runs_of_test(test: Path) -> list[Path]:
+    """Returns the runs of a test. A link in place of a test may lead to one run, or nowhere."""
     return [test] if test.is_symlink() and looks_like_run(test) else _list_folders(test, links=True)
 
 
 def _list_folders(path: Path, *, links: bool) -> list[Path]:
-    """``links``: with symbolic links, other than those that a store makes by itself."""
-    return sorted(
-        one
-        for one in path.iterdir()
-        if one.name != LATEST and (links and not one.name.startswith(".") and _leads_to_folder(one)
-                                   if one.is_symlink() else one.is_dir())
-    )  # fmt: skip
+    """Returns the folders in ``path`` except ``latest``, sorted.
+
+    ``links``: also links to folders and broken links, but not hidden ones, which a store itself makes.
+    """
+
+    def is_included(entry: Path) -> bool:
+        if not entry.is_symlink():
+            return entry.is_dir()
+        return links and not entry.name.startswith(".") and (entry.is_dir() or not entry.exists())
+
+    return sorted(entry for entry in path.iterdir() if entry.name != LATEST and is_included(entry))
 
 
-def _leads_to_folder(link: Path) -> bool:
-    """Also a link that leads nowhere: there was something."""
-    return link.is_dir() or not link.exists()
-
-
-def _without_doubles(folders: Iterable[Path], root: Path) -> list[Path]:
-    """Without links to folders that are there anyway, or to one that has all of this in it."""
-    listed = list(folders)
-    if not any(one.is_symlink() or one.parent.is_symlink() for one in listed):
-        return listed
-    whole = follow_links(root)
-    known = {follow_links(one): one for one in reversed(listed)}
-    known |= {
-        follow_links(one): one for one in reversed(listed) if not one.is_symlink() and not one.parent.is_symlink()
-    }
-    return [one for one in listed if known[place := follow_links(one)] == one and not whole.is_relative_to(place)]
+def _remove_duplicates(folders: Iterable[Path], root: Path) -> list[Path]:
+    """Keeps one path to each folder, if possible one without links. Drops links to folders that contain ``root``."""
+    paths = list(folders)
+    linked = {path for path in paths if path.is_symlink() or path.parent.is_symlink()}
+    if not linked:
+        return paths
+    kept: dict[Path, Path] = {}
+    for path in sorted(paths, key=linked.__contains__):
+        kept.setdefault(follow_links(path), path)
+    store = follow_links(root)
+    return [path for path in paths if kept[target := follow_links(path)] == path and not store.is_relative_to(target)]
 
 
 def follow_links(path: Path) -> Path:
-    """Returns the place to which a path leads, as ``Path.resolve``, which raises ``RuntimeError`` for a loop of links.
-
-    A loop leads to the link itself.
+    """Resolves a path like ``Path.resolve``, which raises ``RuntimeError`` for a loop of links; here a loop leads to
+    the link itself.
     """
     return Path(os.path.realpath(path))
 
@@ -350,36 +349,32 @@ def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now
     ``latest`` link points at.
     """
     latest = {follow_links(link) for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
-    by_test: dict[Path, list[Path]] = {}
-    for test in _tests(root):
-        for run in _list_folders(test, links=False):
-            if is_run(run):
-                by_test.setdefault(test, []).append(run)
-    return [
-        run
-        for folder in by_test.values()
-        for run in folder[: max(0, len(folder) - keep)]
-        if run.resolve() not in latest and not is_active(run) and _is_old(run, older_than, now) and not holds_runs(run)
-    ]
+    collectable: list[Path] = []
+    for test in _list_folders(root, links=False) if root.is_dir() else []:
+        runs = [] if test.name == NIGHTS else [run for run in _list_folders(test, links=False) if is_own_run(run)]
+        collectable += [
+            run
+            for run in runs[: max(0, len(runs) - keep)]
+            if run.resolve() not in latest
+            and not is_active(run)
+            and _is_old(run, older_than, now)
+            and not contains_runs(run)
+        ]
+    return collectable
 
 
-def _tests(root: Path) -> list[Path]:
-    """The folders of tests that lie in the store itself."""
-    return [test for test in _list_folders(root, links=False) if test.name != NIGHTS] if root.is_dir() else []
-
-
-def is_run(folder: Path) -> bool:
+def is_own_run(folder: Path) -> bool:
     """Returns whether a folder may be deleted as a run: it is no link, and has a readable ``run.json`` of ours."""
     if folder.is_symlink() or not (folder / "run.json").is_file():
         return False
-    if special_file(folder) is not None:
+    if find_special_file(folder) is not None:
         return False
     info = read_info(folder)
     return info is not None and _parse_started(info) is not None
 
 
-def special_file(folder: Path) -> SpecialFileError | None:
-    """Names the FIFO or the like in the folder of a run, which keeps the run from being read."""
+def find_special_file(folder: Path) -> SpecialFileError | None:
+    """Returns the error for a FIFO or a similar file in the folder of a run, because of which it cannot be read."""
     try:
         read_run(folder)
     except SpecialFileError as error:
@@ -387,39 +382,39 @@ def special_file(folder: Path) -> SpecialFileError | None:
     return None
 
 
-def with_special_files(root: Path) -> list[SpecialFileError]:
-    """Names one special file of each run of a store that has any."""
-    return [error for run in list_runs(root) if (error := special_file(run)) is not None]
+def find_special_files(root: Path) -> list[SpecialFileError]:
+    """Returns one error for each run of a store that has special files."""
+    return [error for run in list_runs(root) if (error := find_special_file(run)) is not None]
 
 
-def holds_runs(run: Path) -> bool:
+def contains_runs(run: Path) -> bool:
     """Returns whether the folder of a run contains other runs, for example a store that was created in it."""
     return any("run.json" in names for place, _, names in os.walk(run) if Path(place) != run)
 
 
-def kept_by_gc(root: Path) -> list[tuple[Path, str]]:
-    """Returns folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
+def list_kept_by_gc(root: Path) -> list[tuple[Path, str]]:
+    """Returns the folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
 
-    These are folders that are no runs of ours, symbolic links, and runs that contain other runs. A test folder without
-    runs stands for its content. Runs with special files are not included: see :func:`with_special_files`.
+    These are folders that are no runs of ours, symbolic links, and runs that contain other runs. If a test folder has
+    no run, it is listed in place of its content. For runs with special files see :func:`find_special_files`.
     """
-    found: list[tuple[Path, str]] = []
+    kept: list[tuple[Path, str]] = []
     for test in _list_folders(root, links=True):
         if test.is_symlink():
-            found.append((test, LINK))
-        elif test.name != NIGHTS and (inside := _list_folders(test, links=True)):
-            reasons = [(folder, why) for folder in inside if (why := _why_kept(folder))]
-            foreign = len(reasons) == len(inside) and all(why == FOREIGN for _, why in reasons)
-            found += [(test, FOREIGN)] if foreign else reasons
-    return [(path, why.format(path)) for path, why in found]
+            kept.append((test, LINK))
+        elif test.name != NIGHTS and (folders := _list_folders(test, links=True)):
+            reasons = [(folder, reason) for folder in folders if (reason := _explain_kept(folder))]
+            foreign = len(reasons) == len(folders) and all(reason == FOREIGN for _, reason in reasons)
+            kept += [(test, FOREIGN)] if foreign else reasons
+    return [(path, reason.format(path)) for path, reason in kept]
 
 
-def _why_kept(folder: Path) -> str:
+def _explain_kept(folder: Path) -> str:
     if folder.is_symlink():
         return LINK
-    if special_file(folder) is not None:
+    if find_special_file(folder) is not None:
         return ""
-    return FOREIGN if not is_run(folder) else NESTED if holds_runs(folder) else ""
+    return FOREIGN if not is_own_run(folder) else NESTED if contains_runs(folder) else ""
 
 
 def _parse_started(info: RunInfo) -> datetime | None:
@@ -432,7 +427,7 @@ def _parse_started(info: RunInfo) -> datetime | None:
 
 
 def is_active(run: Path) -> bool:
-    """Returns whether the process that makes this run is still active."""
+    """Returns whether the run still goes on; see :meth:`RunInfo.is_active`."""
     info = read_info(run)
     return info is not None and info.is_active()
 
@@ -448,7 +443,7 @@ def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
 def delete_runs(paths: Iterable[Path]) -> None:
     """Deletes runs. Folders that are no runs of ours, or whose run is active by now, are left alone."""
     for path in paths:
-        if is_run(path) and not is_active(path) and not holds_runs(path) and not path.parent.is_symlink():
+        if is_own_run(path) and not is_active(path) and not contains_runs(path) and not path.parent.is_symlink():
             shutil.rmtree(path)
 
 

@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from assay.cluster.system import SupportsSettings, System
+from assay.cluster.system import (
+    SupportsDefectDescriptions,
+    SupportsDefects,
+    SupportsFailover,
+    SupportsRetention,
+    SupportsSettings,
+    SupportsStrongerPromises,
+    System,
+)
 from assay.harness.run.settings import SettingsError, derive_seed
 
 if TYPE_CHECKING:
     from assay.checkers.judging.contract import Contract
-    from assay.cluster.system import Defect, System
+    from assay.cluster.system import Defect
 
+SYSTEM_ATTRIBUTES: Final = ("name", "roles", "port", "argv", "files", "ready")
+"""Attributes that a system must define."""
 DEFAULT: Final = "assay.system_under_test.deployment:Broker"
 """The built-in system. Only this line of the harness names it; it is imported when a command needs it."""
 
@@ -29,23 +39,19 @@ def find_system(name: str = DEFAULT) -> System:
     """
     from assay.harness.run import import_by_name
 
-    found = import_by_name.import_named("--system", name, "system", lambda kind: not _missing_attributes(kind))
-    system: Any = import_by_name.instantiate("--system", name, found) if inspect.isclass(found) else found
-    lacking = _missing_attributes(system)
-    if lacking:
-        raise SettingsError(f"--system={name} is no System (assay.System): it lacks {', '.join(lacking)}")
+    imported = import_by_name.import_named("--system", name, "system", lambda kind: not _missing_attributes(kind))
+    system: Any = import_by_name.instantiate("--system", name, imported) if inspect.isclass(imported) else imported
+    if missing := _missing_attributes(system):
+        raise SettingsError(f"--system={name} is no System (assay.System): it lacks {', '.join(missing)}")
     return cast("System", system)
 
 
 def _missing_attributes(one: object) -> list[str]:
-    """Returns the required attributes of a system that this object lacks."""
-    return [part for part in ("name", "roles", "port", "argv", "files", "ready") if not hasattr(one, part)]
+    return [name for name in SYSTEM_ATTRIBUTES if not hasattr(one, name)]
 
 
 def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
     """Returns the built-in defects of a system with their descriptions. Raises ``SettingsError`` if it has none."""
-    from assay.cluster.system import SupportsDefectDescriptions
-
     system = find_system(name)
     if not isinstance(system, SupportsDefectDescriptions):
         raise SettingsError(
@@ -57,8 +63,6 @@ def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
 
 def with_defect(system: System, name: str | None) -> System:
     """Returns the system with one of its defects switched on. Raises ``TypeError`` if it cannot switch them."""
-    from assay.cluster.system import SupportsDefects
-
     if name is None:
         return system
     if not isinstance(system, SupportsDefects):
@@ -67,12 +71,10 @@ def with_defect(system: System, name: str | None) -> System:
 
 
 def complete_contract(contract: Contract, system: System) -> Contract:
-    """Completes the contract by the system's own values: log retention, failover time, and what its settings rule out.
+    """Adds values of the system to the contract: log retention, failover time, and anomalies that its settings exclude.
 
     Retention and failover of the contract take precedence.
     """
-    from assay.cluster.system import SupportsFailover, SupportsRetention, SupportsStrongerPromises
-
     if isinstance(system, SupportsRetention) and contract.retention_ms is None:
         kept = {"retention_ms": system.retention_ms, "retention_bytes": system.retention_bytes}
         contract = msgspec.structs.replace(contract, **kept)
@@ -88,8 +90,6 @@ def apply_settings(system: System, configuration: Sequence[str]) -> System:
 
     Raises ``SettingsError`` for an unknown setting, or a value of another type.
     """
-    from assay.cluster.system import SupportsSettings
-
     for text in configuration:
         name, _, value = text.partition("=")
         if not isinstance(system, SupportsSettings):
@@ -101,7 +101,7 @@ def apply_settings(system: System, configuration: Sequence[str]) -> System:
     return system
 
 
-LEFT_ALONE: Final = 0.3
+UNCHANGED: Final = 0.3
 """Probability that a mix leaves a setting unchanged."""
 
 
@@ -110,7 +110,7 @@ def draw_configuration(system: System, given: Sequence[str], seed: int) -> tuple
     configuration = {text.partition("=")[0]: text for text in given}
     for name, values in (system.variants if isinstance(system, SupportsSettings) else {}).items():
         rng = random.Random(derive_seed(seed, "variant", name))
-        if rng.random() >= LEFT_ALONE and name not in configuration:
+        if rng.random() >= UNCHANGED and name not in configuration:
             configuration[name] = f"{name}={_draw_value(rng.choice(list(values)), rng)}"
     return tuple(configuration.values())
 

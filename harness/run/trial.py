@@ -1,4 +1,4 @@
-"""An execution of an experiment, from the first node to the closed history, as coroutines for any world.
+"""An execution of an experiment, from the first node to the closed history, as coroutines for any environment.
 
 1. The main phase runs under faults until the time limit.
 2. Every fault is healed. The system has until the contract's deadline to serve on every node again.
@@ -30,7 +30,7 @@ from assay.harness.core.report import RunReport, describe_with_location
 from assay.harness.core.timestamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
 from assay.harness.run.client_nodes import assign_client_nodes, make_endpoints
-from assay.harness.run.drain_watchdog import NewRecordCounter, compute_drain_limit, wait_until_endless
+from assay.harness.run.drain_watchdog import NewRecordCounter, compute_drain_limit, wait_for_standstill
 from assay.harness.run.environments import FaultRequirements, World, open_world
 from assay.harness.run.event_logs import EventLogCollector
 from assay.harness.run.experiment import Experiment
@@ -89,7 +89,7 @@ class TrialEnd:
 
 @dataclass
 class Trial:
-    """A run: call ``set_up``, then ``run`` once, then ``tear_down`` in every case."""
+    """A run: call ``set_up``, then ``run`` once, and ``tear_down`` in every case."""
 
     experiment: Experiment
     system: System
@@ -102,17 +102,17 @@ class Trial:
     tally: RunTally = field(default_factory=RunTally)
     origin: Origin | None = None
     """When the history began; None before."""
-    meant: FaultSchedule | None = None
+    schedule: FaultSchedule | None = None
     """The faults to play; None: drawn from the settings."""
-    watched: LiveJudge | None = None
+    live_judge: LiveJudge | None = None
     """Judges the history while it grows, if requested."""
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
     _assertions: InvariantAsserter = field(default_factory=InvariantAsserter)
     _logs_kept: bool = False
-    _standstill: StallMeter = field(default_factory=lambda: StallMeter(TICK))
-    _unready: Exception | None = None
+    _stalls: StallMeter = field(default_factory=lambda: StallMeter(TICK))
+    _ready_error: Exception | None = None
     """The last exception of a node's ``ready``."""
     _problems: list[str] = field(default_factory=list)
     _unavailable: list[str] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Trial:
     async def set_up(self) -> None:
         """Starts the nodes and the system on them, until it serves.
 
-        Raises ``NodeError``, ``DeploymentError`` or other errors of the world, and :class:`Unavailable` for a fault.
+        Raises ``NodeError``, ``DeploymentError`` or other errors of the world, and :class:`FaultUnavailableError`.
         """
         self.prepare()
         self._cluster = await self.world.open(self.progress.note)
@@ -176,7 +176,7 @@ class Trial:
         uncaught = describe_uncaught(getattr(loop, "uncaught", ()))
         finds = describe_failed_finds(self.conductor.finds)
         unknown, remarks = (*ends, *report.unknown), (*report.remarks, *uncaught, *finds)
-        stood_still = self._standstill.total
+        stood_still = self._stalls.total
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
 
     async def keep_logs(self) -> None:
@@ -205,13 +205,13 @@ class Trial:
         assert self._generator is not None, "set_up comes first"
         main, *later = split_phases(self._generator)
         contract, chance = self.experiment.contract, self.world.chance
-        if self.meant is None:
-            self.meant = plan_schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
-        meant = self.meant
+        if self.schedule is None:
+            self.schedule = plan_schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
+        schedule = self.schedule
         conductor = self._conductor = Conductor(
             self.cluster,
             self.system,
-            meant,
+            schedule,
             chance.source("targets", derive_seed(settings.seed, "targets")),
             self._fault_recorder(history, stamps),
             stamps.now,
@@ -220,7 +220,7 @@ class Trial:
             reseed=chance.reseed,
             between_steps=self.world.between_steps,
         )
-        self.folder.write("schedule.json", encode_schedule(meant))
+        self.folder.write("schedule.json", encode_schedule(schedule))
         collector = EventLogCollector(
             list_possible_servers(self.cluster, self.system), history, stamps, conductor.event
         )
@@ -233,12 +233,12 @@ class Trial:
         recorder = InspectingRecorder(history, inspector, stamps, self._assertions.acknowledged)
         records, stop = NewRecordCounter(recorder), asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
-        sightings = LeaderPoller(self.system, self.cluster, history, stamps)
+        leader_poller = LeaderPoller(self.system, self.cluster, history, stamps)
         collector.start()
-        sightings.start()
-        if self.watched is not None:
-            await self.watched.start()
-        if settings.asserts:
+        leader_poller.start()
+        if self.live_judge is not None:
+            await self.live_judge.start()
+        if settings.asserts_invariants:
             self._assertions.begin(self.system, self.cluster, history, stamps, stop.set)
         try:
             async with Interpreter(
@@ -262,19 +262,19 @@ class Trial:
                 if not self._cut_short:
                     await self._come_to_rest(history, stamps)
                 if not self._cut_short:
-                    await record_processes(self.cluster, self._servers(), history, stamps)
+                    await record_processes(self.cluster, servers(self.cluster, self.system), history, stamps)
                     recorder.close()
                     await self._read_replicas(history)
                 return interpreter.report
         finally:
-            if self.watched is not None:
-                await self.watched.stop()
-                self._problems.extend(self.watched.problems)
+            if self.live_judge is not None:
+                await self.live_judge.stop()
+                self._problems.extend(self.live_judge.problems)
             self._problems.extend(await conductor.close())
             self.folder.write("schedule.json", encode_schedule(conductor.outcome))
-            await sightings.stop()
+            await leader_poller.stop()
             await collector.stop()
-            self._problems.extend((*sightings.problems, *collector.problems))
+            self._problems.extend((*leader_poller.problems, *collector.problems))
             self._problems.extend(list_crashes(self.cluster))
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
@@ -295,18 +295,18 @@ class Trial:
             self._problems.extend(await conductor.heal_all())
             await nemesis
         if not self._cut_short:
-            await self._recovered(conductor)
+            await self._wait_for_recovery(conductor)
 
     async def _later_phases(
         self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, records: NewRecordCounter
     ) -> None:
         """Runs the later phases, and ends those that would go on for ever."""
-        records.watching = True
+        records.enabled = True
         endless = asyncio.Event()
         contract, settings = self.experiment.contract, self.settings
         limit = compute_drain_limit(contract, settings)
         patience, timeout = contract.recovery_deadline, settings.operation_timeout
-        watch = wait_until_endless(interpreter, patience, timeout, records, limit)
+        watch = wait_for_standstill(interpreter, patience, timeout, records, limit)
         watcher = asyncio.get_running_loop().create_task(watch, name="endless")
         watcher.add_done_callback(lambda task: endless.set())
         try:
@@ -317,7 +317,7 @@ class Trial:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
 
-    async def _recovered(self, conductor: Conductor) -> None:
+    async def _wait_for_recovery(self, conductor: Conductor) -> None:
         """Waits until all nodes serve again. The checks judge whether that took too long."""
         deadline = self.experiment.contract.recovery_deadline
         try:
@@ -325,13 +325,15 @@ class Trial:
                 await conductor.settle()
                 waiting = [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
                 while waiting and not self._cut_short:
-                    if await self._ready(waiting[0]):
+                    if await self._is_ready(waiting[0]):
                         waiting.pop(0)
                     else:
                         await asyncio.sleep(READY_EVERY)
         except TimeoutError:
             last = (
-                "" if self._unready is None else f"; the last error of ready(): {describe_with_location(self._unready)}"
+                ""
+                if self._ready_error is None
+                else f"; the last error of ready(): {describe_with_location(self._ready_error)}"
             )
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal{last}")
 
@@ -359,18 +361,18 @@ class Trial:
         for one in records:
             history.replica(**one)
 
-    async def _ready(self, node: Node) -> bool:
+    async def _is_ready(self, node: Node) -> bool:
         try:
             return await self.system.ready(node)
         except Exception as error:  # noqa: BLE001 - a recovering node may answer in any way; retried until the deadline
-            self._unready = error
+            self._ready_error = error
             return False
 
     def _fault_recorder(self, history: History, stamps: Stamps) -> Callable[[FaultRow], None]:
         """Returns a function that records fault rows.
 
-        The row of an injection is written when the injection is complete. Its detail also says when it began, because
-        it may have done harm since then.
+        The row of an injection is written when the injection is complete. Its detail also has the time at which it
+        began, because the fault may have done harm since then.
         """
 
         def record(row: FaultRow) -> None:
@@ -396,11 +398,8 @@ class Trial:
                 stop.set()
             self.tally.elapsed = loop.time() - origin
             self.progress.update(self.tally)
-            self._standstill.woke(loop.time(), time.process_time())
+            self._stalls.record_sleep(loop.time(), time.process_time())
             await asyncio.sleep(TICK)
-
-    def _servers(self) -> list[Node]:
-        return servers(self.cluster, self.system)
 
     def _endpoints(self) -> list[Endpoint]:
         found = make_endpoints(self.system, self.cluster, self.settings.defect, self.experiment.client_options)
@@ -419,7 +418,7 @@ def apply_pace(main: Generator, settings: Settings) -> Generator:
 def make_trial(
     experiment: Experiment,
     settings: Settings,
-    keeping: RunOutput,
+    output: RunOutput,
     registry: Registry,
     *,
     run_id: str,
@@ -433,7 +432,7 @@ def make_trial(
     """
     variant = apply_settings(with_defect(experiment.system, settings.defect), settings.configuration)
     experiment = replace(experiment, contract=complete_contract(experiment.contract, variant))
-    system = experiment.deployed(variant)
+    system = experiment.deployed_system(variant)
     drawn = [registry.faults[name] for name in select_possible_faults(system, settings, registry.faults)]
     world = open_world(system, settings, run_id=run_id, needs=FaultRequirements.of(drawn))
-    return Trial(experiment, system, settings, world, keeping, registry.faults, interrupt, progress)
+    return Trial(experiment, system, settings, world, output, registry.faults, interrupt, progress)

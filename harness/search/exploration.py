@@ -82,7 +82,9 @@ class Exploration:
         if limit < LEAST:
             return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {LEAST:g} or more"
         try:
-            self._modules = find_countable_modules(self.experiment.deployed(), self.code_coverage, self.progress.note)
+            self._modules = find_countable_modules(
+                self.experiment.deployed_system(), self.code_coverage, self.progress.note
+            )
         except ValueError as error:
             return f"UNKNOWN: {error}"
         scratch, started = Path(tempfile.mkdtemp(prefix="assay-explore-")), datetime.now(UTC)
@@ -112,7 +114,7 @@ class Exploration:
 
     def _keep(self, result: ExplorationResult, started: datetime) -> None:
         """Stores the coverage report for ``assay search show``. A full disk only costs the report, not the search."""
-        system, tally = self.experiment.deployed(), result.tally
+        system, tally = self.experiment.deployed_system(), result.tally
         reached = CoverageReport(
             test=self.test,
             started=started.isoformat(),
@@ -146,7 +148,7 @@ class Exploration:
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(
             ForkPlayer(player, modules=self._modules),
-            make_terrain(self.experiment.deployed(), base, self.registry.faults),
+            make_terrain(self.experiment.deployed_system(), base, self.registry.faults),
             budget,
             note=note,
         )

@@ -75,7 +75,7 @@ class ForkPlayer:
     ) -> None:
         self._player = player
         self._patience = patience
-        system = player.experiment.deployed()
+        system = player.experiment.deployed_system()
         self._turning_points = frozenset(system.turning_points if isinstance(system, SupportsTurningPoints) else ())
         self._stages = ForkSupervisor(
             lambda end: ForkServer(

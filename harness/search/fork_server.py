@@ -258,7 +258,7 @@ class _Run:
             interrupt=Interrupt(),
             progress=SilentProgress(),
         )
-        trial.meant = example.schedule
+        trial.schedule = example.schedule
         loop: Any = trial.world.loop
         try:
             trial.prepare()

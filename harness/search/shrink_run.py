@@ -22,7 +22,12 @@ from assay.harness.run.settings import SIM, Settings
 from assay.harness.search.example import Example
 from assay.harness.search.explore import with_other_seed
 from assay.harness.search.shrink import OutOfTime, minimise, write_shrink_note
-from assay.harness.stored.repeat_arguments import Declined, build_repeat_arguments, find_test, read_settings
+from assay.harness.stored.repeat_arguments import (
+    RepetitionDeclined,
+    build_repeat_arguments,
+    find_test,
+    read_run_settings,
+)
 from assay.harness.stored.replay import SCHEDULE, read_forbidden_anomalies, read_judgement, run_pytest
 from assay.nemesis.schedule.schedule import ScheduleError, ScheduleRecord, decode_schedule
 from assay.reports.page import render
@@ -74,7 +79,7 @@ def shrink(
     """``replays``: how many estimate the probability at first; ``budget``: seconds, None without end.
 
     ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` when ``path`` is no run,
-    ``HistoryError`` when there is nothing to be made small, ``Declined`` when it is not to be done.
+    ``HistoryError`` when there is nothing to be made small, ``RepetitionDeclined`` when it is not to be done.
     """
     first = path.resolve()
     info = store.read_run(first)
@@ -86,7 +91,7 @@ def shrink(
     command = ["pytest", *build_repeat_arguments(first, info)]
     settings, example = _read_example(first)
     if not agreed(shlex.join(command)):
-        raise Declined
+        raise RepetitionDeclined
     root = first.parent.parent if root is None else root.resolve()
     runner = _Runner(find_test(first, info), settings, root, wanted, note, budget)
     try:
@@ -117,7 +122,7 @@ def shrink(
 
 
 def _read_example(run: Path) -> tuple[Settings, Example]:
-    settings = read_settings(run)
+    settings = read_run_settings(run)
     try:
         record = decode_schedule((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
     except (OSError, ScheduleError) as error:

@@ -4,15 +4,14 @@ It imports ``harness.run``, ``harness.foreign``, checkers, reports and nemesis. 
 and ``harness.cli`` import it.
 
 - ``request``: the arguments of ``assay check``
-- ``check_path``: ``assay check``, by the kind of history at the path
+- ``check_path``: ``assay check``: a run, a history folder, or a file of another tool
 - ``by_contract``: opens a run or history folder and judges it by the checks in SQL
 - ``by_model``: judges operations by a model
 - ``contracts``: the contract of a stored history, and the certain verdicts if it is lost
 - ``batch_check``: judges many runs in one pass
 - ``live_check``: judges a running run each time that it has grown
 - ``effects_from_ops``: makes the effects for the SQL checks of a history that has only ``ops``
-- ``by_workload``: judges a file of another tool by the checks in SQL
-- ``effects_of_workload``: makes the effects for ``by_workload``
+- ``effects_of_workload``: makes the effects for the SQL checks of another tool's workload
 - ``repeat_arguments``: the pytest arguments that repeat a run, and the runs that are rejected
 - ``replay``: repeats a stored run and compares it with the first
 """

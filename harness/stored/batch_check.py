@@ -22,13 +22,14 @@ from assay.harness.run.judging import SupportsOpen, open_together
 from assay.harness.run.registry import Registry
 from assay.harness.stored.by_contract import StoredHistory, explain, judge_again, open_stored
 
-TOGETHER: Final = 48
+BATCH: Final = 48
 """Histories that are judged at once."""
-SMALL: Final = 100_000
-"""Rows of a history that is judged with others. A larger one gains nothing, because planning queries costs it little.
+SMALL_ROWS: Final = 100_000
+"""Most rows of a history that is judged with others. A larger one gains nothing, because planning queries is a small
+part of its cost.
 """
-ROWS: Final = 500_000
-"""Rows of the histories that are judged at once, because all of them are in memory."""
+BATCH_ROWS: Final = 500_000
+"""Most rows of the histories that are judged at once, because all of them are in memory."""
 
 Progress = Callable[[int], None]
 """Called with the number of runs judged so far."""
@@ -69,17 +70,19 @@ def judge_many(
                 yield judged
         return
     # Absolute paths, because an executor has its own working folder.
-    asked = tuple(plugins), trust_runs
-    tasks = [pickle.dumps(([path.absolute() for path in batch], *asked)) for batch in _split_into_batches(paths)]
-    answers = spark.each(_judge_on_executor, tasks, lambda done: progress(min(done * TOGETHER, len(paths))))
-    judged_there = (one for answer in answers for one in pickle.loads(answer))
-    for path, one in zip(paths, judged_there, strict=True):
+    tasks = [
+        pickle.dumps(([path.absolute() for path in batch], tuple(plugins), trust_runs))
+        for batch in _split_into_batches(paths)
+    ]
+    answers = spark.each(_judge_on_executor, tasks, lambda done: progress(min(done * BATCH, len(paths))))
+    results = (result for answer in answers for result in pickle.loads(answer))
+    for path, one in zip(paths, results, strict=True):
         yield replace(one, path=path)
 
 
 def _split_into_batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    rest = iter(paths)
-    while batch := list(islice(rest, TOGETHER)):
+    remaining = iter(paths)
+    while batch := list(islice(remaining, BATCH)):
         yield batch
 
 
@@ -101,7 +104,7 @@ class _OpenedHistory:
 def _judge_batch(paths: Sequence[Path], engines: Engines, registry: Registry) -> Iterator[BatchResult]:
     part: list[_OpenedHistory | BatchResult] = []
     for one in map(_open, paths):
-        if part and sum(map(_count_rows, part)) + _count_rows(one) > ROWS:
+        if part and sum(map(_count_rows, part)) + _count_rows(one) > BATCH_ROWS:
             yield from _judge_together(part, engines, registry)
             part = []
         part.append(one)
@@ -113,24 +116,26 @@ def _judge_together(
 ) -> Iterator[BatchResult]:
     small = [one for one in opened if isinstance(one, _OpenedHistory) and one.rows]
     with ExitStack() as stack:
-        opens: dict[Path, SupportsOpen] = {}
-        with suppress(EngineError):  # e.g. one text is not UTF-8: judged alone, each history has its own error
-            given = stack.enter_context(open_together([one.history for one in small], engines))
-            opens = {one.path: each for one, each in zip(small, given, strict=True)}
+        engines_of: dict[Path, SupportsOpen] = {}
+        with suppress(
+            EngineError
+        ):  # for example a text that is not UTF-8; judged alone, each history gets its own error
+            opened_engines = stack.enter_context(open_together([one.history for one in small], engines))
+            engines_of = {one.path: each for one, each in zip(small, opened_engines, strict=True)}
         for one in opened:
             if isinstance(one, BatchResult):
                 yield one
                 continue
-            judged = _judge(one, opens[one.path], registry) if one.path in opens else None
-            if judged is None or judged.judgement is None:  # judged alone, it has the exact error text
+            judged = _judge(one, engines_of[one.path], registry) if one.path in engines_of else None
+            if judged is None or judged.judgement is None:  # judged alone, it gets the exact error
                 alone = _open(one.path, load=False)
                 judged = alone if isinstance(alone, BatchResult) else _judge(alone, engines, registry)
             yield judged
 
 
-def _judge(one: _OpenedHistory, opens: SupportsOpen, registry: Registry) -> BatchResult:
+def _judge(one: _OpenedHistory, engines: SupportsOpen, registry: Registry) -> BatchResult:
     try:
-        judgement = judge_again(one.stored, one.history, opens, registry)
+        judgement = judge_again(one.stored, one.history, engines, registry)
         return BatchResult(one.path, judgement, explain(one.stored, one.history, judgement).text)
     except Exception as error:
         if (reason := _find_reason(error)) is None:
@@ -157,7 +162,7 @@ def _open(path: Path, *, load: bool = True) -> _OpenedHistory | BatchResult:
     except (HistoryError, OSError) as error:
         return BatchResult(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
-    if not load or rows > SMALL or stored.seal is not None:
+    if not load or rows > SMALL_ROWS or stored.seal is not None:
         return _OpenedHistory(path, stored, history)
     try:
         history.load()

@@ -46,7 +46,7 @@ class StoredHistory:
 
     - ``run`` and ``info``: None for a history without a run
     - ``closed``: whether the history was written completely
-    - ``lost``: why the contract of a run cannot be read; ``contract`` then has only what holds for every run
+    - ``lost``: why the contract of a run cannot be read; then ``contract`` is ``LOST``
     - ``extensions``: checks that were added to the session, see ``Registry.extensions``
     """
 
@@ -57,7 +57,7 @@ class StoredHistory:
     closed: bool
     extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     modules: Sequence[str] = ()
-    """The modules that added the extensions, according to the run. They are printed, never imported."""
+    """The modules that added the extensions, according to the run. Their names are printed, but never imported."""
     lost: str | None = None
     seal: LiveManifest | None = None
     """For a running or killed run: the extent of its complete history, and its files in progress."""
@@ -83,7 +83,7 @@ class StoredHistory:
         return replace(self, contract=contract, lost=None)
 
     @property
-    def load(self) -> str:
+    def load_command(self) -> str:
         """The command that judges this run with the checks of its own project."""
         model, colon, _ = (self.contract.model or "").partition(":")
         named = dict.fromkeys([*self.modules, *([model] if colon else [])])
@@ -169,8 +169,8 @@ def judge_again(
         complete=stored.closed or stored.seal is not None,
         going_on=stored.seal is not None,
         notes=notes,
-        missing=registry.missing(stored.extensions, stored.load),
-        load=stored.load,
+        missing=registry.find_missing(stored.extensions, stored.load_command),
+        load_command=stored.load_command,
         stood_still=stood_still,
         watch=watch,
     )
@@ -185,7 +185,7 @@ def judge_again(
             watch(VERIFY_STAGE, done, total)
 
     try:
-        # This comes after the validation rules, whose errors are more exact.
+        # The files are compared after the validation, because its errors are more exact.
         require_unchanged(history, step)
     except KeyboardInterrupt:
         if watch is None:
@@ -201,14 +201,14 @@ def judge_again(
 
 def explain(stored: StoredHistory, history: HistoryReader, judgement: Judgement) -> JudgedHistory:
     """Adds the text for the user. ``history`` is the opened history of ``stored``."""
-    ending = FailureFooter(
+    footer = FailureFooter(
         seed=stored.info.seed if stored.info else None,
         command=stored.info.command if stored.info else None,
         report=str(stored.report) if stored.report else None,
         digest=stored.info.digest if stored.info else None,
     )
     begun = time.perf_counter()
-    text = describe(judgement, look_up_evidence(history, judgement), ending)
+    text = describe(judgement, look_up_evidence(history, judgement), footer)
     return JudgedHistory(add_stage(judgement, "looking up the operations", time.perf_counter() - begun), text)
 
 

@@ -25,7 +25,7 @@ from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
-from assay.harness.run.judging import LOOKS, add_doubts
+from assay.harness.run.judging import OBSERVING_OPERATIONS, UNOBSERVED, add_doubts
 from assay.harness.stored.effects_from_ops import store_register
 
 if TYPE_CHECKING:
@@ -97,18 +97,18 @@ def find_doubts(ops: Operations, *, own: bool = False) -> list[str]:
 
     ``own``: for a user's own model it is unknown which operations can contradict others.
     """
-    rows = succeeded = looked = 0
+    rows = succeeded = observed = 0
     for batch in _iterate_batches(ops):
         ok = pc.equal(batch["outcome"], Outcome.OK.value)
         rows += batch.num_rows
         succeeded += pc.sum(ok).as_py() or 0
-        looked += pc.sum(pc.and_(ok, pc.is_in(batch["f"], pa.array(LOOKS)))).as_py() or 0
+        observed += pc.sum(pc.and_(ok, pc.is_in(batch["f"], pa.array(OBSERVING_OPERATIONS)))).as_py() or 0
     least = Contract().minimum_operations
     reasons = ["the history is empty"] if rows == 0 else []
     if succeeded < least:
         reasons.append(f"only {succeeded} operations succeeded, the contract asks for {least}")
-    if succeeded and not looked and not own:
-        reasons.append(f"no operation that could contradict another ({', '.join(LOOKS)}) succeeded")
+    if succeeded and not observed and not own:
+        reasons.append(UNOBSERVED)
     return reasons
 
 

@@ -23,6 +23,7 @@ from assay.checkers.judging.judge import ProgressCallback, judge
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, add_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
+from assay.harness.core.history.reader import to_completed
 from assay.harness.core.operation import Completed
 from assay.harness.foreign import (
     MODELS,
@@ -41,7 +42,7 @@ from assay.harness.stored import effects_of_workload as effects
 from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again, open_stored
 from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.harness.stored.contracts import read_given_contract
-from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
+from assay.harness.stored.request import AUTO, BANK, ORDER_IS_OPTIONAL, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
 from assay.reports.evidence import look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
 
@@ -64,12 +65,12 @@ def judge_workload(
 ) -> tuple[Judgement, tuple[str, ...]]:
     """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
 
-    Uses the strictest contract. The second result has notes for the user about facts that had to be inferred. Raises
-    ``HistoryError`` for operations that do not belong to the workload.
+    Uses the strictest contract. The second result has notes for the user about inferred facts. Raises ``HistoryError``
+    for operations that do not belong to the workload.
     """
     assert request.workload is not None
     contract = Contract(transaction_order="real-time" if request.real_time else "none")
-    recorded = EFFECT_MAKERS[request.workload](effects.to_operations(ops), request)
+    recorded = EFFECT_MAKERS[request.workload]([to_completed(row) for row in ops.to_pylist()], request)
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         history = Path(folder) / "history"
         with HistoryWriter(history) as writer:
@@ -80,8 +81,8 @@ def judge_workload(
             judgement = judge(reader, contract, engine, watch=watch)
     if not recorded.note:
         return judgement, ()
-    found_out = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
-    return msgspec.structs.replace(judgement, examined=(found_out, *judgement.examined)), (recorded.note,)
+    inferred = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
+    return msgspec.structs.replace(judgement, examined=(inferred, *judgement.examined)), (recorded.note,)
 
 
 JEPSEN_HISTORY: Final = "history.edn"
@@ -133,9 +134,10 @@ def _validate_workload_options(request: CheckRequest) -> None:
             raise SettingsError("--workload says how a file is judged, and so does --model: choose one")
         if request.refusals:
             raise SettingsError("--cas-refusals is for a model that has a cas, and a --workload has none")
-    if request.real_time and request.workload not in ORDERED:
+    if request.real_time and request.workload not in ORDER_IS_OPTIONAL:
         raise SettingsError(
-            f"--real-time is only for --workload={' or '.join(ORDERED)}; the other workloads have a fixed order"
+            f"--real-time is only for --workload={' or '.join(ORDER_IS_OPTIONAL)}; "
+            "the other workloads have a fixed order"
         )
     if request.total is not None and request.workload != BANK:
         raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
@@ -154,8 +156,8 @@ def _find_foreign_file(request: CheckRequest) -> Path | None:
 
 
 def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: ProgressCallback) -> JudgedHistory:
-    said = request.workload or request.model
-    if said is None:
+    kind = request.workload or request.model
+    if kind is None:
         raise SettingsError(
             f"name what {path} is a history of: --model={'|'.join(MODELS)}, or your own model, or "
             f"--workload={'|'.join(WORKLOADS)}"
@@ -167,7 +169,7 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: P
         foreign = read_history(
             path,
             format,
-            said,
+            kind,
             keys=_choose_keys(request),
             order=EntryOrder(request.order),
             refusals=request.refusals,
@@ -175,18 +177,16 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: P
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
-    found_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if model is not None:
         judgement = judge_by_model(foreign.ops, model, engines, watch, _make_limits(request))
     else:
-        judgement, found_out = judge_workload(foreign.ops, request, engines, watch)
-    return _describe_result(_add_reading(judgement, format, foreign), foreign.ops, *found_out, foreign.left_out)
+        judgement, notes = judge_workload(foreign.ops, request, engines, watch)
+    return _describe_result(_add_reading(judgement, format, foreign), foreign.ops, *notes, foreign.left_out)
 
 
 def _choose_keys(request: CheckRequest) -> KeyMode:
-    """Returns the key mode. AUTO is NONE for transactions: they contain their keys, so a vector of two is not a
-    pair.
-    """
+    """Returns the key mode. For transactions AUTO means NONE, because a vector of two is no pair of key and value."""
     keys = KeyMode(request.keys)
     return KeyMode.NONE if keys is KeyMode.AUTO and request.workload in TRANSACTIONAL else keys
 
@@ -206,6 +206,6 @@ def _make_limits(request: CheckRequest) -> Limits:
     )
 
 
-def _describe_result(judgement: Judgement, ops: pa.Table | ds.Dataset, *more: str) -> JudgedHistory:
+def _describe_result(judgement: Judgement, ops: pa.Table | ds.Dataset, *notes: str) -> JudgedHistory:
     text = describe(judgement, look_up_operations(ops, judgement), FailureFooter())
-    return JudgedHistory(judgement, "\n".join((text, *more)))
+    return JudgedHistory(judgement, "\n".join((text, *notes)))

@@ -33,7 +33,7 @@ from assay.harness.run import store
 STRICTEST: Final = "strictest"
 """Name that stands for a contract file: every applicable anomaly is forbidden."""
 LOST: Final = Contract(forbidden=INTOLERABLE, needed=())
-"""The certain part of the contract of a run that has lost it."""
+"""The part of a lost contract that is certain."""
 PLANTED: Final = "planted.json"
 """A file next to a generated history (``assay generate``), which belongs to no run."""
 _EARLIER_RUN: Final = b"earlier"
@@ -41,8 +41,6 @@ _EARLIER_RUN: Final = b"earlier"
 
 Files of other tools differ, because Parquet writers mark every column as nullable by default.
 """
-
-
 FORMER_FIELDS: Final = frozenset({"family"})
 """Former fields of a contract, which no promise depends on. ``family`` was about histories of format 1."""
 
@@ -74,13 +72,13 @@ def _read_origins(folder: Path, name: str) -> Iterator[bytes | None]:
         # A damaged file is skipped here; opening the history reports it.
         with contextlib.suppress(OSError, pa.ArrowException, UnicodeDecodeError):
             schema = pq.read_schema(part)
-            said = schema.metadata or {}
-            yield said.get(ORIGIN_KEY, _EARLIER_RUN if _has_our_columns(schema, name, said) else None)
+            stated = schema.metadata or {}
+            yield stated.get(ORIGIN_KEY, _EARLIER_RUN if _has_our_columns(schema, name, stated) else None)
 
 
-def _has_our_columns(schema: pa.Schema, name: str, said: Mapping[bytes, bytes]) -> bool:
+def _has_our_columns(schema: pa.Schema, name: str, stated: Mapping[bytes, bytes]) -> bool:
     """Returns whether all columns have the name, the type and the nullability of this format."""
-    format = said.get(FORMAT_KEY, b"1")
+    format = stated.get(FORMAT_KEY, b"1")
     if not format.isdigit() or not 1 <= int(format) <= FORMAT:
         return True  # only this project writes the key; opening the history rejects the format
     wanted = translation.schema(name, int(format))
@@ -145,11 +143,11 @@ def _to_contract(found: Any, path: Path) -> Contract:
         raise LostContractError(f"{path} holds no readable contract: {error}") from error
 
 
-def judge_without_contract(judgement: Judgement, why: str) -> Judgement:
-    """Turns a judgement by ``LOST`` into fail or unknown, never pass, with the reason and the remedy first."""
+def judge_without_contract(judgement: Judgement, reason: str) -> Judgement:
+    """Turns a judgement by ``LOST`` into fail or unknown, never pass. The reason and the remedy come first."""
     found = [name for name in sorted(judgement.anomalies) if name not in INTOLERABLE]
-    said = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"
-    others = [reason for reason in judgement.unknown if not reason.endswith(UNNAMED)]
-    lost = f"{said}; give --contract=FILE, such as the settings.json of a run of the same test ({why})"
+    summary = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"
+    others = [one for one in judgement.unknown if not one.endswith(UNNAMED)]
+    lost = f"{summary}; give --contract=FILE, such as the settings.json of a run of the same test ({reason})"
     verdict = Verdict.FAIL if judgement.verdict is Verdict.FAIL else Verdict.UNKNOWN
     return msgspec.structs.replace(judgement, verdict=verdict, unknown=(lost, *others))

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
 
 from assay.harness.core import transactions
 from assay.harness.core.history import HistoryError
-from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 
-OPENED_BY: Final = 2
-"""Nanoseconds by which all operations are delayed, so that the opening of a bank comes before them."""
+DELAY: Final = 2
+"""Nanoseconds by which all operations of a bank are delayed, so that its opening comes before them."""
 
 
 @dataclass(frozen=True)
@@ -32,26 +31,6 @@ class WorkloadEffects:
 
     rows: Iterable[tuple[Completed, Sequence[Effect]]]
     note: str = ""
-
-
-def to_operations(ops: pa.Table) -> list[Completed]:
-    """Returns the rows of ``ops`` with values decoded from JSON as ``harness.foreign`` encodes them."""
-    return [
-        Completed(
-            index=row["index"],
-            process=row["process"],
-            worker=row["worker"],
-            operation=Operation(row["f"], row["key"], _decode(row["argument"]), phase=Phase(row["phase"])),
-            completion=Completion(Outcome(row["outcome"]), _decode(row["result"]), row["error"]),
-            call=row["call"],
-            ret=row["ret"],
-        )
-        for row in ops.to_pylist()
-    ]
-
-
-def _decode(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)
 
 
 def _with_plain_values(done: Sequence[Completed]) -> list[Completed]:
@@ -101,10 +80,10 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         totals = Counter(sum(value or 0 for value in held.values()) for _, held in reads)
         if not totals:
             continue
-        whole = total if total is not None else totals.most_common(1)[0][0]
+        bank_total = total if total is not None else totals.most_common(1)[0][0]
         if total is None:
-            notes.append(f"{key} is taken to hold {whole}, as {totals[whole]} of {len(reads)} reads show")
-        opened += _make_opening(key, accounts[key], whole, _find_initial_balances(mine, reads, whole))
+            notes.append(f"{key} is taken to hold {bank_total}, as {totals[bank_total]} of {len(reads)} reads show")
+        opened += _make_opening(key, accounts[key], bank_total, _find_initial_balances(mine, reads, bank_total))
     first = Completed(
         index=1 + max((completed.index for completed in done), default=0),
         process=1 + max((completed.process for completed in done), default=0),
@@ -121,22 +100,22 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
 
 
 def _find_initial_balances(
-    mine: Sequence[Completed], reads: Sequence[tuple[Completed, Mapping[str, int | None]]], whole: int
+    mine: Sequence[Completed], reads: Sequence[tuple[Completed, Mapping[str, int | None]]], total: int
 ) -> Mapping[str, int | None] | None:
     """Returns the balances that a read showed before any transfer can have taken effect, or None."""
     moved = min((one.call for one in mine if one.operation.f == "transfer" and not _is_failed(one)), default=None)
     for read, held in reads:
-        known = None not in held.values() and sum(value or 0 for value in held.values()) == whole
+        known = None not in held.values() and sum(value or 0 for value in held.values()) == total
         if known and (moved is None or (read.ret is not None and read.ret < moved)):
             return held
     return None
 
 
 def _make_opening(
-    key: str, accounts: Sequence[str], whole: int, held: Mapping[str, int | None] | None
+    key: str, accounts: Sequence[str], total: int, held: Mapping[str, int | None] | None
 ) -> Iterable[Effect]:
     if held is None:
-        yield Effect("bank-open", key, value=whole)
+        yield Effect("bank-open", key, value=total)
     for account in accounts:
         yield Effect("bank-open", key, owner=account, value=None if held is None else held.get(account, 0))
 
@@ -208,8 +187,7 @@ def _require_names(done: Sequence[Completed]) -> None:
                 if repr(exact.setdefault(name, key)) != repr(key):
                     raise HistoryError(
                         f"operation {completed.index}: the keys {_to_json(exact[name])} and {_to_json(key)} would "
-                        "have one "
-                        f"name, {name}"
+                        f"have one name, {name}"
                     )
 
 
@@ -244,8 +222,8 @@ def _to_json(value: Any) -> str:
 
 
 def _delay(completed: Completed) -> Completed:
-    ret = None if completed.ret is None else completed.ret + OPENED_BY
-    return msgspec.structs.replace(completed, call=completed.call + OPENED_BY, ret=ret)
+    ret = None if completed.ret is None else completed.ret + DELAY
+    return msgspec.structs.replace(completed, call=completed.call + DELAY, ret=ret)
 
 
 def _find_key(completed: Completed, nameless: str) -> str:

@@ -37,7 +37,7 @@ from assay.reports.failure_text import FailureFooter, describe
 
 POLL: Final = 0.2
 """Seconds between two checks for new parts of the history."""
-REST: Final = 2.0
+PAUSE: Final = 2.0
 """The pause after a judgement, as a multiple of its duration."""
 MEMORY: Final = "1GB"
 
@@ -70,7 +70,7 @@ def find_running_run(path: Path, skipped: Callable[[SpecialFileError], None] = l
     if not path.is_dir():
         raise SettingsError(f"{path} is neither a run nor a store of runs")
     for run in sorted(store.list_runs(path), key=lambda run: run.name, reverse=True):
-        if (special := store.special_file(run)) is not None:
+        if (special := store.find_special_file(run)) is not None:
             skipped(special)
         elif store.is_active(run):
             return run
@@ -92,10 +92,10 @@ def watch_run(
             sleep(POLL)
             continue
         seen = seal.number
-        look = _judge_so_far(run, engines, registry)
-        if look is not None:
-            yield look
-            sleep(REST * look.taken)
+        judged = _judge_so_far(run, engines, registry)
+        if judged is not None:
+            yield judged
+            sleep(PAUSE * judged.taken)
     yield _judge_complete_run(run, engines, registry)
 
 
@@ -105,19 +105,25 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
     stored = open_stored(run)
     if stored.seal is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="assay-watch-") as kept:
-        passing = set(stored.seal.under_way.values())
+    with tempfile.TemporaryDirectory(prefix="assay-watch-") as copies:
+        replaceable = set(stored.seal.under_way.values())
         try:
             paths = {
-                name: [Path(shutil.copy(path, kept)) if path.name in passing else path for path in some]
-                for name, some in stored.seal.paths(stored.history).items()
+                name: [Path(shutil.copy(path, copies)) if path.name in replaceable else path for path in files]
+                for name, files in stored.seal.paths(stored.history).items()
             }
         except FileNotFoundError:
             return None
         history = open_history(stored.history, paths)
-        missing = registry.missing(stored.extensions, stored.load)
+        missing = registry.find_missing(stored.extensions, stored.load_command)
         judgement = judge_run(
-            history, stored.contract, engines, registry, going_on=True, missing=missing, load=stored.load
+            history,
+            stored.contract,
+            engines,
+            registry,
+            going_on=True,
+            missing=missing,
+            load_command=stored.load_command,
         )
         if stored.lost is not None:
             judgement = judge_without_contract(judgement, stored.lost)

@@ -27,12 +27,12 @@ from assay.harness.run.store import LATEST, RunInfo
 COMPOSE: Final = "compose:"
 
 
-class Declined(Exception):
-    """The user does not want the run to be done again."""
+class RepetitionDeclined(Exception):
+    """The user does not want to repeat the run."""
 
 
-def read_settings(run: Path) -> Settings:
-    """The settings that a run was made with. Raises ``HistoryError`` when ``settings.json`` does not say them."""
+def read_run_settings(run: Path) -> Settings:
+    """Reads the settings of a run. Raises ``HistoryError`` if ``settings.json`` is missing or damaged."""
     path = run / "settings.json"
     try:
         chosen = read_json(path, dict[str, Any])["settings"]
@@ -44,18 +44,17 @@ def read_settings(run: Path) -> Settings:
 
 
 def find_test(run: Path, info: RunInfo) -> str:
-    """The id of the run's test, without its parameters. Raises ``HistoryError`` unless it is one of this project."""
+    """Returns the id of a run's test without parameters. Raises ``HistoryError`` unless it belongs to this project."""
     test = info.test.partition("[")[0]
     file, colons, _ = test.partition("::")
     here = Path.cwd().resolve()
-    path = _whole(here / file)
+    path = _resolve(here / file)
     if not colons or test.startswith(("-", "@")) or path.suffix != ".py":
         raise HistoryError(f"{run}: {to_printable(info.test)} is no test that could be done again")
     if not path.is_relative_to(here):
         raise HistoryError(f"{run}: its test {to_printable(file)} lies outside of this project, {here}")
-    if any(path.is_relative_to(place) for place in (run.resolve(), *_find_enclosed_store(run, here))) or _is_stored(
-        path, here
-    ):
+    stored = any(path.is_relative_to(place) for place in (run.resolve(), *_find_enclosed_store(run, here)))
+    if stored or _is_stored(path, here):
         raise HistoryError(
             f"{run}: its test {to_printable(file)} lies among stored runs, and is no test of this project"
         )
@@ -65,11 +64,8 @@ def find_test(run: Path, info: RunInfo) -> str:
 
 
 def build_repeat_arguments(run: Path, info: RunInfo) -> list[str]:
-    """Returns the arguments of pytest that do the run again.
-
-    Raises ``HistoryError`` for a run that asks for more than its test.
-    """
-    test, settings = find_test(run, info), read_settings(run)
+    """Returns the pytest arguments that repeat the run. Raises ``HistoryError`` if they would load other code."""
+    test, settings = find_test(run, info), read_run_settings(run)
     _refuse_other_options(run, info, test)
     _refuse_other_files(run, settings)
     return shlex.split(make_repeat_command(test, settings))[1:]
@@ -84,8 +80,7 @@ def _refuse_other_options(run: Path, info: RunInfo, test: str) -> None:
         if word != test and word.partition("=")[0] not in REPEATABLE:
             raise HistoryError(
                 f"{run}: its command has {to_printable(word)}, which is no option of a run and could load other "
-                "code, so "
-                "it is not done again"
+                "code, so it is not done again"
             )
 
 
@@ -95,24 +90,24 @@ def _refuse_other_files(run: Path, settings: Settings) -> None:
     for option, path in (("--replay", settings.replay), ("--hosts", settings.hosts)):
         if path is None or (option == "--hosts" and str(path).startswith(COMPOSE)):
             continue
-        if not any(_whole(here / path).is_relative_to(place) for place in allowed):
+        if not any(_resolve(here / path).is_relative_to(place) for place in allowed):
             raise HistoryError(f"{run}: {option}={to_printable(str(path))} lies outside of this project, {here}")
 
 
 def _find_enclosed_store(run: Path, here: Path) -> list[Path]:
-    """The store that the run lies in, if it is a part of the project and not all of it."""
+    """Returns the store that the run lies in, if it is a folder inside the project."""
     root = run.resolve().parent.parent
     return [root] if root != here and root.is_relative_to(here) else []
 
 
 def _is_stored(path: Path, here: Path) -> bool:
-    """Whether a file of the project lies in a run, or in a store, which has a link or a folder of its latest run."""
+    """Returns whether a file of the project lies in a run, or in a store, which a ``latest`` in it shows."""
     above = [folder for folder in path.parents if folder != here and folder.is_relative_to(here)]
     return any((folder / "run.json").exists() or os.path.lexists(folder / LATEST) for folder in above)
 
 
-def _whole(path: Path) -> Path:
-    """Returns the place to which the path leads. Raises ``HistoryError`` for a loop of links, or an invalid path."""
+def _resolve(path: Path) -> Path:
+    """Resolves a path. Raises ``HistoryError`` for a loop of links, or an invalid path."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as error:

@@ -22,7 +22,7 @@ from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
 from assay.harness.run.store import RunInfo
-from assay.harness.stored.repeat_arguments import Declined, build_repeat_arguments
+from assay.harness.stored.repeat_arguments import RepetitionDeclined, build_repeat_arguments
 from assay.nemesis.schedule.schedule import ScheduleRecord, decode_schedule, encode_schedule
 
 SIMULATED: Final = "sim"
@@ -32,9 +32,7 @@ AS_RESOLVED: Final = "replayed.json"
 
 @dataclass(frozen=True)
 class ReplayComparison:
-    """Comparison of a run with its repetition ``again``; ``same``: by digest in the simulation, else by anomalies
-    found.
-    """
+    """Comparison of a run with its repetition ``again``. ``same``: by digest in the simulation, else by anomalies."""
 
     first: Path
     again: Path
@@ -52,12 +50,12 @@ class PytestEnd:
 
 
 def replay(
-    path: Path, root: Path | None = None, agreed: Callable[[str], bool] = lambda command: True
+    path: Path, root: Path | None = None, confirm: Callable[[str], bool] = lambda command: True
 ) -> ReplayComparison:
     """Repeats a run with pytest in another process, and keeps the new run in ``root`` or next to the first.
 
-    ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` if ``path`` is no run,
-    ``HistoryError`` if it cannot be repeated, and ``Declined`` if the user does not agree.
+    ``confirm`` gets the command before it is executed. Raises ``FileNotFoundError`` if ``path`` is no run,
+    ``HistoryError`` if it cannot be repeated, and ``RepetitionDeclined`` if the user does not agree.
     """
     first = path.resolve()
     info = store.read_run(first)
@@ -67,15 +65,15 @@ def replay(
         raise HistoryError(f"{path}: the run did not come to its end, so there is nothing to compare with")
     root = first.parent.parent if root is None else root.resolve()
     argv = build_repeat_arguments(first, info)
-    if not agreed(shlex.join(["pytest", *argv])):
-        raise Declined
+    if not confirm(shlex.join(["pytest", *argv])):
+        raise RepetitionDeclined
     if info.cluster != SIMULATED:
         argv = _replace_faults_by_schedule(argv, first)
-    done = run_pytest(argv, root)
-    found = None if done.run is None else store.read_run(done.run)
-    if done.run is None or found is None or found.digest is None:
-        raise HistoryError(f"pytest ended with {done.status} and left no complete run in {root}; see its output")
-    return _compare(first, info, done.run, found)
+    session = run_pytest(argv, root)
+    repeated = None if session.run is None else store.read_run(session.run)
+    if session.run is None or repeated is None or repeated.digest is None:
+        raise HistoryError(f"pytest ended with {session.status} and left no complete run in {root}; see its output")
+    return _compare(first, info, session.run, repeated)
 
 
 def run_pytest(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> PytestEnd:
@@ -126,11 +124,11 @@ def _read_command(run: Path) -> set[str]:
     return set() if info is None else set(shlex.split(info.command))
 
 
-def _compare(first: Path, info: RunInfo, again: Path, found: RunInfo) -> ReplayComparison:
+def _compare(first: Path, info: RunInfo, again: Path, repeated: RunInfo) -> ReplayComparison:
     if info.cluster == SIMULATED:
-        same = info.digest == found.digest
+        same = info.digest == repeated.digest
         relation = "is the same" if same else f"was {info.digest}: {_describe_differences(first, again)}"
-        return ReplayComparison(first, again, same, f"history {found.digest} {relation}")
+        return ReplayComparison(first, again, same, f"history {repeated.digest} {relation}")
     before, now = read_forbidden_anomalies(first), read_forbidden_anomalies(again)
     parts = {"found again": before & now, "not again": before - now, "new": now - before}
     summary = "; ".join(f"{name}: {_join_names(anomalies)}" for name, anomalies in parts.items())

@@ -1,4 +1,4 @@
-"""Arguments of ``assay check``. The module imports nothing heavy, because the command line parser reads it."""
+"""Arguments of ``assay check``. The module imports nothing heavy, because the command line parser imports it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ BANK: Final = "bank"
 MONOTONIC: Final = "monotonic"
 TRANSACTIONAL: Final = ("list-append", "long-fork", "rw-register")
 WORKLOADS: Final = (BANK, "list-append", "long-fork", MONOTONIC, "rw-register", "unique-ids")
-ORDERED: Final = (*TRANSACTIONAL, MONOTONIC)
-"""Workloads that a system may pass without real-time order."""
+ORDER_IS_OPTIONAL: Final = (*TRANSACTIONAL, MONOTONIC)
+"""Workloads that can be judged with or without real-time order."""
 KEYS: Final = (AUTO, "tuples", "none")
 ORDERS: Final = ("time", "file")
 

@@ -102,10 +102,10 @@ def test_a_model_that_there_is_not_is_an_error_of_its_test_with_the_remedy(exten
 def test_a_contract_names_faults_that_there_are() -> None:
     registry = Registry.standard()
     stalls = forbid("lost-write", may_stall=["kil"])
-    assert (registry.lacking(stalls) or "").startswith("no fault 'kil'; did you mean kill? a conftest.py adds")
+    assert (registry.explain_invalid(stalls) or "").startswith("no fault 'kil'; did you mean kill? a conftest.py adds")
     tolerates = forbid("lost-write").tolerate_under("lost-write", faults=["hiccup"], because="it sleeps")
-    assert (registry.lacking(tolerates) or "").startswith("no fault 'hiccup'; known here: ")
-    assert registry.lacking(forbid("lost-write", may_stall=["kill"])) is None
+    assert (registry.explain_invalid(tolerates) or "").startswith("no fault 'hiccup'; known here: ")
+    assert registry.explain_invalid(forbid("lost-write", may_stall=["kill"])) is None
 
 
 def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> None:

@@ -30,7 +30,7 @@ OPTIONS = Options(
     spark_master=None,
     explore=None,
     reports="all",
-    own_timeout=False,
+    timeout_given=False,
     code_coverage="auto",
 )
 
@@ -39,7 +39,7 @@ OPTIONS = Options(
 def test_operations_are_given_the_time_they_need_unless_the_user_said_less(
     given: bool, needs: float, has: float
 ) -> None:
-    options = replace(OPTIONS, own_timeout=given)
+    options = replace(OPTIONS, timeout_given=given)
     made = make_settings(options, cluster="sim", seed=1, nemesis=("mix",), mix=(), operation_timeout=needs)
     assert made.operation_timeout == has
 

@@ -108,7 +108,7 @@ def test_a_second_signal_ends_the_process_where_it_stands_and_names_what_is_left
         toy_project,
         """
 from assay.harness.run import interrupt
-interrupt.TOGETHER = 0.0
+interrupt.SAME_REQUEST = 0.0
 
 def twice():
     from assay.cluster.journal import UndoJournal, RemoveContainer, RemoveNetwork, state_folder
@@ -267,7 +267,7 @@ def test_a_second_signal_leaves_no_folder_of_the_workers(
     # The controller imports this file as its workers do.
     with_conftest(
         toy_project,
-        "from assay.harness.run import interrupt\ninterrupt.TOGETHER = 0.0\n" + twice.format(name="SIGTERM"),
+        "from assay.harness.run import interrupt\ninterrupt.SAME_REQUEST = 0.0\n" + twice.format(name="SIGTERM"),
     )
     at_operation(toy_project, "conftest.ask_controller()")
     result = toy_project.runpytest_subprocess(*SIM, "--repeat=8", "-n2")

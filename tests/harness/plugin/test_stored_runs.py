@@ -33,7 +33,7 @@ def make_run(root: Path, test: str = "case.py::case[none]") -> Path:
         nemesis="none", command="pytest case.py::case",
     )  # fmt: skip
     folder.write_run(info)
-    folder.reserve.give_up()
+    folder.reserve.release()
     return folder.path
 
 

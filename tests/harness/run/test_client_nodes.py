@@ -159,7 +159,7 @@ def shipped() -> list[Experiment]:
 def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path: Path) -> None:
     """Neither Arrow nor DuckDB, pytest or Hypothesis: the code as a container is given it, and the image's packages."""
     (experiment,) = shipped()
-    system = experiment.deployed()
+    system = experiment.deployed_system()
     with tarfile.open(fileobj=io.BytesIO(code_archive.archive_code(list(system.source)))) as tar:
         for member in tar:
             if (file := tar.extractfile(member)) is not None:

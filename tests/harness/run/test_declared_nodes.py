@@ -12,7 +12,7 @@ from assay.cluster.node import Cluster, Node
 from assay.cluster.system import System
 from assay.harness.core.generator import Generator
 from assay.harness.run.command_line import DEFAULT_NODES, make_repeat_command
-from assay.harness.run.declared_nodes import check_declared, read_declarations, with_counts
+from assay.harness.run.declared_nodes import check_node_counts, read_declarations, with_counts
 from assay.harness.run.experiment import IncompleteError, experiment, find_experiment
 from assay.harness.run.faults import count_nodes
 from assay.harness.run.settings import Settings, parse_nodes
@@ -61,7 +61,7 @@ def sized(system: System, asked: str | None, more: Any = None) -> tuple[dict[str
     counts = read_declarations(system, more)
     settings = with_counts(Settings(1, nodes=nodes, role_nodes=role_nodes), asked, system, counts)
     own = {role: number for role, number in count_nodes(system, settings).items() if role != "zookeeper"}
-    return own, check_declared(settings, asked, system, counts) if counts else None, settings
+    return own, check_node_counts(settings, asked, system, counts) if counts else None, settings
 
 
 COUNTS = {"server": (5, 3), "proxy": 1}

@@ -103,7 +103,7 @@ def test_what_is_counted() -> None:
 
     read, other = Effect("observe", "k", position=1, value=7), Effect("observe", "k", position=2, value=8)
     assert add(read) == 0, "under faults, nothing has a limit"
-    records.watching = True
+    records.enabled = True
     assert add(read) == 1
     assert add(read, read) == 1
     assert add(Effect("append", "k", value=9), Effect("observe", "k", value=9)) == 1

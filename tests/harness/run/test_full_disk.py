@@ -81,11 +81,11 @@ def test_other_errors_pass(tmp_path: Path) -> None:
 
 def test_a_reserve_is_given_up_in_pieces_or_whole(tmp_path: Path) -> None:
     reserve = DiskReserve(tmp_path / "reserve")
-    assert not reserve.give_up()
-    reserve.keep(10)
-    assert reserve.give_up(4)
+    assert not reserve.release()
+    reserve.allocate(10)
+    assert reserve.release(4)
     assert reserve.path.stat().st_size == 6
-    assert reserve.give_up()
+    assert reserve.release()
     assert not reserve.path.exists()
 
 

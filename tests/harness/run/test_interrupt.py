@@ -34,7 +34,7 @@ def handlers() -> Iterator[None]:
 def test_the_first_asks_and_the_second_raises(number: signal.Signals) -> None:
     clock = Clock()
     interrupt = Interrupt(StopSignals(clock=clock))
-    with interrupt.listening():
+    with interrupt.recording_requests():
         os.kill(os.getpid(), number)
         assert interrupt.requested
         clock.now += 1.0
@@ -46,7 +46,7 @@ def test_one_request_may_come_as_several_signals() -> None:
     """`timeout` signals its command and then the group of it; at Ctrl-C a session passes on what its workers got."""
     clock = Clock()
     interrupt = Interrupt(StopSignals(clock=clock))
-    with interrupt.listening():
+    with interrupt.recording_requests():
         for number in SIGNALS:
             os.kill(os.getpid(), number)
         clock.now += 0.9
@@ -57,16 +57,16 @@ def test_one_request_may_come_as_several_signals() -> None:
 def test_a_second_signal_in_another_part_of_the_run_is_the_second() -> None:
     clock = Clock()
     interrupt = Interrupt(StopSignals(clock=clock))
-    with interrupt.listening():
+    with interrupt.recording_requests():
         os.kill(os.getpid(), signal.SIGTERM)
     clock.now += 1.0
-    with interrupt.breaking(), pytest.raises(KeyboardInterrupt, match="twice"):
+    with interrupt.raising_requests(), pytest.raises(KeyboardInterrupt, match="twice"):
         os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_while_a_history_is_checked_it_breaks_off_and_asks() -> None:
     interrupt = Interrupt()
-    with interrupt.breaking(), pytest.raises(KeyboardInterrupt, match="SIGHUP"):
+    with interrupt.raising_requests(), pytest.raises(KeyboardInterrupt, match="SIGHUP"):
         os.kill(os.getpid(), signal.SIGHUP)
     assert interrupt.by_user
 
@@ -76,7 +76,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(number: signal.Sig
     before = signal.signal(number, signal.SIG_IGN)
     try:
         interrupt = Interrupt()
-        with handle_stop_signals(), interrupt.listening():
+        with handle_stop_signals(), interrupt.recording_requests():
             os.kill(os.getpid(), number)
         assert not interrupt.requested
         assert signal.getsignal(number) is signal.SIG_IGN
@@ -97,7 +97,7 @@ with {block}:
 """
 
 
-@pytest.mark.parametrize("block", ["handle_stop_signals()", "interrupt.listening()"])
+@pytest.mark.parametrize("block", ["handle_stop_signals()", "interrupt.recording_requests()"])
 def test_a_forked_child_dies_by_sigterm_as_it_would_without_handlers(block: str) -> None:
     command = [sys.executable, "-c", FORKED.format(block=block)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

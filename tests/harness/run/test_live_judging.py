@@ -68,7 +68,7 @@ def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path
             run.add(1)
             run.read(1)
             run.history.flush()
-            await until(lambda: tally.watched is not None)
+            await until(lambda: tally.judged_until is not None)
             assert heard.alarms == []
             assert not interrupt.requested
             run.read()
@@ -76,8 +76,8 @@ def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path
             await until(lambda: bool(heard.alarms))
             run.read()
             run.history.flush()
-            known = tally.watched
-            await until(lambda: tally.watched != known)
+            known = tally.judged_until
+            await until(lambda: tally.judged_until != known)
         finally:
             process = watch.process
             await watch.stop()
@@ -181,7 +181,7 @@ def test_what_it_complains_of_never_holds_it_up(tmp_path: Path, monkeypatch: pyt
         watch, heard, interrupt, tally = watched(GrowingRun(tmp_path), fail_fast=True)
         await watch.start()
         await until(lambda: bool(heard.alarms))
-        assert tally.watched == SEEN.until, "it came as far as its line"
+        assert tally.judged_until == SEEN.until, "it came as far as its line"
         assert not interrupt.requested
         await watch.stop()
         (problem,) = watch.problems
@@ -215,7 +215,7 @@ def test_its_end_with_the_run_is_no_problem(tmp_path: Path, monkeypatch: pytest.
     async def play() -> None:
         watch, heard, _, tally = watched(GrowingRun(tmp_path))
         await watch.start()
-        await until(lambda: tally.watched is not None)
+        await until(lambda: tally.judged_until is not None)
         await watch.stop()
         assert (watch.problems, heard.alarms) == ([], [])
 

@@ -195,7 +195,7 @@ def test_a_folder_that_is_no_run_of_ours_is_never_deleted(tmp_path: Path, conten
     assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == []
     assert store.find_collectable(tmp_path, keep=0, older_than=timedelta(0), now=NOW + timedelta(days=9)) == []
     kept = (tmp_path / "thesis", f"no run.json of ours is at {tmp_path / 'thesis'}")
-    assert store.kept_by_gc(tmp_path) == [kept]
+    assert store.list_kept_by_gc(tmp_path) == [kept]
     store.delete_runs([theirs])
     assert theirs.is_dir()
 
@@ -207,7 +207,7 @@ def test_a_foreign_folder_among_runs_is_named_and_does_not_count_as_a_newer_run(
     notes.mkdir()
     assert store.find_collectable(tmp_path, keep=1, older_than=None, now=NOW) == []
     assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == [run.path]
-    assert store.kept_by_gc(tmp_path) == [(notes, f"no run.json of ours is at {notes}")]
+    assert store.list_kept_by_gc(tmp_path) == [(notes, f"no run.json of ours is at {notes}")]
 
 
 def test_a_run_of_a_test_is_not_taken_for_a_test_of_runs(tmp_path: Path) -> None:
@@ -220,11 +220,11 @@ def test_a_run_of_a_test_is_not_taken_for_a_test_of_runs(tmp_path: Path) -> None
 def test_a_run_json_that_is_a_folder_or_a_pipe_makes_no_run(tmp_path: Path) -> None:
     folder = tmp_path / "t" / "r"
     (folder / "run.json").mkdir(parents=True)
-    assert not store.is_run(folder)
+    assert not store.is_own_run(folder)
     assert store.read_run(folder) is None
     (folder / "run.json").rmdir()
     os.mkfifo(folder / "run.json")
-    assert not store.is_run(folder)
+    assert not store.is_own_run(folder)
 
 
 def test_a_run_that_began_to_go_on_after_it_was_listed_is_kept(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ async def main():
     still = StallMeter(0.05)
     loop = asyncio.get_running_loop()
     for number in range(30):
-        still.woke(loop.time(), time.process_time())
+        still.record_sleep(loop.time(), time.process_time())
         if number == 1:
             print("begun", flush=True)
         await asyncio.sleep(0.05)
@@ -42,8 +42,8 @@ asyncio.run(main())
 )
 def test_what_a_sleep_took_too_long_counts_less_what_was_computed(took: float, computed: float, total: float) -> None:
     still = StallMeter(0.1)
-    still.woke(50.0, 7.0)
-    still.woke(50.0 + took, 7.0 + computed)
+    still.record_sleep(50.0, 7.0)
+    still.record_sleep(50.0 + took, 7.0 + computed)
     assert still.total == pytest.approx(total)
 
 
@@ -51,7 +51,7 @@ def test_it_adds_up() -> None:
     still, now = StallMeter(0.1), 0.0
     for took in (0.0, 0.6, 0.1, 0.3, 1.1):
         now += took
-        still.woke(now, 0.0)
+        still.record_sleep(now, 0.0)
     assert still.total == pytest.approx(1.5)
 
 

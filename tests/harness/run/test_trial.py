@@ -268,7 +268,7 @@ def test_a_crash_in_the_harness_leaves_a_readable_history_marked_as_cut(
     async def broken(*_arguments: Any) -> None:
         raise RuntimeError("a bug in the trial")
 
-    monkeypatch.setattr("assay.harness.run.trial.Trial._recovered", broken)
+    monkeypatch.setattr("assay.harness.run.trial.Trial._wait_for_recovery", broken)
     run = attempt(toy, tmp_path)
     with pytest.raises(RuntimeError, match="a bug in the trial"):
         done(run)
@@ -291,7 +291,7 @@ def test_what_ended_a_run_is_said_though_its_history_cannot_be_saved(
     def no_memory(*_arguments: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("assay.harness.run.trial.Trial._recovered", broken)
+    monkeypatch.setattr("assay.harness.run.trial.Trial._wait_for_recovery", broken)
     run = attempt(toy, tmp_path)
     with pytest.raises(RuntimeError, match="a bug in the trial"):
         done(run)

@@ -107,15 +107,15 @@ def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pyte
     monkeypatch.setattr(batch_check, "open_together", counted)
     judged([*SOME, damaged])
     assert counts == [4]
-    monkeypatch.setattr(batch_check, "SMALL", 3_500)
+    monkeypatch.setattr(batch_check, "SMALL_ROWS", 3_500)
     judged(SOME)
     assert counts[1:] == [3], "one has some 3,600 rows"
-    monkeypatch.setattr(batch_check, "SMALL", 100_000)
-    monkeypatch.setattr(batch_check, "ROWS", 4_000)
+    monkeypatch.setattr(batch_check, "SMALL_ROWS", 100_000)
+    monkeypatch.setattr(batch_check, "BATCH_ROWS", 4_000)
     judged(SOME)
     assert counts[2:] == [2, 1, 1], "those with some 900, 1,500, 1,900 and 3,600 rows"
-    monkeypatch.setattr(batch_check, "TOGETHER", 3)
-    monkeypatch.setattr(batch_check, "ROWS", 500_000)
+    monkeypatch.setattr(batch_check, "BATCH", 3)
+    monkeypatch.setattr(batch_check, "BATCH_ROWS", 500_000)
     judged(SOME)
     assert counts[5:] == [3, 1]
 
@@ -324,7 +324,7 @@ def test_executors_get_whole_paths_and_what_they_say_has_those_that_were_given(m
 @pytest.mark.spark
 @pytest.mark.long
 def test_spark_says_the_same_as_one_job(monkeypatch: pytest.MonkeyPatch, application: Any, damaged: Path) -> None:
-    monkeypatch.setattr(batch_check, "TOGETHER", 2)
+    monkeypatch.setattr(batch_check, "BATCH", 2)
     paths = [*SOME, damaged]
     here = judged(paths)
     engine = application.engine(effects=0)

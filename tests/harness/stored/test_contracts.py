@@ -228,7 +228,7 @@ def test_what_no_contract_can_tolerate_are_anomalies_that_there_are() -> None:
 @pytest.mark.parametrize("name", INTOLERABLE)
 def test_an_experiment_cannot_tolerate_them(name: str) -> None:
     registry = Registry.standard()
-    assert "no contract can tolerate" in (registry.lacking(forbid().tolerate(name)) or "")
+    assert "no contract can tolerate" in (registry.explain_invalid(forbid().tolerate(name)) or "")
     sometimes = forbid(name).tolerate_under(name, faults=["kill"], because="it forgets")
-    assert "no contract can tolerate" in (registry.lacking(sometimes) or "")
-    assert registry.lacking(forbid(name)) is None
+    assert "no contract can tolerate" in (registry.explain_invalid(sometimes) or "")
+    assert registry.explain_invalid(forbid(name)) is None

@@ -123,7 +123,7 @@ def test_the_code_of_a_system_is_the_package_of_its_class_unless_it_says_otherwi
     for workload in (of_log, of_group):  # the clients of the second have nodes of their own
         experiment = find_experiment(workload)
         assert experiment is not None
-        assert find_packages(experiment.deployed()) == ("assay.system_under_test",)
+        assert find_packages(experiment.deployed_system()) == ("assay.system_under_test",)
     labels = {module.name: module.label for module in find_modules(find_packages(named))}
     assert labels["json.decoder"] == "json/decoder.py"
     assert labels["email.mime"] == "mime/__init__.py"
