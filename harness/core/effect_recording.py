@@ -102,14 +102,14 @@ class EffectRecorder:
 
 
 def _require_column_types(effect: Effect) -> None:
-    for name, (wanted, word) in _plain_column_types().items():
+    for name, (type_, noun) in _plain_column_types().items():
         value = getattr(effect, name)
         if value is None and name not in ("kind", "key"):
             continue
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is Integral):
-            raise TypeError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {word}")
-        if wanted is Integral and _is_beyond_64_bits(value):
-            raise ValueError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {word} of 64 bits")
+        if not isinstance(value, type_) or (isinstance(value, bool) and type_ is Integral):
+            raise TypeError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {noun}")
+        if type_ is Integral and _is_beyond_64_bits(value):
+            raise ValueError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {noun} of 64 bits")
 
 
 def _is_beyond_64_bits(number: Any) -> bool:
@@ -123,5 +123,5 @@ def _plain_column_types() -> dict[str, tuple[type, str]]:
     return {name: _TYPES[kind] for name, kind in plain.items() if kind in _TYPES}
 
 
-_numbers: Final = attrgetter(*(name for name, (wanted, _) in _plain_column_types().items() if wanted is Integral))
+_numbers: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is Integral))
 """Gets the columns of an effect that take whole numbers."""

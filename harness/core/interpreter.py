@@ -38,14 +38,14 @@ class Alarm:
     A wake-up while it is awake has no effect, because the scheduler checks everything before it sleeps again.
     """
 
-    __slots__ = ("_at", "_loop", "_sleeping", "_stamps", "_timer")
+    __slots__ = ("_loop", "_sleeping", "_stamps", "_timer", "_wake_at")
 
     def __init__(self, stamps: Stamps) -> None:
         self._loop = asyncio.get_running_loop()
         self._stamps = stamps
         self._sleeping: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._at = 0
+        self._wake_at = 0
 
     async def sleep(self) -> None:
         self._sleeping = self._loop.create_future()
@@ -59,10 +59,10 @@ class Alarm:
     def wake_by(self, stamp: int) -> None:
         """Wakes at ``stamp`` at the latest. An earlier timer is kept, because it costs only one idle turn."""
         if self._timer is not None:
-            if self._at <= stamp:
+            if self._wake_at <= stamp:
                 return
             self._timer.cancel()
-        self._at = stamp
+        self._wake_at = stamp
         self._timer = self._loop.call_at(self._stamps.loop_time(stamp), self._ring)
 
     def clear(self) -> None:
@@ -128,7 +128,7 @@ class Interpreter:
         self._hooks = tuple(on_completion)
         self.stamps = stamps or Stamps()
         self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
-        self._recording = EffectRecorder(recorder, self.report)
+        self._recorder = EffectRecorder(recorder, self.report)
         self._environment = WorkerEnvironment(
             client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened, backs_off
         )
@@ -149,11 +149,6 @@ class Interpreter:
         """The generator's last answer was pending without a time."""
 
     @property
-    def operations(self) -> int:
-        """The number of operations invoked so far."""
-        return self._index
-
-    @property
     def phases(self) -> tuple[Generator, ...]:
         """Returns the rest of the running generator: the rest of its present phase, and all later phases."""
         return remaining_phases(self._generator)
@@ -171,8 +166,8 @@ class Interpreter:
         """Yields the operations in progress, each as if it had just been given up, with its effects."""
         for number in iterate_bits(self._roster.busy):
             worker = self._workers[number]
-            completed = self._completed(worker, INTERRUPTED)
-            yield completed, self._recording.effects(completed, worker.effects)
+            completed = self._make_completed(worker, INTERRUPTED)
+            yield completed, self._recorder.effects(completed, worker.effects)
 
     def reseed(self, seed: int) -> None:
         """Restarts the random numbers of the generators from ``seed``."""
@@ -236,8 +231,8 @@ class Interpreter:
             if not worker.task.done():
                 self._give_up(worker.task, worker.client_method, worker)
         closing = {self._loop.create_task(worker.close_client()): worker for worker in everyone}
-        _, still = await asyncio.wait(closing, timeout=self._environment.time_limit + CANCEL_GRACE)
-        for task in still:
+        _, hanging = await asyncio.wait(closing, timeout=self._environment.time_limit + CANCEL_GRACE)
+        for task in hanging:
             self._give_up(task, "close", closing[task])
 
     def _give_up(self, task: asyncio.Task[None], method: str, worker: Worker) -> None:
@@ -309,7 +304,7 @@ class Interpreter:
             if not worker.abandoned:
                 self._roster.mark_free(worker.number)
 
-    def _completed(self, worker: Worker, completion: Completion) -> Completed:
+    def _make_completed(self, worker: Worker, completion: Completion) -> Completed:
         return Completed(
             worker.index,
             self._roster.processes[worker.number],
@@ -325,13 +320,13 @@ class Interpreter:
         """Records how an operation ended. Unless the outcome is ``info``, the worker is free again."""
         number = worker.number
         process = self._roster.processes[number]
-        completed = self._completed(worker, completion)
+        completed = self._make_completed(worker, completion)
         if completion.outcome is Outcome.INFO:
             self._roster.retire(number)
         else:
             self._roster.release(number)
         self.report.count(completion.outcome)
-        self._recording.record(completed, worker.effects)
+        self._recorder.record(completed, worker.effects)
         for hook in self._hooks:
             hook(completed)
         if self._generator_listens:

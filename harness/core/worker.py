@@ -169,9 +169,9 @@ class Worker:
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         stamp, on_ended = self._environment.stamps.now, self._environment.on_ended
-        kept: Client | None = None
+        reused: Client | None = None
         while True:
-            client = await self._open() if kept is None else kept
+            client = await self._open() if reused is None else reused
             self.client_method = "invoke"
             self._next = loop.create_future()
             self._environment.on_opened(self)
@@ -200,8 +200,8 @@ class Worker:
                 self._next = loop.create_future()
                 on_ended(self)
             on_ended(self)
-            kept = client if is_kept_after_info(client) else None
-            if kept is None:
+            reused = client if is_kept_after_info(client) else None
+            if reused is None:
                 await self.close_client()
             if self.abandoned:
                 await self.close_client()

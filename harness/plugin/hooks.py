@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from assay.nemesis.schedule.catalogue import FaultCatalogue
 
 FIXTURE: Final = "assay_trial"
-SKIPPED: Final = "assay_not_applicable"
+SKIP_MARK: Final = "assay_not_applicable"
 OPTIONS: Final = pytest.StashKey[Options]()
 SESSION: Final = pytest.StashKey["SessionSetup"]()
 REGISTRY: Final = pytest.StashKey["Registry"]()
@@ -96,7 +96,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SIGNALS] = signals.register(config, is_experiment)
     other_plugins.register(config, config.stash[SIGNALS], is_experiment)
-    config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
+    config.addinivalue_line("markers", f"{SKIP_MARK}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
         if any(call.get_hookimpls() for call in _extension_hooks(config)):
@@ -154,7 +154,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     experiments = [item for item in items if is_experiment(item)]
-    reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
+    reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIP_MARK)]
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
     if (
@@ -213,6 +213,7 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """Provides an attempt whose cluster and system have been started; ``run()`` does the rest."""
+    from assay.harness.plugin.terminal import make_progress
     from assay.harness.run.attempt import Attempt, FaultUnavailableError, InfrastructureError, ReportPolicy
     from assay.harness.run.experiment import NoGeneratorError, apply_mixes, find_experiment, resolve_random_mix
     from assay.harness.run.full_disk import FullDiskError
@@ -246,7 +247,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             code_coverage=options.code_coverage,
             test=request.node.nodeid,
             command=lambda again: make_repeat_command(base, again, experiment.operation_timeout),
-            progress=_make_progress(request.config),
+            progress=make_progress(request.config),
             engines=assay_engines,
             interrupt=Interrupt(request.config.stash[SIGNALS]),
             registry=get_registry(request.config),
@@ -263,7 +264,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         settings=settings,
         test=request.node.nodeid,
         command=make_repeat_command(base, settings, experiment.operation_timeout),
-        progress=_make_progress(request.config),
+        progress=make_progress(request.config),
         interrupt=Interrupt(request.config.stash[SIGNALS]),
         reports=ReportPolicy(options.reports),
         engines=assay_engines,
@@ -287,7 +288,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         if attempt.pass_summary is not None:
             pass_remarks.keep_pass(request.node, *attempt.pass_summary)
         if attempt.interrupted:  # even if the cluster cannot be removed
-            request.session.shouldstop = signals.REPORTED
+            request.session.shouldstop = signals.STOP_REASON
         attempt.tear_down()
 
 
@@ -377,7 +378,7 @@ def _skip_marks(
         or check_node_counts(sample, options.nodes, experiment.system, experiment.node_counts)
         or explain_inapplicable(apply_mixes(experiment, sample).deployed_system(), sample, faults)
     )
-    return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
+    return [] if reason is None else [getattr(pytest.mark, SKIP_MARK)(reason), pytest.mark.skip(reason=reason)]
 
 
 def _fault_combinations(options: Options, faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
@@ -422,9 +423,3 @@ def _repetition_number(item: pytest.Item) -> int:
     """Returns the repetition number of a test, from 1; 1 if it is no experiment."""
     parameter = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
     return parameter.number if isinstance(parameter, Parameter) else 1
-
-
-def _make_progress(config: pytest.Config) -> Any:
-    from assay.harness.plugin.terminal import make_progress
-
-    return make_progress(config)

@@ -27,7 +27,7 @@ import pytest
 from assay.harness.run.interrupt import StopSignals, handle_stop_signals, raise_interrupt
 
 PLUGIN: Final = "assay-signals"
-REPORTED: Final = "interrupted; what there was has been checked and reported"
+STOP_REASON: Final = "interrupted; what there was has been checked and reported"
 RUNS: Final = "assay_runs"
 """Key in the input of a worker of pytest-xdist: a folder with a file for each worker that has experiments.
 
@@ -56,7 +56,7 @@ class SessionSignals:
                 return (yield)
         finally:
             if self.signals.received is not None and not item.session.shouldstop:
-                item.session.shouldstop = REPORTED
+                item.session.shouldstop = STOP_REASON
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -146,7 +146,7 @@ class NoFurtherTests:
         """Skips a test silently after a signal: True means that the test is handled."""
         if self._signals.received is None:
             return None
-        item.session.shouldstop = REPORTED
+        item.session.shouldstop = STOP_REASON
         return True
 
 

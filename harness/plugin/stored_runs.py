@@ -36,9 +36,9 @@ def find_stored_folder(path: Path, rootdir: Path) -> Path | None:
     The path is tried as given, and with links followed. Outside the rootdir, a folder with a run counts only if it is
     the path or its parent, because folders such as ``/tmp`` may contain a run by chance.
     """
-    for whole in (path, path.resolve()):
-        for folder in (whole, *whole.parents):
-            near = folder in (whole, whole.parent) or folder.is_relative_to(rootdir)
+    for form in (path, path.resolve()):
+        for folder in (form, *form.parents):
+            near = folder in (form, form.parent) or folder.is_relative_to(rootdir)
             if is_run(folder) or (near and holds_runs(folder, rootdir)):
                 return folder
     return None

@@ -25,7 +25,7 @@ from assay.harness.remote.messages import (
     receive_message,
 )
 
-LOST = Completion(Outcome.INFO, error="worker-lost")
+WORKER_LOST = Completion(Outcome.INFO, error="worker-lost")
 
 
 class RemoteError(Exception):
@@ -67,9 +67,9 @@ class RemoteClient:
         try:
             answer = await self._ask(Invoke(operation))
         except OSError:
-            return LOST
+            return WORKER_LOST
         if not isinstance(answer, InvokedAnswer):
-            return LOST
+            return WORKER_LOST
         self.survives_info = survives
         self._set_others(others=answer.others)
         return answer.completion

@@ -197,24 +197,24 @@ class Attempt:
         with self.interrupt.recording_requests(self._record_forced_end):
             try:
                 with translate_full_disk(self.settings.store):
-                    ended = self._world.loop.run_until_complete(self._trial.run())
+                    end = self._world.loop.run_until_complete(self._trial.run())
             except BaseException as error:
                 self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
                 raise
             # This is written first: if a later step fails, `assay check` must still know all reasons against a pass.
             self._end(
-                store.INTERRUPTED if ended.interrupted else store.FINISHED,
-                digest=ended.digest,
-                notes=ended.notes,
-                remarks=ended.remarks,
-                stood_still=ended.stood_still,
-                problem="; ".join(ended.problems) or None,
+                store.INTERRUPTED if end.interrupted else store.FINISHED,
+                digest=end.digest,
+                notes=end.notes,
+                remarks=end.remarks,
+                stood_still=end.stood_still,
+                problem="; ".join(end.problems) or None,
             )
             self._world.loop.run_until_complete(self._trial.keep_logs())
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
         with self.interrupt.raising_requests():
-            judgement = self.judgement = self._judge(history, ended)
+            judgement = self.judgement = self._judge(history, end)
         self.folder.write_json("verdict.json", judgement)
         self._update_info(verdict=judgement.verdict)
         self.folder.write_json(FIGURES, measure_run(history))
@@ -223,7 +223,7 @@ class Attempt:
         report = self._write_report(history) if reported else ""
         if passed:
             return None
-        footer = FailureFooter(self.settings.seed, self.command, report, ended.digest, ended.remarks)
+        footer = FailureFooter(self.settings.seed, self.command, report, end.digest, end.remarks)
         return describe(judgement, look_up_evidence(history, judgement), footer)
 
     def tear_down(self) -> None:
@@ -263,17 +263,17 @@ class Attempt:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
-    def _judge(self, history: HistoryReader, ended: TrialEnd) -> Judgement:
+    def _judge(self, history: HistoryReader, end: TrialEnd) -> Judgement:
         judgement = judge_run(
             history,
             self.experiment.contract,
             self.engines,
             self.registry,
-            interrupted=ended.interrupted,
-            notes=ended.notes,
-            stood_still=ended.stood_still,
+            interrupted=end.interrupted,
+            notes=end.notes,
+            stood_still=end.stood_still,
             watch=lambda what, done, total: None,  # a signal interrupts the checks: their findings so far are kept
-            own=True,
+            of_session=True,
         )
         live = self._trial.live_judge if self._trial is not None else None
         if live is None or not live.found or judgement.verdict is Verdict.FAIL:

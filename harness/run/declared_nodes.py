@@ -38,24 +38,20 @@ def read_declarations(system: System, more: NodeCounts | None = None) -> NodeDec
     )
 
 
-def parse_declaration(system: System, given: object, what: str) -> dict[str, tuple[int, ...]]:
+def parse_declaration(system: System, declaration: object, what: str) -> dict[str, tuple[int, ...]]:
     """Parses a declaration to numbers per role. Raises ``ValueError`` if it is invalid."""
     shape = "it takes a number for each role, or several with the usual one first, such as {'server': (3, 5)}"
-    if not isinstance(given, Mapping):
-        raise ValueError(f"{system.name}: {what} is {given!r}: {shape}")
+    if not isinstance(declaration, Mapping):
+        raise ValueError(f"{system.name}: {what} is {declaration!r}: {shape}")
     found = {}
-    for role, counts in given.items():
+    for role, counts in declaration.items():
         if role not in list_own_roles(system):
             raise ValueError(f"{system.name}: {what} has {role!r}; its roles are {', '.join(list_own_roles(system))}")
         numbers = (counts,) if isinstance(counts, int) else counts
-        if not isinstance(numbers, Sequence) or not numbers or not all(map(_is_count, numbers)):
+        if not isinstance(numbers, Sequence) or not numbers or not all(type(n) is int and n >= 1 for n in numbers):
             raise ValueError(f"{system.name}: {what} has {counts!r} for {role}: {shape}")
         found[role] = tuple(numbers)
     return found
-
-
-def _is_count(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
 def list_own_roles(system: System) -> list[str]:

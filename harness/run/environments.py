@@ -46,7 +46,7 @@ class World(Protocol):
         """The source of all random numbers in this world that the seed determines."""
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
-        """Calls ``call`` at this time of the loop's clock. In the simulation no other event changes its order."""
+        """Calls ``call`` at this time of the loop's clock. In the simulation all other events keep their order."""
 
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
         """Starts the nodes, with nothing running on them yet. ``note`` is called at long steps.

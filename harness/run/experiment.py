@@ -52,13 +52,9 @@ class NoGeneratorError(TypeError):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A system, how it is driven, and what it promises.
+    """A system, how it is driven, and what it promises; see :func:`experiment`.
 
-    - ``client_nodes``: whether its clients live on nodes of their own.
-    - ``mixes``: the workload mixes that it supports.
-    - ``client_options``: the ``Endpoint.options`` of its clients.
-    - ``operation_timeout``: minimum time limit of an operation in seconds, unless the command line sets one.
-    - ``node_counts``: possible numbers of nodes per role, if the system or the experiment declares them.
+    ``client_options``: the ``Endpoint.options`` of its clients.
     """
 
     name: str
@@ -159,9 +155,9 @@ def experiment(
     return decorate
 
 
-def _require_counts(system: System, given: NodeCounts | None) -> NodeDeclarations:
+def _require_counts(system: System, node_counts: NodeCounts | None) -> NodeDeclarations:
     try:
-        return read_declarations(system, given)
+        return read_declarations(system, node_counts)
     except ValueError as error:
         raise IncompleteError(str(error)) from None
 
@@ -230,11 +226,11 @@ def resolve_random_mix(experiment: Experiment, settings: Settings) -> Settings:
     if settings.workload_mix != (RANDOM,):
         return settings
     chance = Random(derive_seed(settings.seed, "workload-mix"))
-    wanted = 1 + chance.randrange(MOST_DRAWN)
+    count = 1 + chance.randrange(MOST_DRAWN)
     drawn: list[WorkloadMix] = []
     promised = [one for one in experiment.mixes if one.promised]
     for one in chance.sample(promised, len(promised)):
-        if len(drawn) < wanted and not any(find_clash(one, other) for other in drawn):
+        if len(drawn) < count and not any(find_clash(one, other) for other in drawn):
             drawn.append(one)
     return replace(settings, workload_mix=tuple(sorted(one.name for one in drawn)))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FullDiskError(Exception):
@@ -34,7 +34,7 @@ def translate_full_disk(root: Path) -> Iterator[None]:
 def is_full(error: BaseException | None) -> bool:
     """Returns whether this error, or a cause of it, reports a full disk or an exhausted quota."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -17,7 +17,7 @@ from assay.harness.run.settings import SettingsError
 
 T = TypeVar("T")
 
-MOVED: Final = {
+MOVED_MODULES: Final = {
     f"assay.workloads.{name}_system": f"assay.workloads.systems.{name}"
     for name in ("etcd", "galera", "mariadb", "nats", "patroni", "postgresql", "rabbitmq", "redis", "redis_cluster")
 }
@@ -51,7 +51,7 @@ def import_module_named(setting: str, name: str) -> object:
 
     Raises ``SettingsError``; its text begins with ``setting``.
     """
-    name = MOVED.get(name, name)
+    name = MOVED_MODULES.get(name, name)
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -57,13 +57,13 @@ def judge_run(
     stood_still: float = 0.0,
     watch: ProgressCallback | None = None,
     missing: Mapping[str, str] = NONE_MISSING,
-    own: bool = False,
+    of_session: bool = False,
     load_command: str = "--plugin=MODULE",
 ) -> Judgement:
     """Judges as :func:`assay.checkers.judging.judge.judge`, by the families of the registry, and by the contract's
     model.
 
-    - ``own``: the contract belongs to an experiment of this session. Otherwise its model is imported only if the
+    - ``of_session``: the contract belongs to an experiment of this session. Otherwise its model is imported only if the
       registry allows it.
     - ``load_command``: the command or option that loads a model which is not available here.
 
@@ -72,7 +72,7 @@ def judge_run(
     """
     model = None
     try:
-        model = registry.model(contract.model, own=own)
+        model = registry.model(contract.model, of_session=of_session)
     except NotImportedError as error:
         notes = (
             *notes,
@@ -82,9 +82,9 @@ def judge_run(
         # A model that names its module is not added by another module.
         remedy = str(error) if ":" in str(contract.model) else f"{load_command} loads it ({error})"
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with engines.open(history, shared=not registry.added) as engine:
-        opened = time.perf_counter() - begun
+        opened = time.perf_counter() - start
         judgement = judge(
             history,
             contract,
@@ -103,9 +103,9 @@ def judge_run(
             return judgement
         if not complete:
             return merge_judgements(judgement, f"the model {model.name} was not checked: {NOT_CLOSED}")
-        begun = time.perf_counter()
+        start = time.perf_counter()
         found = merge_judgements(judgement, _judge_by_model(history, model, engine, watch))
-        return add_stage(found, "searching by the model", time.perf_counter() - begun)
+        return add_stage(found, "searching by the model", time.perf_counter() - start)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def judge_together(runs: Sequence[UnjudgedRun], engines: Engines, registry: Regi
     """Judges several runs of this session as :func:`judge_run` does, at a fraction of the cost."""
     with open_together([run.history for run in runs], engines) as opened:
         return [
-            judge_run(run.history, run.contract, engine, registry, notes=run.notes, own=True)
+            judge_run(run.history, run.contract, engine, registry, notes=run.notes, of_session=True)
             for run, engine in zip(runs, opened, strict=True)
         ]
 
@@ -133,7 +133,10 @@ def open_together(histories: Sequence[HistoryReader], engines: Engines) -> Itera
     A single history gets an engine of its own, because a query for many takes 1.5 times as long as for one. So does
     each of a few very small histories, if the engine is SQLite.
     """
-    separate = len(histories) <= MOST_SEPARATE and all(_is_very_small(history, engines) for history in histories)
+    separate = len(histories) <= MOST_SEPARATE and all(
+        history.rows("ops") + history.rows("effects") <= VERY_SMALL_ROWS and engines.pick(history) == SQLITE
+        for history in histories
+    )
     if separate or len(histories) < 2:
         yield [engines for _ in histories]
         return
@@ -142,10 +145,6 @@ def open_together(histories: Sequence[HistoryReader], engines: Engines) -> Itera
         for name, each in tables.items():
             batch.load(name, each)
         yield [_LoadedEngines(batch.engine(number)) for number in range(len(histories))]
-
-
-def _is_very_small(history: HistoryReader, engines: Engines) -> bool:
-    return history.rows("ops") + history.rows("effects") <= VERY_SMALL_ROWS and engines.pick(history) == SQLITE
 
 
 @dataclass(frozen=True)

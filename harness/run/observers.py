@@ -9,7 +9,7 @@
   ``broken``; rows ``asserted`` count how often each was checked. ``assay.checkers.servers.invariants`` judges both.
 - ``record_processes`` records which server processes exist after every fault is healed: a missing one has ended by
   itself. ``assay.checkers.servers.process_exits`` judges the rows.
-- ``QuiescenceWatch`` takes snapshots of a system after a run until it is at rest: everything that was begun must end.
+- ``QuiescenceWatch`` takes snapshots of a system after a run until it is at rest: all work that has begun must end.
 - ``StallMeter`` measures how long the tester wanted to run, but its machine did not let it.
 
 Findings outside snapshots are rows of ``looks`` with look 0.
@@ -48,7 +48,7 @@ class LeaderPoller:
 
     def __init__(self, system: System, cluster: Cluster, history: History, stamps: Stamps) -> None:
         self._system, self._cluster, self._history, self._stamps = system, cluster, history, stamps
-        self._seen: dict[str, str] = {}
+        self._leaders: dict[str, str] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
         self.problems: list[str] = []
@@ -82,14 +82,14 @@ class LeaderPoller:
         return None if found is None else found.name
 
     def _record_leader(self, key: str, leader: str | None) -> None:
-        before = self._seen.get(key)
+        before = self._leaders.get(key)
         if leader == before:
             return
         if before is not None:
-            del self._seen[key]
+            del self._leaders[key]
             self._write(SEEN_GONE, before, key)
         if leader is not None:
-            self._seen[key] = leader
+            self._leaders[key] = leader
             self._write(SEEN_LEADING, leader, key)
 
     def _write(self, event: str, node: str, key: str) -> None:
@@ -220,13 +220,13 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
         if isinstance(server, SupportsParts):
             parts |= {f"{server.name}/{named}": server.part(named) for named in server.sidecars}
         for name, part in parts.items():
-            begun = stamps.now()
+            start = stamps.now()
             try:
                 status = await part.process()
             except NodeError:
                 continue
             what = "ended" if status.state is ProcessState.DEAD else "process"
-            history.look(look=0, time=begun, ended=stamps.now(), what=what, node=name)
+            history.look(look=0, time=start, ended=stamps.now(), what=what, node=name)
 
 
 def list_crashes(cluster: Cluster) -> list[str]:
@@ -268,9 +268,9 @@ class QuiescenceWatch:
         first = since = complete = self.stamps.now()
         obstacle, was_at_rest = None, False
         while not stopped():
-            begun = self.stamps.now()
-            if begun - complete > STALL:
-                since = begun
+            start = self.stamps.now()
+            if start - complete > STALL:
+                since = start
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     at_rest = await self._look()
@@ -289,14 +289,14 @@ class QuiescenceWatch:
 
     async def _look(self) -> bool:
         """Takes a look. Returns whether everything was at rest, and the epochs were those of the previous look."""
-        begun, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
+        start, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
         seen = await self.system.look(self.cluster, self.runtime)
         ended = self.stamps.now()
         unsettled = self.system.unsettled(seen, wall_ms)
         self.looks += 1
         for one in seen:
-            self.history.look(look=self.looks, time=begun, ended=ended, **one)
-        self.history.look(look=self.looks, time=begun, ended=ended, what="look", wall_ms=wall_ms, unsettled=unsettled)
+            self.history.look(look=self.looks, time=start, ended=ended, **one)
+        self.history.look(look=self.looks, time=start, ended=ended, what="look", wall_ms=wall_ms, unsettled=unsettled)
         former = self._epochs
         self._epochs = {
             (one["what"], one.get("key"), one.get("node")): one["epoch"] for one in seen if one.get("epoch") is not None
@@ -328,9 +328,9 @@ class StallMeter:
         """Must be called before each sleep. ``computed``: processor seconds of the whole process so far."""
         if self._last is not None:
             before, computed_before = self._last
-            lost = now - before - self.sleep - (computed - computed_before)
-            if lost >= MIN_STALL:
-                self.total += lost
+            stall = now - before - self.sleep - (computed - computed_before)
+            if stall >= MIN_STALL:
+                self.total += stall
         self._last = now, computed
 
 

@@ -121,17 +121,17 @@ class Registry:
             sources=names,
         )  # fmt: skip
 
-    def model(self, name: str | None, *, own: bool = False) -> Model | None:
+    def model(self, name: str | None, *, of_session: bool = False) -> Model | None:
         """Returns the model that a contract names, possibly as ``package.module:Class``; None for None.
 
-        ``own``: the contract belongs to an experiment of this session, whose module is already imported. Raises
+        ``of_session``: the contract belongs to an experiment of this session, whose module is already imported. Raises
         ``SettingsError``, and ``NotImportedError`` for a module that only a stored run names.
         """
         if name is None or name in self.models:
             return None if name is None else self.models[name]
         if ":" in name:
             module = name.partition(":")[0]
-            if not (own or self.trusts_runs or module in self.modules):
+            if not (of_session or self.trusts_runs or module in self.modules):
                 raise NotImportedError("only the run names its module, so it was not imported")
             return find_model(name, "model")
         raise SettingsError(f"no model {name!r}; {_suggest_name(name, self.models, 'pytest_assay_models')}")
@@ -139,7 +139,7 @@ class Registry:
     def explain_invalid(self, contract: Contract) -> str | None:
         """Returns what is wrong with an experiment's contract in this session, and the remedy; None if it is valid."""
         try:
-            self.model(contract.model, own=True)
+            self.model(contract.model, of_session=True)
         except SettingsError as missing:
             return str(missing)
         conditional = [name for one in contract.conditional for name in one.anomalies]

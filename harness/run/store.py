@@ -118,10 +118,6 @@ class RunFolder:
     def logs(self) -> Path:
         return self.path / "logs"
 
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
     def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
         """Opens the history of the run. With a loop, parts are sealed by its clock."""
         from assay.harness.core.history import HistoryWriter  # loads Arrow

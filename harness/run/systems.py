@@ -76,8 +76,8 @@ def complete_contract(contract: Contract, system: System) -> Contract:
     Retention and failover of the contract take precedence.
     """
     if isinstance(system, SupportsRetention) and contract.retention_ms is None:
-        kept = {"retention_ms": system.retention_ms, "retention_bytes": system.retention_bytes}
-        contract = msgspec.structs.replace(contract, **kept)
+        retention = {"retention_ms": system.retention_ms, "retention_bytes": system.retention_bytes}
+        contract = msgspec.structs.replace(contract, **retention)
     if isinstance(system, SupportsFailover) and contract.failover is None:
         contract = msgspec.structs.replace(contract, failover=system.failover)
     if isinstance(system, SupportsStrongerPromises):
@@ -105,9 +105,9 @@ UNCHANGED: Final = 0.3
 """Probability that a mix leaves a setting unchanged."""
 
 
-def draw_configuration(system: System, given: Sequence[str], seed: int) -> tuple[str, ...]:
-    """Adds drawn values to the given settings. Each depends only on the seed and the setting's name."""
-    configuration = {text.partition("=")[0]: text for text in given}
+def draw_configuration(system: System, fixed: Sequence[str], seed: int) -> tuple[str, ...]:
+    """Adds drawn settings to the fixed ones. Each value depends only on the seed and the setting's name."""
+    configuration = {text.partition("=")[0]: text for text in fixed}
     for name, values in (system.variants if isinstance(system, SupportsSettings) else {}).items():
         rng = random.Random(derive_seed(seed, "variant", name))
         if rng.random() >= UNCHANGED and name not in configuration:

@@ -17,13 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import msgspec
+
 from assay.cluster.deploy import start_system
 from assay.cluster.inspection import SupportsInspection, SupportsSnapshots
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, SupportsReplicas, System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
-from assay.harness.core.history import History, worker_nodes
+from assay.harness.core.history import History
+from assay.harness.core.history.data_sets import WORKER_NODES
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, describe_with_location
@@ -61,7 +64,7 @@ from assay.nemesis.schedule.target import list_possible_servers, servers
 
 TICK: Final = 0.1
 """Seconds between two checks of the interrupt and updates of the progress."""
-READY_EVERY: Final = 0.25
+READY_INTERVAL: Final = 0.25
 START_SECONDS: Final = 90.0
 """Time limit for all processes to serve and for the set-up. A slow machine under load takes a third of it."""
 REPLICA_SECONDS: Final = 60.0
@@ -163,7 +166,7 @@ class Trial:
         history = self.folder.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
-            self.folder.write(f"history/{worker_nodes.FILE}", worker_nodes.encode_worker_nodes(report.worker_nodes))
+            self.folder.write(f"history/{WORKER_NODES}", msgspec.json.encode(report.worker_nodes, order="sorted"))
             digest = history.digest()
             history.close()
         except BaseException:
@@ -255,7 +258,8 @@ class Trial:
             ) as interpreter:
                 chance.listen("workload", interpreter.reseed)
                 history.show_unfinished(interpreter.unfinished_operations)
-                await self._main_phase(interpreter, conductor, apply_pace(main, settings), stop)
+                paced = main if settings.rate is None else rate(settings.rate, main)
+                await self._main_phase(interpreter, conductor, time_limit(settings.time_limit, paced), stop)
                 if later and not self._cut_short:
                     self.tally.stage = "drain"
                     await self._later_phases(interpreter, phases(*later), stop, records)
@@ -328,7 +332,7 @@ class Trial:
                     if await self._is_ready(waiting[0]):
                         waiting.pop(0)
                     else:
-                        await asyncio.sleep(READY_EVERY)
+                        await asyncio.sleep(READY_INTERVAL)
         except TimeoutError:
             last = (
                 ""
@@ -408,11 +412,6 @@ class Trial:
     def _client(self) -> Any:
         kind = self.experiment.client
         return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.client_nodes else kind()
-
-
-def apply_pace(main: Generator, settings: Settings) -> Generator:
-    """Applies the time limit of the main phase and, for an open loop, its rate."""
-    return time_limit(settings.time_limit, main if settings.rate is None else rate(settings.rate, main))
 
 
 def make_trial(

@@ -28,7 +28,7 @@ from assay.harness.run.judging import SupportsOpen, add_doubts, judge_run
 from assay.harness.run.registry import Registry, is_module_name
 from assay.harness.run.store import RunInfo
 from assay.harness.stored.contracts import (
-    LOST,
+    LOST_CONTRACT,
     LostContractError,
     belongs_to_run,
     judge_without_contract,
@@ -46,7 +46,7 @@ class StoredHistory:
 
     - ``run`` and ``info``: None for a history without a run
     - ``closed``: whether the history was written completely
-    - ``lost``: why the contract of a run cannot be read; then ``contract`` is ``LOST``
+    - ``lost``: why the contract of a run cannot be read; then ``contract`` is ``LOST_CONTRACT``
     - ``extensions``: checks that were added to the session, see ``Registry.extensions``
     """
 
@@ -127,7 +127,7 @@ def open_stored(path: Path) -> StoredHistory:
                 f"{history} is the history of a run, and the other files of the run are not next to it"
             )
     except LostContractError as error:
-        settings, contract, lost = {}, LOST, str(error)
+        settings, contract, lost = {}, LOST_CONTRACT, str(error)
     return StoredHistory(
         history=history,
         run=run,
@@ -178,7 +178,7 @@ def judge_again(
         judgement = judge_without_contract(judgement, stored.lost)
     if judgement.interrupted:
         return judgement
-    begun = time.perf_counter()
+    start = time.perf_counter()
 
     def step(done: int, total: int) -> None:
         if watch is not None:
@@ -192,7 +192,7 @@ def judge_again(
             raise
         judgement = add_doubts(judgement, ["interrupted before all files were compared with what the run wrote"])
         return msgspec.structs.replace(judgement, interrupted=True)
-    judgement = add_stage(judgement, VERIFY_STAGE, time.perf_counter() - begun)
+    judgement = add_stage(judgement, VERIFY_STAGE, time.perf_counter() - start)
     digest = None if stored.info is None else stored.info.digest
     if digest is not None and history.closing_note is not None and history.closing_note.digest != digest:
         raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")
@@ -207,9 +207,9 @@ def explain(stored: StoredHistory, history: HistoryReader, judgement: Judgement)
         report=str(stored.report) if stored.report else None,
         digest=stored.info.digest if stored.info else None,
     )
-    begun = time.perf_counter()
+    start = time.perf_counter()
     text = describe(judgement, look_up_evidence(history, judgement), footer)
-    return JudgedHistory(add_stage(judgement, "looking up the operations", time.perf_counter() - begun), text)
+    return JudgedHistory(add_stage(judgement, "looking up the operations", time.perf_counter() - start), text)
 
 
 def _find_last_line(problem: str | None) -> str:

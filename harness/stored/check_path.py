@@ -118,11 +118,11 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Pr
         return _describe_result(judge_by_model(ops, model, engines, watch, _make_limits(request)), ops.dataset("ops"))
     if request.seconds is not None or request.bytes is not None:
         raise SettingsError("--time-limit and --memory-limit apply only to the search with --model")
-    begun = time.perf_counter()
+    start = time.perf_counter()
     contract = None if request.contract is None else read_given_contract(request.contract)
     stored = open_stored(request.path).with_contract(contract)
     opened = stored.open_complete_part()
-    taken = time.perf_counter() - begun
+    taken = time.perf_counter() - start
     judgement = judge_again(stored, opened, engines, registry, watch)
     return explain(stored, opened, add_stage(judgement, "opening the files", taken, first=True))
 

@@ -25,14 +25,13 @@ from assay.checkers.judging.judge import UNNAMED
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.files import read_json
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, translation
-from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, OF_RUN, ORIGIN_KEY
+from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, OF_RUN, ORIGIN_KEY, WORKER_NODES
 from assay.harness.core.history.live_manifest import UNFINISHED
-from assay.harness.core.history.worker_nodes import FILE as THROUGH
 from assay.harness.run import store
 
 STRICTEST: Final = "strictest"
 """Name that stands for a contract file: every applicable anomaly is forbidden."""
-LOST: Final = Contract(forbidden=INTOLERABLE, needed=())
+LOST_CONTRACT: Final = Contract(forbidden=INTOLERABLE, needed=())
 """The part of a lost contract that is certain."""
 PLANTED: Final = "planted.json"
 """A file next to a generated history (``assay generate``), which belongs to no run."""
@@ -60,7 +59,7 @@ def belongs_to_run(history: Path) -> bool:
         return True
     if (history.parent / PLANTED).is_file():
         return False
-    if (history / THROUGH).exists() or (history / UNFINISHED).exists() or _EARLIER_RUN in origins:
+    if (history / WORKER_NODES).exists() or (history / UNFINISHED).exists() or _EARLIER_RUN in origins:
         return True
     # Only runs have node events. Another program may have rewritten the files, so their columns may differ.
     return None in origins and (history / CLOSED).exists() and any(_count_rows(history / "events"))
@@ -144,7 +143,7 @@ def _to_contract(found: Any, path: Path) -> Contract:
 
 
 def judge_without_contract(judgement: Judgement, reason: str) -> Judgement:
-    """Turns a judgement by ``LOST`` into fail or unknown, never pass. The reason and the remedy come first."""
+    """Turns a judgement by ``LOST_CONTRACT`` into fail or unknown, never pass. The reason and the remedy come first."""
     found = [name for name in sorted(judgement.anomalies) if name not in INTOLERABLE]
     summary = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"
     others = [one for one in judgement.unknown if not one.endswith(UNNAMED)]

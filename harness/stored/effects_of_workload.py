@@ -72,18 +72,18 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
     banks: dict[str, list[Completed]] = {}
     for completed in done:
         banks.setdefault(_find_key(completed, "bank"), []).append(completed)
-    opened, notes = list[Effect](), list[str]()
+    opening, notes = list[Effect](), list[str]()
     accounts: dict[str, tuple[str, ...]] = {}
-    for key, mine in banks.items():
-        reads = [(read, _read_balances(read)) for read in mine if _is_ok(read, "read")]
-        accounts[key] = tuple(dict.fromkeys(account for _, held in reads for account in held))
-        totals = Counter(sum(value or 0 for value in held.values()) for _, held in reads)
+    for key, operations in banks.items():
+        reads = [(read, _read_balances(read)) for read in operations if _is_ok(read, "read")]
+        accounts[key] = tuple(dict.fromkeys(account for _, balances in reads for account in balances))
+        totals = Counter(sum(value or 0 for value in balances.values()) for _, balances in reads)
         if not totals:
             continue
         bank_total = total if total is not None else totals.most_common(1)[0][0]
         if total is None:
             notes.append(f"{key} is taken to hold {bank_total}, as {totals[bank_total]} of {len(reads)} reads show")
-        opened += _make_opening(key, accounts[key], bank_total, _find_initial_balances(mine, reads, bank_total))
+        opening += _make_opening(key, accounts[key], bank_total, _find_initial_balances(operations, reads, bank_total))
     first = Completed(
         index=1 + max((completed.index for completed in done), default=0),
         process=1 + max((completed.process for completed in done), default=0),
@@ -94,51 +94,53 @@ def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadE
         ret=1,
     )
     return WorkloadEffects(
-        [(first, opened), *((_delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
+        [(first, opening), *((_delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
         "; ".join(notes),
     )
 
 
 def _find_initial_balances(
-    mine: Sequence[Completed], reads: Sequence[tuple[Completed, Mapping[str, int | None]]], total: int
+    operations: Sequence[Completed], reads: Sequence[tuple[Completed, Mapping[str, int | None]]], total: int
 ) -> Mapping[str, int | None] | None:
     """Returns the balances that a read showed before any transfer can have taken effect, or None."""
-    moved = min((one.call for one in mine if one.operation.f == "transfer" and not _is_failed(one)), default=None)
-    for read, held in reads:
-        known = None not in held.values() and sum(value or 0 for value in held.values()) == total
-        if known and (moved is None or (read.ret is not None and read.ret < moved)):
-            return held
+    first_transfer = min(
+        (one.call for one in operations if one.operation.f == "transfer" and not _is_failed(one)), default=None
+    )
+    for read, balances in reads:
+        complete = None not in balances.values() and sum(value or 0 for value in balances.values()) == total
+        if complete and (first_transfer is None or (read.ret is not None and read.ret < first_transfer)):
+            return balances
     return None
 
 
 def _make_opening(
-    key: str, accounts: Sequence[str], total: int, held: Mapping[str, int | None] | None
+    key: str, accounts: Sequence[str], total: int, balances: Mapping[str, int | None] | None
 ) -> Iterable[Effect]:
-    if held is None:
+    if balances is None:
         yield Effect("bank-open", key, value=total)
     for account in accounts:
-        yield Effect("bank-open", key, owner=account, value=None if held is None else held.get(account, 0))
+        yield Effect("bank-open", key, owner=account, value=None if balances is None else balances.get(account, 0))
 
 
 def _make_effects_of_bank(completed: Completed, accounts: Mapping[str, Sequence[str]]) -> Sequence[Effect]:
     key = _find_key(completed, "bank")
     if completed.operation.f == "transfer":
-        moved = completed.operation.argument
-        source, target, amount = _to_name(moved["from"]), _to_name(moved["to"]), moved["amount"]
+        transfer = completed.operation.argument
+        source, target, amount = _to_name(transfer["from"]), _to_name(transfer["to"]), transfer["amount"]
         return (Effect("bank-withdraw", key, owner=source, value=amount),
                 Effect("bank-deposit", key, owner=target, value=amount))  # fmt: skip
     if not _is_ok(completed, "read"):
         return ()
-    held = dict.fromkeys(accounts[key], 0) | dict(_read_balances(completed))
+    balances = dict.fromkeys(accounts[key], 0) | dict(_read_balances(completed))
     return [
-        Effect("bank-read", key, owner=account, value=value) for account, value in held.items() if value is not None
+        Effect("bank-read", key, owner=account, value=value) for account, value in balances.items() if value is not None
     ]
 
 
 def _read_balances(read: Completed) -> Mapping[str, int | None]:
-    held = read.completion.result
+    result = read.completion.result
     balances: Mapping[str, int | None]
-    balances = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
+    balances = result if isinstance(result, dict) else {str(number): value for number, value in enumerate(result)}
     for account, value in balances.items():
         if not isinstance(value, int | None):
             raise HistoryError(

@@ -59,10 +59,10 @@ class WatchJudgement:
     ended: bool
 
 
-def find_running_run(path: Path, skipped: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
+def find_running_run(path: Path, on_special_file: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
     """Returns the run to watch: the given run folder, or the newest running run of a store.
 
-    ``skipped`` is called for each newer run of a store that cannot be read because of a special file. Raises
+    ``on_special_file`` is called for each newer run of a store that cannot be read because of a special file. Raises
     ``SettingsError`` if no run is in progress.
     """
     if store.read_run(path) is not None:
@@ -71,7 +71,7 @@ def find_running_run(path: Path, skipped: Callable[[SpecialFileError], None] = l
         raise SettingsError(f"{path} is neither a run nor a store of runs")
     for run in sorted(store.list_runs(path), key=lambda run: run.name, reverse=True):
         if (special := store.find_special_file(run)) is not None:
-            skipped(special)
+            on_special_file(special)
         elif store.is_active(run):
             return run
     raise SettingsError(f"no run goes on in {path}; start one, or give the folder of one that is over")
@@ -101,7 +101,7 @@ def watch_run(
 
 def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudgement | None:
     """Judges the history so far. Returns None if the writer has replaced the files in progress meanwhile."""
-    begun = time.monotonic()
+    start = time.monotonic()
     stored = open_stored(run)
     if stored.seal is None:
         return None
@@ -128,7 +128,7 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
         if stored.lost is not None:
             judgement = judge_without_contract(judgement, stored.lost)
         text = describe(judgement, look_up_evidence(history, judgement), FailureFooter())
-        return WatchJudgement(_find_last_call(history), time.monotonic() - begun, judgement, text, ended=False)
+        return WatchJudgement(_find_last_call(history), time.monotonic() - start, judgement, text, ended=False)
 
 
 def _find_last_call(history: HistoryReader) -> float:
@@ -137,9 +137,9 @@ def _find_last_call(history: HistoryReader) -> float:
 
 
 def _judge_complete_run(run: Path, engines: Engines, registry: Registry) -> WatchJudgement:
-    begun = time.monotonic()
+    start = time.monotonic()
     stored = open_stored(run)
     history = stored.open_complete_part()
     judged = explain(stored, history, judge_again(stored, history, engines, registry))
-    taken = time.monotonic() - begun
+    taken = time.monotonic() - start
     return WatchJudgement(_find_last_call(history), taken, judged.judgement, judged.text, ended=True)

@@ -47,19 +47,19 @@ def find_test(run: Path, info: RunInfo) -> str:
     """Returns the id of a run's test without parameters. Raises ``HistoryError`` unless it belongs to this project."""
     test = info.test.partition("[")[0]
     file, colons, _ = test.partition("::")
-    here = Path.cwd().resolve()
-    path = _resolve(here / file)
+    project = Path.cwd().resolve()
+    path = _resolve(project / file)
     if not colons or test.startswith(("-", "@")) or path.suffix != ".py":
         raise HistoryError(f"{run}: {to_printable(info.test)} is no test that could be done again")
-    if not path.is_relative_to(here):
-        raise HistoryError(f"{run}: its test {to_printable(file)} lies outside of this project, {here}")
-    stored = any(path.is_relative_to(place) for place in (run.resolve(), *_find_enclosed_store(run, here)))
-    if stored or _is_stored(path, here):
+    if not path.is_relative_to(project):
+        raise HistoryError(f"{run}: its test {to_printable(file)} lies outside of this project, {project}")
+    stored = any(path.is_relative_to(place) for place in (run.resolve(), *_find_enclosed_store(run, project)))
+    if stored or _is_stored(path, project):
         raise HistoryError(
             f"{run}: its test {to_printable(file)} lies among stored runs, and is no test of this project"
         )
     if not path.is_file():
-        raise HistoryError(f"{run}: there is no file {to_printable(file)} in {here}: go to the folder of its tests")
+        raise HistoryError(f"{run}: there is no file {to_printable(file)} in {project}: go to the folder of its tests")
     return test
 
 
@@ -85,25 +85,25 @@ def _refuse_other_options(run: Path, info: RunInfo, test: str) -> None:
 
 
 def _refuse_other_files(run: Path, settings: Settings) -> None:
-    here = Path.cwd().resolve()
-    allowed = (here, run.resolve(), run.resolve().parent.parent)
+    project = Path.cwd().resolve()
+    allowed = (project, run.resolve(), run.resolve().parent.parent)
     for option, path in (("--replay", settings.replay), ("--hosts", settings.hosts)):
         if path is None or (option == "--hosts" and str(path).startswith(COMPOSE)):
             continue
-        if not any(_resolve(here / path).is_relative_to(place) for place in allowed):
-            raise HistoryError(f"{run}: {option}={to_printable(str(path))} lies outside of this project, {here}")
+        if not any(_resolve(project / path).is_relative_to(place) for place in allowed):
+            raise HistoryError(f"{run}: {option}={to_printable(str(path))} lies outside of this project, {project}")
 
 
-def _find_enclosed_store(run: Path, here: Path) -> list[Path]:
+def _find_enclosed_store(run: Path, project: Path) -> list[Path]:
     """Returns the store that the run lies in, if it is a folder inside the project."""
     root = run.resolve().parent.parent
-    return [root] if root != here and root.is_relative_to(here) else []
+    return [root] if root != project and root.is_relative_to(project) else []
 
 
-def _is_stored(path: Path, here: Path) -> bool:
+def _is_stored(path: Path, project: Path) -> bool:
     """Returns whether a file of the project lies in a run, or in a store, which a ``latest`` in it shows."""
-    above = [folder for folder in path.parents if folder != here and folder.is_relative_to(here)]
-    return any((folder / "run.json").exists() or os.path.lexists(folder / LATEST) for folder in above)
+    parents = [folder for folder in path.parents if folder != project and folder.is_relative_to(project)]
+    return any((folder / "run.json").exists() or os.path.lexists(folder / LATEST) for folder in parents)
 
 
 def _resolve(path: Path) -> Path:

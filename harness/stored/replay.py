@@ -107,16 +107,16 @@ def _replace_faults_by_schedule(argv: list[str], first: Path) -> list[str]:
     if isinstance(record, ScheduleRecord) and record.as_resolved().steps:
         write_atomically(first / AS_RESOLVED, encode_schedule(record.as_resolved()))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
-        usual = _find_omitted_defaults(argv) if f"--nemesis={MIX}" in argv else []
-        return [word for word in (*argv, *usual) if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
+        defaults = _find_omitted_defaults(argv) if f"--nemesis={MIX}" in argv else []
+        return [word for word in (*argv, *defaults) if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
     return argv
 
 
 def _find_omitted_defaults(argv: Sequence[str]) -> list[str]:
     """Returns the options that were left at the defaults of a mix, which only a mix has."""
-    usual = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
+    defaults = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
     given = {word.partition("=")[0] for word in argv}
-    return [f"{option}={value}" for option, value in usual.items() if option not in given]
+    return [f"{option}={value}" for option, value in defaults.items() if option not in given]
 
 
 def _read_command(run: Path) -> set[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.history_views import open_history
-from assay.harness.core.history import worker_nodes
+from assay.harness.core.history.data_sets import WORKER_NODES
 from assay.reports.evidence import look_up_evidence
 
 from helpers.judging import judge
@@ -33,7 +34,7 @@ def test_of_a_lost_element_the_node_that_acknowledged_it_and_the_one_that_missed
         effect(1, 0, "set-read", "s", 2_000, 2_100, value=None, process=2, worker="w1"),
     ]
     folder = write(tmp_path / "history", rows)
-    (folder / worker_nodes.FILE).write_bytes(worker_nodes.encode_worker_nodes(known))
+    (folder / WORKER_NODES).write_text(json.dumps(known))
     judgement = judge(folder, forbid("set-lost"))
     (finding,) = judgement.findings
     assert f"the add of 5 by {adder} was acknowledged at " in finding.claim

@@ -143,21 +143,21 @@ class InSequence(Generator, frozen=True):
             if not isinstance(answer, Exhausted):
                 if after is parts[0] and parts is self.parts:
                     return answer, self
-                return answer, self._with((after, *parts[1:]))
+                return answer, self._with_parts((after, *parts[1:]))
             parts = parts[1:]
             if self.barrier and parts and context.busy:
-                return PENDING, self._with((NOTHING, *parts))
+                return PENDING, self._with_parts((NOTHING, *parts))
         return EXHAUSTED, NOTHING
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         head = self.parts[0].update(context, event)
-        return self if head is self.parts[0] else self._with((head, *self.parts[1:]))
+        return self if head is self.parts[0] else self._with_parts((head, *self.parts[1:]))
 
     @property
     def listens(self) -> bool:
         return any(part.listens for part in self.parts)
 
-    def _with(self, parts: tuple[Generator, ...]) -> Generator:
+    def _with_parts(self, parts: tuple[Generator, ...]) -> Generator:
         return InSequence(parts, self.barrier, self.piped)
 
 

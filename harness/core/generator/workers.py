@@ -132,12 +132,12 @@ class ByKey(Generator, frozen=True):
                 answer, after = groups[at].op(inner)
             groups[at] = NOTHING if isinstance(answer, Exhausted) else after
             if isinstance(answer, Invoke):
-                return answer, self._with(groups, next_key)
+                return answer, self._with_groups(groups, next_key)
             if isinstance(answer, Pending):
                 pending = earlier_pending(pending, answer)
         if pending is None:
             return EXHAUSTED, NOTHING
-        return pending, self._with(groups, next_key)
+        return pending, self._with_groups(groups, next_key)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         if not self.groups:
@@ -145,14 +145,14 @@ class ByKey(Generator, frozen=True):
         at = min(event.worker // self.size, len(self.groups) - 1)
         groups = list(self.groups)
         groups[at] = groups[at].update(context.restrict(self._mask(at, len(groups))), event)
-        return self._with(groups, self.next_key)
+        return self._with_groups(groups, self.next_key)
 
     def _mask(self, at: int, count: int) -> int:
         """Returns the worker mask of a group. The last group also has the workers left over."""
         first = at * self.size
         return -1 << first if at == count - 1 else ((1 << self.size) - 1) << first
 
-    def _with(self, groups: Sequence[Generator], next_key: int) -> Generator:
+    def _with_groups(self, groups: Sequence[Generator], next_key: int) -> Generator:
         return ByKey(self.keys, self.make, self.size, tuple(groups), next_key)
 
 

@@ -9,7 +9,6 @@
 - ``reader``: opens a folder, checks its columns, and gives rows and paths; also for a history in memory.
 - ``translation``: translates histories of formats 4 to 6 as they are read.
 - ``digest``: one hash over all rows, to compare two runs.
-- ``worker_nodes``: the node through which each worker's clients reached the system.
 - ``lookup``: imports names that need Arrow on first use, so that a process that only plays runs does not load it.
 
 The package imports only ``operation``, ``files`` and ``printable`` of ``harness.core``, and Arrow. Checkers, reports

@@ -259,6 +259,8 @@ CLOSED = "closed.json"
 ``digest`` is that of ``DIGESTED``, ``reported`` that of ``REPORTED``. Without the file the run was cut short.
 """
 
+WORKER_NODES: Final = "through.json"
+"""A file that has, by worker, the node through which its clients reached the system, if known. No check reads it."""
 
 UNRECORDED: Final = "unrecorded"
 """The effects of an operation are unknown because the client's ``effects`` raised."""

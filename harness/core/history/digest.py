@@ -29,10 +29,10 @@ class DataSetDigest:
             column.update(rows.column(index))
 
     def hexdigest(self) -> str:
-        whole = hashlib.blake2b(digest_size=16)
+        combined = hashlib.blake2b(digest_size=16)
         for column in self._columns:
-            whole.update(column.digest())
-        return whole.hexdigest()
+            combined.update(column.digest())
+        return combined.hexdigest()
 
 
 class ColumnDigest:
@@ -66,10 +66,10 @@ class ColumnDigest:
         self._bytes.update(memoryview(data)[int(ends[filled.offset]) : int(ends[-1])])
 
     def digest(self) -> bytes:
-        whole = hashlib.blake2b(self._name, digest_size=16)
+        combined = hashlib.blake2b(self._name, digest_size=16)
         for part in (self._nulls, self._values, self._bytes):
-            whole.update(part.digest())
-        return whole.digest()
+            combined.update(part.digest())
+        return combined.digest()
 
 
 class HistoryDigest:
@@ -85,10 +85,10 @@ class HistoryDigest:
             part.update(rows)
 
     def hexdigest(self) -> str:
-        whole = hashlib.blake2b(digest_size=16)
+        combined = hashlib.blake2b(digest_size=16)
         for name, part in self._parts.items():
-            whole.update(f"{name}={part.hexdigest()};".encode())
-        return whole.hexdigest()
+            combined.update(f"{name}={part.hexdigest()};".encode())
+        return combined.hexdigest()
 
 
 def _buffer_of_numbers(values: pa.Array) -> Any:

@@ -62,13 +62,13 @@ class HistoryInMemory(History):
 
 def compute_digest(columns: Columns) -> str:
     """Returns the hash of the rows of ops, effects and faults; equals that of ``HistoryDigest``."""
-    whole = _new_hash()
+    combined = _new_hash()
     for name in DIGESTED:
         part = _new_hash()
         for column, values in zip(DATA_SETS[name], columns[name] or [[]] * len(DATA_SETS[name]), strict=True):
             part.update(_digest_column(column.name, column.type == "string", values))
-        whole.update(f"{name}={part.hexdigest()};".encode())
-    return whole.hexdigest()
+        combined.update(f"{name}={part.hexdigest()};".encode())
+    return combined.hexdigest()
 
 
 def _digest_column(name: str, text: bool, values: Sequence[Any]) -> bytes:
@@ -89,10 +89,10 @@ def _digest_column(name: str, text: bool, values: Sequence[Any]) -> bytes:
             numbers.update(array("q", present).tobytes())
         except TypeError:  # whole numbers of another type
             numbers.update(array("q", map(int, present)).tobytes())
-    whole = hashlib.blake2b(name.encode(), digest_size=16)
+    combined = hashlib.blake2b(name.encode(), digest_size=16)
     for one in (nulls, numbers, text_bytes):
-        whole.update(one.digest())
-    return whole.digest()
+        combined.update(one.digest())
+    return combined.digest()
 
 
 def _new_hash() -> "hashlib.blake2b":

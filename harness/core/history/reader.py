@@ -15,9 +15,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.files import read_json
-from assay.harness.core.history import translation, worker_nodes
-from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, MAY_BE_MISSING, HistoryError
+from assay.harness.core.files import read_json, read_json_if_valid
+from assay.harness.core.history import translation
+from assay.harness.core.history.data_sets import (
+    CLOSED,
+    DIGESTED,
+    FORMAT,
+    FORMAT_KEY,
+    MAY_BE_MISSING,
+    WORKER_NODES,
+    HistoryError,
+)
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.in_memory import Columns
 from assay.harness.core.history.schema import SCHEMAS, to_batch
@@ -68,7 +76,7 @@ class HistoryReader:
     @property
     def worker_nodes(self) -> Mapping[str, str]:
         """By worker, the node through which its clients reached the system, if known."""
-        return worker_nodes.read_worker_nodes(self.folder)
+        return read_json_if_valid(self.folder / WORKER_NODES, dict[str, str]) or {}
 
     def paths(self, name: str) -> list[Path]:
         """Returns the part files of a data set, in writing order."""
@@ -92,7 +100,7 @@ class HistoryReader:
 
         if self.translation(name):
             return ds.dataset(self.table(name))
-        return self._files(name, SCHEMAS[name])
+        return self._open_files(name, SCHEMAS[name])
 
     def load(self) -> None:
         """Reads all rows of a small history into memory. Later reads use them, except ``digest``."""
@@ -111,9 +119,9 @@ class HistoryReader:
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
         """Yields a data set batch by batch, in order, in bounded memory."""
         if self.translation(name):
-            yield from self._translated(name)
+            yield from self._translated_batches(name)
         else:
-            yield from self._stored(name, SCHEMAS[name])
+            yield from self._stored_batches(name, SCHEMAS[name])
 
     def require_values(self) -> None:
         """Raises ``HistoryError`` if a required column has nulls, by the statistics of the files."""
@@ -138,32 +146,32 @@ class HistoryReader:
         schemas = {name: translation.schema(name, self.format(name)) for name in names}
         digest = HistoryDigest(schemas, names)
         for name, schema in schemas.items():
-            for batch in self._stored(name, schema):
+            for batch in self._stored_batches(name, schema):
                 digest.update(name, batch)
                 done += batch.num_rows
                 progress(done)
         return digest.hexdigest()
 
-    def _files(self, name: str, schema: pa.Schema) -> ds.Dataset:
+    def _open_files(self, name: str, schema: pa.Schema) -> ds.Dataset:
         import pyarrow.dataset as ds  # imports pandas
 
         if not self._paths[name]:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
         return ds.dataset([str(path) for path in self._paths[name]], schema=_make_nullable(schema), format="parquet")
 
-    def _stored(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _stored_batches(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yields the rows of the files with the columns of ``schema``."""
         for path in self._paths[name]:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches():
                     yield _conform(batch, schema, path)
 
-    def _translated(self, name: str) -> Iterator[pa.RecordBatch]:
+    def _translated_batches(self, name: str) -> Iterator[pa.RecordBatch]:
         """Yields the rows in today's format. A single thread keeps them in order."""
         import duckdb  # loading takes as long as judging a small history
 
         with duckdb.connect(config={"threads": 1}) as connection:
-            connection.register(f"stored_{name}", self._files(name, SCHEMAS[name].remove_metadata()))
+            connection.register(f"stored_{name}", self._open_files(name, SCHEMAS[name].remove_metadata()))
             for text in self.translation(name):
                 connection.execute(f"create temporary {'table' if text.keep else 'view'} {text.name} as {text.sql}")
             for batch in connection.sql(f"select * from {name}").to_arrow_reader(TRANSLATED_ROWS):

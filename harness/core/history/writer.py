@@ -44,7 +44,7 @@ class PartWriter:
     def __init__(self, folder: Path, name: str, origin: bytes) -> None:
         self._history = folder
         self._schema = SCHEMAS[name].with_metadata({**SCHEMAS[name].metadata, ORIGIN_KEY: origin})
-        self._unfinished = folder / UNFINISHED / f"{name}.parquet"
+        self._unfinished_path = folder / UNFINISHED / f"{name}.parquet"
         self._name = name
         self._file: pq.ParquetWriter | None = None
         self._sink: pa.OSFile | None = None
@@ -80,7 +80,7 @@ class PartWriter:
         self._file = None
         assert self._sink is not None
         self._sink.close()
-        os.replace(self._unfinished, part_path(self._history, self._name, self.sealed))
+        os.replace(self._unfinished_path, part_path(self._history, self._name, self.sealed))
         self.sealed += 1
         self.unsealed_rows = 0
 
@@ -93,7 +93,7 @@ class PartWriter:
                     one.close()
 
     def _open(self) -> pq.ParquetWriter:
-        sink = self._sink = pa.OSFile(str(self._unfinished), "wb")
+        sink = self._sink = pa.OSFile(str(self._unfinished_path), "wb")
         try:
             self._file = pq.ParquetWriter(
                 sink, self._schema, compression="zstd", use_dictionary=TEXT_COLUMNS[self._name]
@@ -136,7 +136,7 @@ class HistoryWriter(History):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         (self._folder / UNFINISHED).mkdir(parents=True)
         self._manifest = LiveManifestWriter(self._folder)
-        self._unfinished: ReadUnfinished | None = None
+        self._read_unfinished: ReadUnfinished | None = None
         self._parts = {name: PartWriter(self._folder, name, OF_RUN if of_run else OF_OTHER) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
@@ -173,7 +173,7 @@ class HistoryWriter(History):
             self._seal()
 
     def show_unfinished(self, unfinished: ReadUnfinished) -> None:
-        self._unfinished = unfinished
+        self._read_unfinished = unfinished
 
     def flush(self) -> None:
         """Seals all rows so far, so that any reader sees them."""
@@ -253,8 +253,8 @@ class HistoryWriter(History):
             except Exception as error:
                 self._error = error
                 raise
-        if self._unfinished is not None:
-            self._write_manifest(self._unfinished)
+        if self._read_unfinished is not None:
+            self._write_manifest(self._read_unfinished)
 
     def _write_manifest(self, unfinished: ReadUnfinished) -> None:
         """Writes the manifest for concurrent readers. A failure does not harm the history itself."""

@@ -10,7 +10,8 @@ import pytest
 
 from assay.harness.core.client import ClientHome, Endpoint
 from assay.harness.core.generator import each_process, limit, repeat
-from assay.harness.core.history import worker_nodes
+from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.history.data_sets import WORKER_NODES
 from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
 
@@ -76,8 +77,11 @@ def test_it_is_its_endpoint_in_all_else() -> None:
 
 
 def test_what_is_written_is_read_and_what_is_damaged_is_nothing(tmp_path: Path) -> None:
-    (tmp_path / worker_nodes.FILE).write_bytes(worker_nodes.encode_worker_nodes({"w1": "n2", "w0": "n1"}))
-    assert worker_nodes.read_worker_nodes(tmp_path) == {"w0": "n1", "w1": "n2"}
-    (tmp_path / worker_nodes.FILE).write_text('{"w0": 3}')
-    assert worker_nodes.read_worker_nodes(tmp_path) == {}
-    assert worker_nodes.read_worker_nodes(tmp_path / "none") == {}
+    with HistoryWriter(tmp_path):
+        pass
+    reader = HistoryReader(tmp_path)
+    assert reader.worker_nodes == {}
+    (tmp_path / WORKER_NODES).write_text('{"w0": "n1", "w1": "n2"}')
+    assert reader.worker_nodes == {"w0": "n1", "w1": "n2"}
+    (tmp_path / WORKER_NODES).write_text('{"w0": 3}')
+    assert reader.worker_nodes == {}

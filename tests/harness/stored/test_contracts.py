@@ -21,7 +21,7 @@ from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, OF_RUN, ORI
 from assay.harness.run import store
 from assay.harness.run.registry import Registry
 from assay.harness.stored.by_contract import open_stored
-from assay.harness.stored.contracts import LOST
+from assay.harness.stored.contracts import LOST_CONTRACT
 
 from helpers.stored_runs import FIXTURES, TODAY
 
@@ -116,7 +116,7 @@ def copy(tmp_path: Path) -> Callable[[Path], Path]:
 def test_the_contract_of_a_run_is_lost(copy: Callable[[Path], Path], lose: Lose) -> None:
     stored = open_stored(lose(copy(PASSES)))
     assert stored.lost is not None
-    assert stored.contract == LOST
+    assert stored.contract == LOST_CONTRACT
 
 
 def test_a_run_that_has_its_contract_and_a_generated_history_have_lost_nothing() -> None:
