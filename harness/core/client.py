@@ -43,9 +43,9 @@ class Client(Protocol):
     ``invoke`` returns the outcome and never raises for what the system does. An exception that escapes is recorded as
     ``info``, and its traceback makes the run's verdict unknown.
 
-    A client with a true attribute ``survives_info`` is not opened again after an ``info`` outcome. It is used on for
-    the next process id, with its connections and its state. On client nodes this holds only if the client itself
-    reported that the outcome is unknown.
+    A client with a true attribute ``survives_info`` is not opened again after an ``info`` outcome. The next process id
+    goes on using it, with its connections and its state. On client nodes this holds only if the client itself reported
+    that the outcome is unknown.
     """
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...
@@ -75,5 +75,5 @@ def no_effects(completed: Completed) -> Sequence[Effect]:
 
 
 def is_kept_after_info(client: object) -> bool:
-    """Returns whether a client is used on after an ``info`` outcome: its ``survives_info``, formerly ``keeps``."""
+    """Returns whether a client stays in use after an ``info`` outcome: its ``survives_info``, formerly ``keeps``."""
     return bool(getattr(client, "survives_info", getattr(client, "keeps", False)))

@@ -91,25 +91,8 @@ class Worker:
     """A worker; see the module. Attributes that ``assign`` sets stay until the next call."""
 
     __slots__ = (
-        "_backoff",
-        "_environment",
-        "_next",
-        "_stride",
-        "abandoned",
-        "call",
-        "client",
-        "client_method",
-        "completion",
-        "effects",
-        "endpoint",
-        "expired_at",
-        "index",
-        "name",
-        "number",
-        "operation",
-        "process",
-        "ret",
-        "scheduled",
+        "_backoff", "_environment", "_next", "_stride", "abandoned", "call", "client", "client_method", "completion",
+        "effects", "endpoint", "expired_at", "index", "name", "number", "operation", "process", "ret", "scheduled",
         "task",
     )  # fmt: skip
 
@@ -191,20 +174,19 @@ class Worker:
                 elif type(completion.outcome) is not Outcome:
                     completion = self._parse_outcome(completion)
                 self.completion = completion
-                if self._backoff is not None and (
-                    pause := self._backoff.delay_after(completion.outcome, self.ret - self.call)
-                ):
-                    await self._pause(pause)
+                if self._backoff is not None:
+                    delay = self._backoff.delay_after(completion.outcome, self.ret - self.call)
+                    if delay:
+                        await self._pause(delay)
                 if completion.outcome is Outcome.INFO:
                     break
                 self._next = loop.create_future()
                 on_ended(self)
             on_ended(self)
-            reused = client if is_kept_after_info(client) else None
+            reused = client if is_kept_after_info(client) and not self.abandoned else None
             if reused is None:
                 await self.close_client()
             if self.abandoned:
-                await self.close_client()
                 return
             self.process += self._stride
 

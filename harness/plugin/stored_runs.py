@@ -25,9 +25,9 @@ def is_run(folder: Path) -> bool:
     """Returns whether the folder is a run: ``run.json`` is ours, or the folder's name is that of a run."""
     if not os.path.lexists(folder / "run.json"):
         return False
-    from assay.harness.run.store import STAMP, read_info
+    from assay.harness.run.store import RUN_NAME, read_info
 
-    return STAMP.fullmatch(folder.name) is not None or read_info(folder) is not None
+    return RUN_NAME.fullmatch(folder.name) is not None or read_info(folder) is not None
 
 
 def find_stored_folder(path: Path, rootdir: Path) -> Path | None:

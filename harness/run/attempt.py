@@ -272,7 +272,7 @@ class Attempt:
             interrupted=end.interrupted,
             notes=end.notes,
             stood_still=end.stood_still,
-            watch=lambda what, done, total: None,  # a signal interrupts the checks: their findings so far are kept
+            watch=lambda what, done, total: None,  # with a callback, an interrupt keeps the findings so far
             of_session=True,
         )
         live = self._trial.live_judge if self._trial is not None else None

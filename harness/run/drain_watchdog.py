@@ -72,7 +72,7 @@ async def wait_for_standstill(
         await asyncio.sleep(CHECK_INTERVAL)
         if not interpreter.unopened_nodes:
             opened_at = loop.time()
-        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or no question
+        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or nothing was asked
             answered_at, answers, unknown = loop.time(), report.ok + report.fail, report.info
         if loop.time() > answered_at + operation_timeout:
             # Time without an answer belongs to the second rule, not to the third.

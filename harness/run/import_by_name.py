@@ -1,6 +1,6 @@
 """Imports what an option names: a class or an object as ``package.module:Class``, or a model.
 
-Modules come from installed packages or the current folder. A model may also be named as a built-in one is.
+Modules come from installed packages or the current folder. A model may also have the name of a built-in model.
 """
 
 import importlib

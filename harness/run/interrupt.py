@@ -57,9 +57,8 @@ class StopSignals:
     """The signals that ask one process to stop, and their handlers.
 
     ``on_first`` handles the first request unless a block of :meth:`handling_first` is active. ``on_later`` handles each
-    later one.
-    The handlers only call these functions. The simulation's loop never waits for real signals, so a run must poll its
-    :class:`Interrupt`.
+    later request. The handlers only call these functions. The simulation's loop never waits for real signals, so a run
+    must poll its :class:`Interrupt`.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class StopSignals:
 
 
 class Interrupt:
-    """Asks one run to end early. ``signals``: those of the session, by default of this run alone.
+    """Asks one run to end early. ``signals``: the stop signals of the session; by default the run has its own.
 
     The run polls ``requested`` ten times a second of its own time.
     """

@@ -10,7 +10,7 @@
 - ``record_processes`` records which server processes exist after every fault is healed: a missing one has ended by
   itself. ``assay.checkers.servers.process_exits`` judges the rows.
 - ``QuiescenceWatch`` takes snapshots of a system after a run until it is at rest: all work that has begun must end.
-- ``StallMeter`` measures how long the tester wanted to run, but its machine did not let it.
+- ``StallMeter`` measures how long the machine kept the tester from running.
 
 Findings outside snapshots are rows of ``looks`` with look 0.
 """
@@ -238,7 +238,7 @@ LOOK_INTERVAL: Final = 1.0
 """Seconds between the end of a look and the next one."""
 LOOK_SECONDS: Final = 20.0
 """Time limit of one look."""
-MAX_PATIENCES: Final = 3
+PATIENCE_FACTOR: Final = 3
 """Limit of the total time, as a multiple of the patience."""
 
 
@@ -261,7 +261,7 @@ class QuiescenceWatch:
     """The epochs of the last look."""
 
     async def until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
-        """Takes looks for at most ``patience`` ns; the time restarts when no look was complete for a while.
+        """Takes looks for at most ``patience`` ns. The time restarts after a period without a complete look.
 
         Returns what prevented the last looks, if anything did.
         """
@@ -280,7 +280,7 @@ class QuiescenceWatch:
             else:
                 complete, obstacle = self.stamps.now(), None
             now = self.stamps.now()
-            if (at_rest and was_at_rest) or now - since > patience or now - first > MAX_PATIENCES * patience:
+            if (at_rest and was_at_rest) or now - since > patience or now - first > PATIENCE_FACTOR * patience:
                 break
             was_at_rest = at_rest
             if not at_rest:

@@ -1,8 +1,8 @@
 """Registry of a session: its faults, checks, models and systems, as one immutable value.
 
 :meth:`Registry.standard` has the built-in ones. pytest adds the results of the hooks in
-``assay.harness.plugin.hookspecs``. A command adds those of functions with the hooks' names in modules named by
-``--plugin``.
+``assay.harness.plugin.hookspecs``. A command adds the results of functions with the names of these hooks, in the
+modules that ``--plugin`` names.
 
 A stored run may name a model by its module, and importing a module executes it. Therefore a module is imported only if
 the command line names it, or says that it trusts the given runs (``--trust-run``).

@@ -88,7 +88,7 @@ class Settings:
     configuration: tuple[str, ...] = ()
     """Settings of the system, each ``name=value``."""
     nemesis_trigger: str = "every"
-    """The trigger of the faults; ``every`` means by the interval alone."""
+    """The trigger of the faults; ``every``: only the interval."""
     client_nodes: int | None = None
     """Number of client nodes, if the experiment uses them; None: as many as ``nodes``, at most three."""
     watch: bool = False

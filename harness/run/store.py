@@ -44,7 +44,7 @@ CARRIED: Final = "carried"
 """A file that marks a run's folder with only its small files copied (``assay carry``)."""
 NAME_LIMIT: Final = 120
 SCHEDULE_LIMIT: Final = 200
-STAMP: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
+RUN_NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 RUN_FILES: Final = ("run.json", "verdict.json", "history")
 """Every run has at least one of these files."""
@@ -278,7 +278,7 @@ def looks_like_run(folder: Path) -> bool:
     """Returns whether this is a run or the rest of one: a file of a run, a time as its name, or a broken link."""
     if not folder.exists():
         return folder.is_symlink()
-    return bool(STAMP.fullmatch(folder.name)) or any((folder / name).exists() for name in RUN_FILES)
+    return bool(RUN_NAME.fullmatch(folder.name)) or any((folder / name).exists() for name in RUN_FILES)
 
 
 def is_carried(run: Path) -> bool:

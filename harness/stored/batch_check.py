@@ -117,9 +117,8 @@ def _judge_together(
     small = [one for one in opened if isinstance(one, _OpenedHistory) and one.rows]
     with ExitStack() as stack:
         engines_of: dict[Path, SupportsOpen] = {}
-        with suppress(
-            EngineError
-        ):  # for example a text that is not UTF-8; judged alone, each history gets its own error
+        # An error, such as a text that is not UTF-8, is ignored here: judged alone, each history gets its own error.
+        with suppress(EngineError):
             opened_engines = stack.enter_context(open_together([one.history for one in small], engines))
             engines_of = {one.path: each for one, each in zip(small, opened_engines, strict=True)}
         for one in opened:

@@ -196,8 +196,7 @@ def _require_names(done: Sequence[Completed]) -> None:
 def make_unique_id_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of generated ids.
 
-    An id is an int64 or a name. The name is a string id itself unless that is valid JSON; else it is the JSON of the
-    id.
+    An id is an int64 or a name. A string that is no valid JSON is its own name. The name of any other id is its JSON.
     """
     return WorkloadEffects([(completed, [_make_id_effect(completed)]) for completed in done])
 

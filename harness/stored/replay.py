@@ -113,7 +113,7 @@ def _replace_faults_by_schedule(argv: list[str], first: Path) -> list[str]:
 
 
 def _find_omitted_defaults(argv: Sequence[str]) -> list[str]:
-    """Returns the options that were left at the defaults of a mix, which only a mix has."""
+    """Returns the options that the command omits because they have the defaults of a mix."""
     defaults = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
     given = {word.partition("=")[0] for word in argv}
     return [f"{option}={value}" for option, value in defaults.items() if option not in given]

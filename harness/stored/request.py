@@ -33,7 +33,7 @@ class CheckRequest:
     order: str = ORDERS[0]
     refusals: bool = False
     real_time: bool = False
-    """Whether an operation that ended before another began must come before it."""
+    """Whether an operation that ended before another one began must also precede it in the order."""
     contract: str | None = None
     """The contract for a history that has lost its own: ``strictest``, or a file with one."""
     seconds: float | None = None

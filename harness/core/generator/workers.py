@@ -23,13 +23,14 @@ from assay.harness.core.generator.context import (
 )
 from assay.harness.core.operation import Operation
 
-Copies = tuple[tuple[int, Generator] | None, ...]
+_Copy = tuple[int, Generator] | None
+"""The process that a copy is for, and the copy."""
 
 
 class EachProcess(Wrapper, frozen=True):
-    """See :func:`each_process`. ``copies[worker]`` is a pair: the process that the copy is for, and the copy."""
+    """See :func:`each_process`. ``copies`` is indexed by worker."""
 
-    copies: Copies = ()
+    copies: tuple[_Copy, ...] = ()
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         copies = list(self.copies or (None,) * len(context.processes))
@@ -57,11 +58,11 @@ class EachProcess(Wrapper, frozen=True):
         copies[event.worker] = (entry[0], entry[1].update(context.restrict(1 << event.worker), event))
         return EachProcess(self.source, tuple(copies))
 
-    def _current_copy(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> Generator:
+    def _current_copy(self, copies: Sequence[_Copy], worker: int, context: Context) -> Generator:
         entry = copies[worker]
         return entry[1] if entry is not None and entry[0] == context.processes[worker] else self.source
 
-    def _is_done(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> bool:
+    def _is_done(self, copies: Sequence[_Copy], worker: int, context: Context) -> bool:
         """Returns whether a worker has finished. A busy one has not: ``info`` makes a new process begin a copy."""
         return self._current_copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
 
@@ -89,8 +90,8 @@ class Reserve(Generator, frozen=True):
     def _in_turn(self, context: Context) -> list[int]:
         """Returns the indices of the parts, first the part of the next worker, so that no part starves the others."""
         first = context.pick() if context.free else context.cursor
-        here = next((at for at, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
-        return [*range(here, len(self.parts)), *range(here)]
+        start = next((at for at, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
+        return [*range(start, len(self.parts)), *range(start)]
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return Reserve(
@@ -106,7 +107,7 @@ class Reserve(Generator, frozen=True):
 
 
 class ByKey(Generator, frozen=True):
-    """See :func:`by_key`. ``groups`` has one generator per group of workers; ``next_key`` is the index of a key."""
+    """See :func:`by_key`. ``groups`` has one generator per group of workers; ``next_key`` is an index in ``keys``."""
 
     keys: tuple[str, ...]
     make: Callable[[str], Source]
