@@ -42,7 +42,7 @@ class SystemWithClientNodes:
     keys: Callable[[], Sequence[str]]
 
     def __init__(self, system: System, client: type[Any]) -> None:
-        """Raises ``ValueError`` for a client that is not importable elsewhere, or a system that has this role itself."""
+        """Raises ``ValueError`` for a client that is not importable elsewhere, or a system that has this role."""
         if CLIENT_ROLE in system.roles:
             raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
         self._system = system

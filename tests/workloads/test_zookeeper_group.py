@@ -249,7 +249,7 @@ def test_what_the_design_cannot_help_is_reported_with_the_reason(
     text = describe(judgement, EvidenceLines(), FailureFooter())
     assert "tolerated: double-ownership" in text
     assert "because the old design has no fence" in text
-    assert "because the old design has no fence" in attempt.folder.report.read_text()
+    assert "because the old design has no fence" in (attempt.folder.path / "report.html").read_text()
 
 
 @pytest.mark.long
@@ -266,7 +266,7 @@ def test_members_as_they_were_have_split_brains_which_are_reported_with_the_reas
     text = describe(judgement, EvidenceLines(), FailureFooter())
     assert "tolerated: split-brain" in text
     assert why in text
-    assert "members of the old design agree on nothing" in attempt.folder.report.read_text()
+    assert "members of the old design agree on nothing" in (attempt.folder.path / "report.html").read_text()
 
 
 @pytest.mark.long

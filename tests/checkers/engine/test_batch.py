@@ -17,7 +17,14 @@ from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.reader import InMemoryHistoryReader
-from assay.harness.run.judging import FEW, VERY_SMALL_ROWS, UnjudgedRun, judge_run, judge_together, open_together
+from assay.harness.run.judging import (
+    MOST_SEPARATE,
+    VERY_SMALL_ROWS,
+    UnjudgedRun,
+    judge_run,
+    judge_together,
+    open_together,
+)
 from assay.harness.run.registry import Registry
 
 from helpers.examples import some_of
@@ -71,9 +78,9 @@ def test_a_few_very_small_ones_have_sqlite_for_themselves() -> None:
     tiny, large = histories[0], histories[-1]
     assert tiny.rows("ops") + tiny.rows("effects") <= VERY_SMALL_ROWS < large.rows("ops") + large.rows("effects")
     for those, engine, alone in (
-        ([tiny] * FEW, "auto", True),
-        ([tiny] * FEW, "duckdb", False),
-        ([tiny] * (FEW + 1), "auto", False),
+        ([tiny] * MOST_SEPARATE, "auto", True),
+        ([tiny] * MOST_SEPARATE, "duckdb", False),
+        ([tiny] * (MOST_SEPARATE + 1), "auto", False),
         ([tiny, large], "auto", False),
     ):
         with open_together(those, Engines(engine)) as given:

@@ -18,21 +18,25 @@ from assay.harness.run.event_logs import UNREADABLE, EventLogCollector, TopicInc
 def test_lives_of_a_topic_are_numbered_as_they_are_heard_of() -> None:
     lives = TopicIncarnations()
     heard = [("orders-0", 40), ("orders-1", 40), ("bills-0", 41), ("orders-0", 77), ("orders-0", 40), ("orders-2", 77)]
-    assert [lives.key(*one) for one in heard] == [
+    assert [lives.to_history_key(*one) for one in heard] == [
         "orders-0", "orders-1", "bills-0", "orders#2-0", "orders-0", "orders#2-2",
     ]  # fmt: skip
 
 
 def test_one_that_was_missed_is_none_of_those_that_were_counted() -> None:
     lives = TopicIncarnations()
-    assert [lives.key("orders-0", life) for life in (40, 90, 77, 95)] == [
+    assert [lives.to_history_key("orders-0", life) for life in (40, 90, 77, 95)] == [
         "orders-0", "orders#2-0", "orders#0-0", "orders#3-0",
     ]  # fmt: skip
 
 
 def test_what_says_no_topic_stays_as_it_is() -> None:
     lives = TopicIncarnations()
-    assert [lives.key(None, None), lives.key("workers", None), lives.key(None, 5)] == [None, "workers", None]
+    assert [lives.to_history_key(None, None), lives.to_history_key("workers", None), lives.to_history_key(None, 5)] == [
+        None,
+        "workers",
+        None,
+    ]
 
 
 class Saying:

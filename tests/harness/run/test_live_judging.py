@@ -15,8 +15,8 @@ from assay.harness.run import live_judging as module
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.live_judging import (
     FAILED_FAST,
-    MOST_BYTES,
-    NO_LONGER,
+    MAX_LINE,
+    UNWATCHED,
     LiveJudge,
     LiveJudgement,
     encode_judgement,
@@ -154,7 +154,7 @@ def test_that_it_ended_early_is_a_problem_of_the_run(tmp_path: Path) -> None:
         (problem,) = watch.problems
         assert problem.startswith("--watch ended early: assay watch exited with 64: ")
         assert "run" in problem
-        assert heard.alarms == [f"at 0.0 s: {problem}; {NO_LONGER}"], "said at once, and not at the run's end"
+        assert heard.alarms == [f"at 0.0 s: {problem}; {UNWATCHED}"], "said at once, and not at the run's end"
         await watch.stop()
         assert watch.problems == [problem]
         assert len(heard.alarms) == 1
@@ -171,7 +171,7 @@ SEEN = LiveJudgement(until=3.5, taken=0.1, operations=1, found={}, text="", ende
 
 
 def test_what_it_complains_of_never_holds_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    more_than_any_pipe = 4 * MOST_BYTES
+    more_than_any_pipe = 4 * MAX_LINE
     in_place_of_it(
         monkeypatch,
         f"yes | head -c {more_than_any_pipe} >&2; echo '{encode_judgement(SEEN)}'; echo no more >&2; exit 3",
@@ -187,7 +187,7 @@ def test_what_it_complains_of_never_holds_it_up(tmp_path: Path, monkeypatch: pyt
         (problem,) = watch.problems
         assert problem.startswith("--watch ended early: assay watch exited with 3: ")
         assert problem.endswith("no more")
-        assert heard.alarms == [f"at 0.0 s: {problem}; {NO_LONGER}, so --fail-fast cannot end it"]
+        assert heard.alarms == [f"at 0.0 s: {problem}; {UNWATCHED}, so --fail-fast cannot end it"]
 
     asyncio.run(play())
 
