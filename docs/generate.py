@@ -278,10 +278,7 @@ def history_page() -> str:
         table(["table", "a row is"], [[f"[`{name}`](#{name})", words] for name, words in SETS.items()]),
     ]
     for name, columns in DATA_SETS.items():
-        rows = [
-            [f"`{one.name}`", one.type + (", may be null" if one.nullable else ""), one.meaning]
-            for one in columns
-        ]
+        rows = [[f"`{one.name}`", one.type + (", may be null" if one.nullable else ""), one.meaning] for one in columns]
         parts.append(f"## {name}\n\n{table(['column', 'type', 'meaning'], rows)}")
     kinds = [[family, ", ".join(f"`{kind}`" for kind in names)] for family, names in KINDS.items()]
     parts.append(f"## Kinds of effects\n\n{table(['family', 'kinds'], kinds)}")

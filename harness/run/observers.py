@@ -138,9 +138,14 @@ class InspectingRecorder:
             self._record(self.inspector.looked_at())
 
     def _record(self, seen: Iterable[SeenAtRest]) -> None:
-        for one in seen:
-            now = self.stamps.now()
-            self.history.look(look=0, time=now, ended=now, **one)
+        for row in seen:
+            _record_finding(self.history, self.stamps, **row)
+
+
+def _record_finding(history: History, stamps: Stamps, **row: Any) -> None:
+    """Records a finding outside snapshots."""
+    now = stamps.now()
+    history.look(look=0, time=now, ended=now, **row)
 
 
 class InvariantAsserter:
@@ -170,7 +175,7 @@ class InvariantAsserter:
         invariants, self._invariants = self._invariants, None
         if invariants is not None:
             for name, count in sorted(invariants.asserted().items()):
-                self._look(what="asserted", invariant=name, assertions=count)
+                _record_finding(self._history, self._stamps, what="asserted", invariant=name, assertions=count)
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -187,16 +192,12 @@ class InvariantAsserter:
     def _check(self, ask: Callable[..., Sequence[SeenAtRest]], *given: Any) -> None:
         try:
             for row in ask(*given):
-                self._look(what="broken", **row)
+                _record_finding(self._history, self._stamps, what="broken", **row)
                 self.broken = True
         except Exception as error:  # noqa: BLE001 - it must not end the process that has written the line
             self.broken, self._error = True, error
         if self.broken:
             self._on_broken()
-
-    def _look(self, **row: Any) -> None:
-        now = self._stamps.now()
-        self._history.look(look=0, time=now, ended=now, **row)
 
 
 CRASHED: Final = "crashed:"

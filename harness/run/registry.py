@@ -108,7 +108,8 @@ class Registry:
         for name in names:
             module = import_by_name.import_module_named(f"--plugin={name}", name)
             hooks = [hook for hook in HOOKS if hasattr(module, hook)]
-            if not hooks and not any(map(_is_model, vars(module).values())):
+            classes = [value for value in vars(module).values() if inspect.isclass(value)]
+            if not hooks and not any(kind is not Model and issubclass(kind, Model) for kind in classes):
                 raise SettingsError(f"--plugin={name} adds nothing: it has no model, and none of {', '.join(HOOKS)}")
             for hook in hooks:
                 try:
@@ -177,10 +178,6 @@ class Registry:
 def is_module_name(text: str) -> bool:
     """Returns whether a text is safe to print as a module name, because a stored run may contain any text."""
     return all(part.isidentifier() for part in text.split("."))
-
-
-def _is_model(value: object) -> bool:
-    return inspect.isclass(value) and value is not Model and issubclass(value, Model)
 
 
 def _suggest_name(name: str, known: Collection[str], hook: str) -> str:

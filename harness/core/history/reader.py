@@ -157,7 +157,9 @@ class HistoryReader:
 
         if not self._paths[name]:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
-        return ds.dataset([str(path) for path in self._paths[name]], schema=_make_nullable(schema), format="parquet")
+        # Other tools mark every column as nullable, and the scan must not reject their files.
+        nullable = pa.schema([field.with_nullable(True) for field in schema])
+        return ds.dataset([str(path) for path in self._paths[name]], schema=nullable, format="parquet")
 
     def _stored_batches(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yields the rows of the files with the columns of ``schema``."""
@@ -282,11 +284,6 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordB
             )
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _make_nullable(schema: pa.Schema) -> pa.Schema:
-    """Makes all columns nullable: other tools mark every column so, and a scan must not reject their files."""
-    return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def to_completed(row: dict[str, Any]) -> Completed:

@@ -35,8 +35,8 @@ def watched(monkeypatch: pytest.MonkeyPatch, *answers: ProcessState | Exception)
     node, said = Unsteady(list(answers)), list[str]()
     monkeypatch.setattr(serve_cluster, "WATCH_SECONDS", 0.0)
 
-    async def open_cluster(note: Callable[[str], None], *, logged: bool) -> Any:
-        assert not logged, "no one reads how its logs grew"
+    async def open_cluster(note: Callable[[str], None], *, track_logs: bool) -> Any:
+        assert not track_logs, "no one reads how its logs grew"
         return SimpleNamespace(nodes=[node])
 
     async def nothing(*_: object, **__: object) -> None: ...
