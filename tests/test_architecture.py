@@ -250,6 +250,7 @@ DIFFERENT_BY_PYTHON = {
 SIMULATED = ("system_under_test", "harness/core", "harness/remote", "nemesis", "workloads", "cluster/sim")
 OUTSIDE = {
     "harness/core/blocking.py": "real threads, which the simulation refuses",
+    "harness/core/files.py": "names of temporary files on the real disk",
     "harness/remote/__main__.py": "the real worker process",
     "harness/remote/runtime.py": "the real clock",
     "system_under_test/process.py": "the real process",

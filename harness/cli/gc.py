@@ -10,8 +10,8 @@ from assay.harness.cli.command import ExitCode, InputError, add_yes_option, conf
 
 DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
-and so is a symbolic link, a run that has other runs in it, and a run with a FIFO, a socket, a device or a link to a
-folder elsewhere in it.
+and so is a symbolic link, and a run that has one of these in it: another run, a mount point, a FIFO, a socket, a
+device, or a link to a folder elsewhere.
 The newest runs of each test, those that latest links point at, and those still going on are kept, too.
 """
 EPILOG: Final = """\

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.cluster.file_lock import LockHeldError, wait_for_lock
-from assay.harness.core.files import SpecialFileError, open_lock
+from assay.harness.core.files import SpecialFileError, create_temporary, open_lock
 from assay.harness.nightly.rows import SCHEMAS, RunRow, to_current_columns, to_table
 from assay.harness.nightly.run_row import make_row, to_start
 from assay.harness.run import store
@@ -195,7 +195,7 @@ def store_run(into: Path, night: date, run: RunRow) -> None:
 
 
 def _write(content: pa.Table, part: Path) -> None:
-    temporary = part.parent / f".{part.name}.{os.getpid()}"
+    temporary = create_temporary(part)
     pq.write_table(content, temporary)
     os.replace(temporary, part)
 

@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 import msgspec
@@ -409,14 +410,11 @@ def _is_made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
 
 
 def _is_disk_full(place: Path) -> bool:
-    probe = place / f".probe.{os.getpid()}"
     try:
-        probe.write_bytes(bytes(PROBE))
+        with TemporaryFile(dir=place) as probe:
+            probe.write(bytes(PROBE))
     except OSError as error:
         return is_full(error)
-    finally:
-        with suppress(OSError):
-            probe.unlink(missing_ok=True)
     return False
 
 

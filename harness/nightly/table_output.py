@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from assay.harness.core.files import create_temporary
 from assay.harness.nightly.tables import NightTables
 from assay.reports.index.trends import Trends
 
@@ -81,7 +82,7 @@ def write_tables(tables: NightTables, out: Path) -> list[Path]:
     for name, table in tables.tables.items():
         for ending, put in WRITERS.items():
             path = out / f"{name}.{ending}"
-            temporary = out / f".{path.name}.{os.getpid()}"
+            temporary = create_temporary(path)
             put(table, temporary)
             os.replace(temporary, path)
             written.append(path)

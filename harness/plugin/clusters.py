@@ -1,8 +1,8 @@
 """Prerequisites of each kind of cluster before a session, and removal of leftovers of dead sessions."""
 
 import contextlib
-import os
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from assay.harness.plugin.options import Options
@@ -24,11 +24,9 @@ def check_cluster(options: Options) -> None:
 def check_writable(store: Path) -> str | None:
     """Checks that the store is writable and leaves nothing there. Returns the reason if it is not, else None."""
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]
-    probe = store / f".{os.getpid()}.probe"
     try:
         store.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
+        TemporaryFile(dir=store).close()
         with contextlib.suppress(OSError):  # another session has started a run there meanwhile
             for folder in missing:
                 folder.rmdir()

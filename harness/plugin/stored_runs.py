@@ -8,11 +8,13 @@ A stored run may come from elsewhere. So:
 3. pytest loads ``test*/conftest.py`` below a named folder before it asks plugins whether to ignore the file. If the
    file lies among stored runs, the session ends, too.
 
-A folder that contains the rootdir never counts as the folder of a test, because a run may have been copied there.
+A run may have been copied into a project. So a folder that contains the rootdir is not regarded as the folder of a test
+if the file with pytest's options lies there. Without such a file, pytest has only guessed the rootdir.
 """
 
 import glob
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +32,7 @@ def is_run(folder: Path) -> bool:
     return RUN_NAME.fullmatch(folder.name) is not None or read_info(folder) is not None
 
 
-def find_stored_folder(path: Path, rootdir: Path) -> Path | None:
+def find_stored_folder(path: Path, config: pytest.Config) -> Path | None:
     """Returns the folder of a run or of a test in a store that contains the path, or is the path; None for none.
 
     The path is tried as given, and with links followed. Outside the rootdir, a folder with a run counts only if it is
@@ -38,15 +40,17 @@ def find_stored_folder(path: Path, rootdir: Path) -> Path | None:
     """
     for form in (path, path.resolve()):
         for folder in (form, *form.parents):
-            near = folder in (form, form.parent) or folder.is_relative_to(rootdir)
-            if is_run(folder) or (near and holds_runs(folder, rootdir)):
+            near = folder in (form, form.parent) or folder.is_relative_to(config.rootpath)
+            if is_run(folder) or (near and holds_runs(folder, config)):
                 return folder
     return None
 
 
-def holds_runs(folder: Path, rootdir: Path) -> bool:
+def holds_runs(folder: Path, config: pytest.Config) -> bool:
     """Returns whether a folder is the folder of a test in a store."""
-    return not rootdir.is_relative_to(folder) and any(map(is_run, _list_folders(folder)))
+    root, options = config.rootpath, config.inipath
+    is_project = options is not None and options.is_relative_to(root) and root.is_relative_to(folder)
+    return not is_project and any(map(is_run, _list_folders(folder)))
 
 
 def _list_folders(folder: Path) -> Iterator[Path]:
@@ -60,37 +64,44 @@ def _list_folders(folder: Path) -> Iterator[Path]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Rejects paths among stored runs, unless they are named and trusted."""
-    given, here, root = early_config.known_args_namespace, early_config.invocation_params.dir, early_config.rootpath
-    paths = [here / name.partition("::")[0] for name in _list_arguments(early_config)]
-    for path in [one for one in paths if os.path.lexists(one)] or [here]:
-        if find_stored_folder(path, root) is None:
+    given, here = early_config.known_args_namespace, early_config.invocation_params.dir
+    for path in [one for one in _list_paths(early_config) if os.path.lexists(one)] or [here]:
+        if find_stored_folder(path, early_config) is None:
             # pytest loads these files early, although the folders are not named.
             early = [one.parent for one in path.glob("test*/conftest.py")]
         else:
             early = [] if given.trust_run else [path]
         for one in early:
-            if (folder := find_stored_folder(one, root)) is not None:
+            if (folder := find_stored_folder(one, early_config)) is not None:
                 raise pytest.UsageError(
                     f"{one} lies among stored runs ({folder}), and pytest would execute the Python files there: "
                     f"name the folders of your tests, or, if you trust these files, this path with {TRUST}"
                 )
 
 
-def _list_arguments(config: pytest.Config) -> list[str]:
-    """Returns the paths that pytest will collect: those of the command line, or of ``testpaths``."""
-    named: list[str] = config.known_args_namespace.file_or_dir
-    if named or config.invocation_params.dir != config.rootpath:
-        return named
-    return [path for pattern in config.getini("testpaths") for path in glob.iglob(pattern, recursive=True)]
+def _list_paths(config: pytest.Config) -> Iterator[Path]:
+    """Yields the paths that pytest will collect: those of the command line, or of ``testpaths``.
+
+    With ``--pyargs``, names may also be those of packages and modules. Python would execute the packages to find them.
+    """
+    here, named = config.invocation_params.dir, config.known_args_namespace.file_or_dir
+    if not named and here == config.rootpath:
+        named = [path for pattern in config.getini("testpaths") for path in glob.iglob(pattern, recursive=True)]
+    for name in named:
+        yield here / (path := name.partition("::")[0])
+        if config.known_args_namespace.pyargs:
+            for entry in sys.path:
+                module = here / entry / path.replace(".", os.sep)
+                yield from (module, module.with_name(f"{module.name}.py"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignores stored runs that are not named. Only a link can lead among them from a folder that was not ignored."""
     if collection_path.is_symlink():
-        stored = find_stored_folder(collection_path, config.rootpath) is not None
+        stored = find_stored_folder(collection_path, config) is not None
     else:
-        stored = is_run(collection_path) or holds_runs(collection_path, config.rootpath)
+        stored = is_run(collection_path) or holds_runs(collection_path, config)
     if not stored or (config.getoption("trust_run") and _is_named(collection_path, config)):
         return None
     return True
@@ -99,4 +110,4 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def _is_named(path: Path, config: pytest.Config) -> bool:
     """Returns whether a path is or lies in one that was named and is among stored runs itself."""
     named = [config.invocation_params.dir / name.partition("::")[0] for name in config.args]
-    return any(path.is_relative_to(os.path.abspath(one)) for one in named if find_stored_folder(one, config.rootpath))
+    return any(path.is_relative_to(os.path.abspath(one)) for one in named if find_stored_folder(one, config))

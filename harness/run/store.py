@@ -13,8 +13,9 @@ import asyncio
 import hashlib
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,6 +52,7 @@ RUN_FILES: Final = ("run.json", "verdict.json", "history")
 FOREIGN: Final = "no run.json of ours is at {}"
 LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"
+MOUNTED: Final = "something is mounted in it"
 RESERVE: Final = 64 << 10
 """Bytes that a run reserves on its disk."""
 RUNNING: Final = "running"
@@ -244,8 +246,7 @@ def overwrite(path: Path, data: bytes) -> None:
 
 def swap_link(link: Path, target: Path) -> None:
     """Points ``link`` at ``target``, relative, in one step; a reader never finds it missing."""
-    temporary = link.with_name(f".{link.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
+    temporary = link.with_name(f".{link.name}.{secrets.token_hex(8)}")
     temporary.symlink_to(os.path.relpath(target, link.parent), target_is_directory=True)
     os.replace(temporary, link)
 
@@ -354,7 +355,7 @@ def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now
             if run.resolve() not in latest
             and not is_active(run)
             and _is_old(run, older_than, now)
-            and not contains_runs(run)
+            and not find_foreign_content(run)
         ]
     return collectable
 
@@ -383,16 +384,30 @@ def find_special_files(root: Path) -> list[SpecialFileError]:
     return [error for run in list_runs(root) if (error := find_special_file(run)) is not None]
 
 
-def contains_runs(run: Path) -> bool:
-    """Returns whether the folder of a run contains other runs, for example a store that was created in it."""
-    return any("run.json" in names for place, _, names in os.walk(run) if Path(place) != run)
+def find_foreign_content(run: Path) -> str:
+    """Returns why the content of a run's folder is not the run's alone, or an empty string.
+
+    It has other runs in it, for example a store that was created there, or a mount point.
+    """
+    if any("run.json" in names for place, _, names in os.walk(run) if Path(place) != run):
+        return NESTED
+    whole = run.resolve()
+    return MOUNTED if any(point.is_relative_to(whole) for point in _list_mount_points()) else ""
+
+
+def _list_mount_points() -> Iterator[Path]:
+    """Source: proc_pid_mountinfo(5). A bind mount of the same file system has no device number of its own."""
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        point = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split()[4])
+        yield Path(os.fsdecode(point))
 
 
 def list_kept_by_gc(root: Path) -> list[tuple[Path, str]]:
     """Returns the folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
 
-    These are folders that are no runs of ours, symbolic links, and runs that contain other runs. If a test folder has
-    no run, it is listed in place of its content. For runs with special files see :func:`find_special_files`.
+    These are folders that are no runs of ours, symbolic links, and runs that contain other runs or a mount point. If a
+    test folder has no run, it is listed in place of its content. For runs with special files see
+    :func:`find_special_files`.
     """
     kept: list[tuple[Path, str]] = []
     for test in _list_folders(root, links=True):
@@ -410,7 +425,7 @@ def _explain_kept(folder: Path) -> str:
         return LINK
     if find_special_file(folder) is not None:
         return ""
-    return FOREIGN if not is_own_run(folder) else NESTED if contains_runs(folder) else ""
+    return find_foreign_content(folder) if is_own_run(folder) else FOREIGN
 
 
 def _parse_started(info: RunInfo) -> datetime | None:
@@ -439,7 +454,7 @@ def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
 def delete_runs(paths: Iterable[Path]) -> None:
     """Deletes runs. Folders that are no runs of ours, or whose run is active by now, are left alone."""
     for path in paths:
-        if is_own_run(path) and not is_active(path) and not contains_runs(path) and not path.parent.is_symlink():
+        if is_own_run(path) and not is_active(path) and not find_foreign_content(path) and not path.parent.is_symlink():
             shutil.rmtree(path)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,6 +164,21 @@ def test_a_page_that_is_checked_names_a_damaged_run(
     capsys.readouterr()
     assert main(["index", str(tmp_path), "--check"]) == ExitCode.UNKNOWN
     assert f"cannot be read, and may have failed: {run.parent.name}/{run.name}" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount: run as root")
+def test_gc_keeps_a_run_in_which_something_is_mounted(tmp_path: Path) -> None:
+    run = write(tmp_path / "store", Made())
+    (run / "a folder").mkdir()
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "file").touch()
+    gc = f"{sys.executable} -m assay.harness.cli.main gc {tmp_path}/store --keep=0 --yes"
+    command = f"mount --bind {mine} '{run}/a folder' && {gc}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=True)
+    assert f"kept: {run}, because something is mounted in it" in done.stderr
+    assert (mine / "file").exists()
+    store.delete_runs([run])
+    assert not run.exists()
 
 
 @pytest.mark.parametrize("of_test", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -86,6 +87,31 @@ def test_what_is_named_is_collected_only_if_it_is_trusted(
     assert not executed(project)
     assert project.runpytest_subprocess("--trust-run", *arguments).parseoutcomes()["passed"] >= 1
     assert executed(project)
+
+
+@pytest.mark.parametrize("named", ["here", "--rootdir"])
+def test_a_folder_of_runs_is_no_project_because_it_was_taken_for_the_rootdir(
+    project: pytest.Pytester, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = find_run(project).parent
+    arguments: list[str] = ["--rootdir", str(test), str(test)]
+    if named == "here":
+        (project.path / "tox.ini").unlink()
+        monkeypatch.chdir(test)
+        arguments = []
+    assert project.runpytest_subprocess(*arguments).ret == pytest.ExitCode.USAGE_ERROR
+    assert not executed(project)
+
+
+@pytest.mark.parametrize("module", ["", ".test_evil"])
+def test_a_package_among_stored_runs_is_not_imported(project: pytest.Pytester, module: str) -> None:
+    run = find_run(project).rename(project.path / "store" / "r1")
+    (run / "__init__.py").write_text(EVIL)
+    (run / "test_evil.py").write_text(f"{EVIL}def test_evil(): pass\n")
+    command = (sys.executable, "-m", "pytest", "--pyargs", f"store.r1{module}")
+    assert project.run(*command).ret == pytest.ExitCode.USAGE_ERROR
+    assert not executed(project)
+    assert project.run(*command, "--trust-run").parseoutcomes()["passed"] >= 1
 
 
 def test_trust_is_only_in_what_is_named(project: pytest.Pytester) -> None:

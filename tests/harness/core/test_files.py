@@ -1,0 +1,53 @@
+"""Atomic writes into folders that may come from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.harness.core.files import create_temporary, write_atomically
+
+WRITE = """
+import os, sys
+from pathlib import Path
+from assay.harness.core.files import write_atomically
+target = Path(sys.argv[1])
+target.with_name(f".{target.name}.{os.getpid()}").symlink_to(sys.argv[2])
+write_atomically(target, b"new")
+"""
+
+
+def test_no_link_can_be_planted_under_the_name_of_the_temporary_file(tmp_path: Path) -> None:
+    """Process ids can be guessed: a store with a link for each of them has a link for this process."""
+    (victim := tmp_path / "victim").write_text("mine")
+    target = tmp_path / "store" / "index.html"
+    target.parent.mkdir()
+    subprocess.run([sys.executable, "-c", WRITE, str(target), str(victim)], check=True)
+    assert victim.read_text() == "mine"
+    assert target.read_text() == "new"
+    assert not target.is_symlink()
+    names = {create_temporary(target).name for _ in range(50)}
+    assert len(names) == 50
+
+
+def test_the_mode_is_that_of_any_new_file_and_nothing_else_is_left(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "file", b"content")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_long_name_has_room_for_its_temporary_file(tmp_path: Path) -> None:
+    write_atomically(tmp_path / ("n" * 255), b"content")
+    assert os.listdir(tmp_path) == ["n" * 255]
+    with pytest.raises(OSError, match="File name too long"):
+        write_atomically(tmp_path / ("n" * 256), b"content")
+    assert os.listdir(tmp_path) == ["n" * 255]
