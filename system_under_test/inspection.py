@@ -133,9 +133,9 @@ class AcknowledgementInspection:
                 end = base
                 continue
             known = self._seen.get((node.index, path, durably))
-            if known is None or known.life != state.life or known.size > limit:
-                known = self._seen[node.index, path, durably] = _WalkedFile(state.life, 0, base)
-                self._held[node.index, path] = state.held
+            if known is None or known.life != state.version or known.size > limit:
+                known = self._seen[node.index, path, durably] = _WalkedFile(state.version, 0, base)
+                self._held[node.index, path] = state.inode
             _walk(known, node.disk.tail(path, known.size)[: limit - known.size])
             return known.end
         return end

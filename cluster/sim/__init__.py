@@ -8,11 +8,9 @@
 - ``host``: hosts, and the interfaces between connections, servers and the network
 - ``transport``: one end of a connection
 - ``filesystem``: visible and durable files
-- ``disk``: a node's disk; ``disk_slowness``: a slow one; ``disk_strikes``: a failing one
-- ``snapshot``: snapshots of files
+- ``disk``: a node's disk
+- ``disk_faults``: what makes it slow, or fail
 - ``runtime``: what a process gets from the simulation
-- ``disk_faults``: faults of a node's disk
-- ``second_copy``: a second copy of a process
 - ``node``, ``cluster``: put everything together
 - ``zookeeper``: ZooKeeper servers and client
 

@@ -45,21 +45,21 @@ class SimCluster:
         self._prepared: set[str] = set()
         for role, count in counts.items():
             for index in range(1, count + 1):
-                self._nodes.append(self._make(role, index, node_name(system.roles, role, index)))
+                self._nodes.append(self._create_node(role, index, node_name(system.roles, role, index)))
         main = main_role(system.roles)
         if main is not None:
             members = counts.get(main, 0)
             for index in range(members + 1, members + 1 + spares):
-                self._spares.append(self._make(main, index, node_name(system.roles, main, index)))
+                self._spares.append(self._create_node(main, index, node_name(system.roles, main, index)))
         hosts = [node.host for node in self._nodes if node.role == ZOOKEEPER_ROLE]
         self.zookeeper = Ensemble(loop.network, hosts, lambda: EPOCH + loop.time())
         self._harness_runtimes = 0
 
-    def _make(self, role: str, index: int, name: str) -> SimNode:
+    def _create_node(self, role: str, index: int, name: str) -> SimNode:
         number = FIRST_ADDRESS + len(self._nodes) + len(self._spares)
         host = self._loop.network.add_host(name, f"198.18.{number // 250}.{number % 250}")
-        disk = SimDisk(self._loop.chance.source(f"{self._seed} {name} disk"))
-        return SimNode(self._loop, host, role, index, disk, self._main, self.crashes)
+        disk = SimDisk(self._loop.random_sources.source(f"{self._seed} {name} disk"))
+        return SimNode(self._loop, host, role, index, disk, self._run_main_process, self.crashes)
 
     @property
     def kind(self) -> str:
@@ -113,15 +113,15 @@ class SimCluster:
         label = f"{self._seed} harness {self._harness_runtimes}"
         return SimRuntime(
             label=label,
-            chance=self._loop.chance,
+            random_sources=self._loop.random_sources,
             process=None,
-            disk=SimDisk(self._loop.chance.source(f"{label} disk")),
+            disk=SimDisk(self._loop.random_sources.source(f"{label} disk")),
             clock=lambda: EPOCH + self._loop.time(),
             event_log=_discard_line,
             host_name="harness",
         )
 
-    async def _main(self, node: SimNode, process: Process) -> int:
+    async def _run_main_process(self, node: SimNode, process: Process) -> int:
         if node.role == ZOOKEEPER_ROLE:
             return await server.serve(self.zookeeper)
         if node.name not in self._prepared:
@@ -132,17 +132,17 @@ class SimCluster:
             node.disk.make_folder(posixpath.dirname(path))
         runtime = SimRuntime(
             label=f"{self._seed} {process.incarnation}",
-            chance=self._loop.chance,
+            random_sources=self._loop.random_sources,
             process=process,
             disk=node.disk,
             clock=lambda: EPOCH + self._loop.time() + node.clock_offset,
-            event_log=node.record_event(process),
+            event_log=node.event_writer(process),
             host_name=node.name,
         )
         try:
             return await self._system.entry(runtime, read_command(self._system, node))
-        except SystemExit as leaving:  # it would end the whole simulation
-            return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        except SystemExit as exit_request:  # it would end the whole simulation
+            return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
 
 
 def _discard_line(line: str) -> None:

@@ -1,7 +1,7 @@
 """A simulated node's disk. It outlives the node's processes, and a power loss takes unsynced data.
 
 It keeps two states: what a process sees (the page cache) and what the device holds. A killed process changes neither.
-:meth:`SimDisk.power_loss` makes the device's state the only one. If POSIX leaves the device's state open, the disk's
+:meth:`SimDisk.cut_power` makes the device's state the only one. If POSIX leaves the device's state open, the disk's
 random generator decides:
 
 - Appended, unsynced bytes: the tail is torn at a random byte. Blocks before that may be missing, and are zeros.
@@ -16,12 +16,11 @@ A disk can be:
 
 - full (``capacity``): a change that does not fit is rejected as a whole, with ENOSPC
 - slow (``slowness``): an fsync is delayed in the background, a read or a write blocks its process
-- failing (``breaking``): a change is rejected as a whole, with EIO, or its process ends just before or after it
+- failing (``failure_plan``): a change is rejected as a whole, with EIO, or its process ends just before or after it
 - wiped, or rolled back to a snapshot
 
 Not modelled: silent corruption (faults cause it through :meth:`SimDisk.write`), and pages that a later fsync ignores
 after a failed one. The namespace is in :mod:`assay.cluster.sim.filesystem`.
-Snapshots hold the content of all files in a folder, or the state of one file.
 """
 
 from __future__ import annotations
@@ -33,12 +32,11 @@ import posixpath
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from zlib import crc32
 
 from assay.cluster.node import DiskChange
-from assay.cluster.sim.disk_slowness import DiskSlowness, Stoppable
-from assay.cluster.sim.disk_strikes import ChangeGuard, DiskFailurePlan, DiskRejectionError, Killable
+from assay.cluster.sim.disk_faults import ChangeGuard, DiskFailurePlan, DiskRejectionError, DiskSlowness, DiskUser
 from assay.cluster.sim.filesystem import FileTree, Folder, Inode
 
 
@@ -58,15 +56,15 @@ class FolderSnapshot:
 class FileState(NamedTuple):
     """State of a file for a comparison.
 
-    ``life`` changes if the file is truncated or replaced. ``durable``: how many of the first ``size`` bytes survive any
-    power loss.
+    ``version`` changes if the file is truncated or replaced. ``durable``: how many of the first ``size`` bytes survive
+    any power loss.
     """
 
-    life: object
+    version: object
     size: int
     durable: int
-    held: object
-    """Reference that keeps ``life`` (an object id) from being reused."""
+    inode: object
+    """Reference that keeps the object id in ``version`` from being reused."""
 
     @property
     def unsynced(self) -> int:
@@ -83,25 +81,35 @@ def is_within(path: str, folder: str, *, itself: bool = False) -> bool:
 
 UNLIMITED = 1 << 40
 """Bytes."""
-Check = Callable[[], None]
-Delay = Callable[[], float]
-Call = Callable[[], None]
-"""Called for each read or write."""
-Room = Callable[[int], None]
-"""Raises ENOSPC unless this number of further bytes fits."""
+FAST_FSYNC = 0.0005
+"""Seconds of an fsync on a fast device."""
 
 
-def no_check() -> None:
-    """Passes, because the process is alive."""
+class DiskAccess(NamedTuple):
+    """One process's access to the disk, as its storage and its open files share it."""
 
+    require_alive: Callable[[], None]
+    """Raises an error if the process is dead."""
+    delay_fsync: Callable[[], float]
+    """Returns the seconds of an fsync that begins now."""
+    delay_call: Callable[[], None]
+    """Called for each read or write."""
+    require_room: Callable[[int], None]
+    """Raises ENOSPC unless this number of further bytes fits."""
+    guard: ChangeGuard
 
-class DiskUser(Stoppable, Killable, Protocol):
-    """The process that a disk slows or fails."""
-
-
-def default_fsync_delay() -> float:
-    """Returns the seconds of an fsync on a fast device."""
-    return 0.0005
+    async def fsync(self, inode: Inode) -> None:
+        """Fsyncs a file. A rejected fsync fails only after the simulated device delay."""
+        flight = inode.begin_fsync()
+        try:
+            await asyncio.sleep(self.delay_fsync())
+            change = self.guard(DiskChange.FSYNC)
+        except BaseException:
+            inode.abandon_fsync(flight)
+            raise
+        with change:
+            inode.finish_fsync(flight)
+        self.require_alive()
 
 
 class SimDisk:
@@ -115,17 +123,16 @@ class SimDisk:
         self._names = FileTree()
         self.capacity: int | None = None
         self.slowness = DiskSlowness()
-        self.breaking = DiskFailurePlan()
+        self.failure_plan = DiskFailurePlan()
 
     def storage(
         self,
-        check: Check | None = None,
-        fsync_delay: Delay = default_fsync_delay,
-        root: str = "",
+        check: Callable[[], None] = lambda: None,
+        fsync_delay: Callable[[], float] = lambda: FAST_FSYNC,
         process: DiskUser | None = None,
         name: str = "",
     ) -> SimStorage:
-        """Returns a process's view of the folder ``root``, which is created if missing.
+        """Returns a process's view of the disk.
 
         - ``check`` is called at the start of every operation and after each fsync's delay. The operation raises its
           errors.
@@ -135,21 +142,14 @@ class SimDisk:
 
         After a power loss the view belongs to a dead process and has no effect. Ask for a new one.
         """
-        if root:
-            self._names.mkdir(root)
-            self._names.pin(root)
-
-        slowness, alive = self.slowness, check or no_check
-        return SimStorage(
-            self._names,
-            alive,
-            lambda: fsync_delay() + slowness.of_fsync(process),
-            root,
-            self._room,
-            lambda: slowness.of_call(process),
-            ChangeGuard(self.breaking, process, alive),
-            name,
+        access = DiskAccess(
+            check,
+            lambda: fsync_delay() + self.slowness.delay_fsync(process),
+            lambda: self.slowness.delay_call(process),
+            self._require_room,
+            ChangeGuard(self.failure_plan, process, check),
         )
+        return SimStorage(self._names, access, name)
 
     @property
     def used(self) -> int:
@@ -161,14 +161,14 @@ class SimDisk:
         """Bytes of content that still fit; :data:`UNLIMITED` without ``capacity``."""
         return UNLIMITED if self.capacity is None else max(0, self.capacity - self.used)
 
-    def _room(self, size: int) -> None:
+    def _require_room(self, size: int) -> None:
         if self.capacity is not None and size > self.free:
             raise DiskRejectionError.of(errno.ENOSPC)
 
     def snapshot(self, folder: str = "", kept: Collection[str] = ()) -> FolderSnapshot:
         """Returns the visible content of a folder, without the files ``kept``, for a rollback."""
-        left_out = {path.strip("/") for path in kept}
-        paths = (path for path in self.files() if is_within(path, folder) and path not in left_out)
+        excluded = {path.strip("/") for path in kept}
+        paths = (path for path in self.files() if is_within(path, folder) and path not in excluded)
         return FolderSnapshot(folder, {path: self.read(path) for path in paths})
 
     def roll_back(self, snapshot: FolderSnapshot, kept: Collection[str] = ()) -> None:
@@ -261,148 +261,127 @@ class SimSlice:
 class SimFile:
     """An open file. It still works when its name is removed, like an open descriptor."""
 
-    __slots__ = ("_call", "_changing", "_check", "_closed", "_delay", "_inode", "_room", "size")
+    __slots__ = ("_access", "_closed", "_inode", "size")
 
-    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call, changing: ChangeGuard) -> None:
-        self._room = room
-        self._changing = changing
-        self._call = call
+    def __init__(self, inode: Inode, access: DiskAccess) -> None:
         self._inode = inode
-        self._check = check
-        self._delay = delay
+        self._access = access
         self._closed = False
         self.size = len(inode.content)
         """Size as this process knows it. A second process that writes to the file changes the content, but not this."""
 
     def append(self, data: bytes) -> None:
-        self._enter()
-        self._call()
-        with self._changing(DiskChange.WRITE):
-            self._room(self.size + len(data) - self._inode.size)
+        self._require_open()
+        self._access.delay_call()
+        with self._access.guard(DiskChange.WRITE):
+            self._access.require_room(self.size + len(data) - self._inode.size)
             self._inode.write(self.size, data)
             self.size += len(data)
 
     def read(self, position: int, size: int) -> bytes:
-        self._enter()
-        self._call()
+        self._require_open()
+        self._access.delay_call()
         end = min(position + size, self.size)
         return bytes(memoryview(self._inode.content)[position:end])
 
     def slice(self, position: int, size: int) -> SimSlice:
-        self._enter()
+        self._require_open()
         return SimSlice(self, position, max(0, min(size, self.size - position)))
 
     def truncate(self, size: int) -> None:
-        self._enter()
-        with self._changing(DiskChange.CUT):
+        self._require_open()
+        with self._access.guard(DiskChange.CUT):
             self._inode.truncate(size)
             self.size = min(size, self.size)
 
     def reserve(self, size: int) -> None:
-        self._enter()
-        with self._changing(DiskChange.CUT):
-            self._room(size - self._inode.size)
+        self._require_open()
+        with self._access.guard(DiskChange.CUT):
+            self._access.require_room(size - self._inode.size)
             self._inode.reserved = size if size > len(self._inode.content) else 0
 
     async def fsync(self) -> None:
-        self._enter()
-        await _fsync(self._inode, self._delay, self._changing)
-        self._check()
+        self._require_open()
+        await self._access.fsync(self._inode)
 
     def close(self) -> None:
-        self._check()
+        self._access.require_alive()
         self._closed = True
 
-    def _enter(self) -> None:
-        self._check()
+    def _require_open(self) -> None:
+        self._access.require_alive()
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 class SimStorage:
-    """A process's view of a disk.
+    """A process's view of a disk. ``name``: the process's name in locked files.
 
     It satisfies ``assay.cluster.runtime.Storage`` and the broker's own structurally.
     """
 
-    def __init__(
-        self,
-        names: FileTree,
-        check: Check,
-        delay: Delay,
-        root: str,
-        room: Room,
-        call: Call,
-        changing: ChangeGuard,
-        name: str = "",
-    ) -> None:
-        self._room = room
-        self._changing = changing
-        self._call = call
+    def __init__(self, names: FileTree, access: DiskAccess, name: str) -> None:
         self._names = names
+        self._access = access
         self._name = name
-        self._check = check
-        self._delay = delay
-        self._root = root
 
     def open(self, path: str) -> SimFile:
-        inode = self._enter().file(self._path(path), create=True)
+        inode = self._tree().file(_to_absolute(path), create=True)
         inode.fill()
-        return SimFile(inode, self._check, self._delay, self._room, self._call, self._changing)
+        return SimFile(inode, self._access)
 
     def read_bytes(self, path: str) -> bytes:
-        inode = self._enter().file(self._path(path))
-        self._call()
+        inode = self._tree().file(_to_absolute(path))
+        self._access.delay_call()
         return inode.whole
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        inode = self._enter().file(self._path(path), create=True)
-        self._call()
+        inode = self._tree().file(_to_absolute(path), create=True)
+        self._access.delay_call()
         inode.truncate(0)
-        with self._changing(DiskChange.WRITE):
-            self._room(len(data))
+        with self._access.guard(DiskChange.WRITE):
+            self._access.require_room(len(data))
             inode.content += data
 
     async def fsync(self, path: str) -> None:
-        await _fsync(self._enter().file(self._path(path)), self._delay, self._changing)
-        self._check()
+        await self._access.fsync(self._tree().file(_to_absolute(path)))
 
     async def fsync_directory(self, path: str) -> None:
-        names = self._enter()
-        folder = names.folder(self._path(path))
+        names = self._tree()
+        folder = names.folder(_to_absolute(path))
         mark = names.mark()
-        await asyncio.sleep(self._delay())
-        with self._changing(DiskChange.FSYNC):
+        await asyncio.sleep(self._access.delay_fsync())
+        with self._access.guard(DiskChange.FSYNC):
             names.commit(folder, mark)
-        self._check()
+        self._access.require_alive()
 
     def listdir(self, path: str) -> list[str]:
         try:
-            return sorted(self._enter().folder(self._path(path)).entries)
+            return sorted(self._tree().folder(_to_absolute(path)).entries)
         except FileNotFoundError:
             return []
 
     def exists(self, path: str) -> bool:
-        return self._enter().find(self._path(path)) is not None
+        return self._tree().find(_to_absolute(path)) is not None
 
     def mkdir(self, path: str) -> None:
-        names = self._enter()
-        if names.find(self._path(path)) is None:
-            with self._changing(DiskChange.NAME):
-                names.mkdir(self._path(path))
+        names = self._tree()
+        if names.find(_to_absolute(path)) is None:
+            with self._access.guard(DiskChange.NAME):
+                names.mkdir(_to_absolute(path))
 
     def rename(self, source: str, target: str) -> None:
-        names = self._enter()
-        with self._changing(DiskChange.NAME):
-            names.rename(self._path(source), self._path(target))
+        names = self._tree()
+        with self._access.guard(DiskChange.NAME):
+            names.rename(_to_absolute(source), _to_absolute(target))
 
     def remove(self, path: str) -> None:
-        names = self._enter()
-        with self._changing(DiskChange.NAME):
-            names.remove(self._path(path))
+        names = self._tree()
+        with self._access.guard(DiskChange.NAME):
+            names.remove(_to_absolute(path))
 
     def lock(self, path: str) -> None:
-        inode = self._enter().file(self._path(path), create=True)
+        inode = self._tree().file(_to_absolute(path), create=True)
         if inode.holds_lock is not None and inode.holds_lock():
             holder = inode.whole.decode("ascii", "replace").strip()
             raise BlockingIOError(errno.EWOULDBLOCK, f"process {holder or 'unknown'} holds the lock", path)
@@ -412,29 +391,17 @@ class SimStorage:
 
     def _is_alive(self) -> bool:
         try:
-            self._check()
+            self._access.require_alive()
         except OSError:
             return False
         return True
 
-    def _enter(self) -> FileTree:
-        self._check()
+    def _tree(self) -> FileTree:
+        self._access.require_alive()
         return self._names
 
-    def _path(self, path: str) -> str:
-        if path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{path!r} is not a path below the storage's root")
-        return f"{self._root}/{path}"
 
-
-async def _fsync(inode: Inode, delay: Delay, changing: ChangeGuard) -> None:
-    """Fsyncs a file. A rejected fsync fails only after the simulated device delay."""
-    flight = inode.begin_fsync()
-    try:
-        await asyncio.sleep(delay())
-        change = changing(DiskChange.FSYNC)
-    except BaseException:
-        inode.abandon_fsync(flight)
-        raise
-    with change:
-        inode.finish_fsync(flight)
+def _to_absolute(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"{path!r} is not a path below the storage's root")
+    return f"/{path}"

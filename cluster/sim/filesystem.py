@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from operator import itemgetter
@@ -25,19 +26,17 @@ MISSING = 0.3
 """Share of these blocks that are then missing, and read as zeros."""
 
 
+@dataclass(slots=True, eq=False)
 class DurableContent:
-    """An earlier content of a file.
+    """An earlier content of a file: that of its fsync ``number``.
 
     It is the first ``size`` bytes of the visible content, then ``tail``, then zeros up to ``reserved``.
     """
 
-    __slots__ = ("number", "reserved", "size", "tail")
-
-    def __init__(self, size: int, tail: bytes, number: int, reserved: int = 0) -> None:
-        self.size = size
-        self.tail = tail
-        self.number = number
-        self.reserved = reserved
+    size: int
+    tail: bytes
+    number: int
+    reserved: int = 0
 
     def before_cut(self, content: bytearray, size: int) -> None:
         """Saves the bytes that are about to be removed by a truncation to ``size``."""
@@ -55,7 +54,7 @@ class Inode:
         self.content = bytearray(content)
         self.durable = DurableContent(len(content), b"", 0)
         self.cuts = 0
-        """How often it was truncated."""
+        """How often it was truncated or overwritten."""
         self.reserved = 0
         """Size of the file, if it is larger than its content."""
         self.holds_lock: Callable[[], bool] | None = None
@@ -133,23 +132,23 @@ class Inode:
         if size != self.reserved:
             size = random.choice((size, self.reserved))
         if durable.tail and random.random() < 0.5:
-            left = bytes(self.content[: durable.size]) + durable.tail
+            survived = bytes(self.content[: durable.size]) + durable.tail
         else:
-            left = self._torn(random)
-        return Inode(left.ljust(size, b"\0"))
+            survived = self._tear(random)
+        return Inode(survived.ljust(size, b"\0"))
 
-    def _torn(self, random: Random) -> bytes:
+    def _tear(self, random: Random) -> bytes:
         """Returns the content up to a random byte behind the durable part.
 
         Some of the unsynced blocks may be missing. The file's length follows from the last block written.
         """
-        left = self.content[: random.randint(self.durable.size, len(self.content))]
-        between = range(-(-self.durable.size // BLOCK) * BLOCK, len(left) - BLOCK, BLOCK)
-        if between and random.random() < OUT_OF_ORDER:
-            for begin in between:
+        survived = self.content[: random.randint(self.durable.size, len(self.content))]
+        unsynced_blocks = range(-(-self.durable.size // BLOCK) * BLOCK, len(survived) - BLOCK, BLOCK)
+        if unsynced_blocks and random.random() < OUT_OF_ORDER:
+            for begin in unsynced_blocks:
                 if random.random() < MISSING:
-                    left[begin : begin + BLOCK] = bytes(BLOCK)
-        return bytes(left)
+                    survived[begin : begin + BLOCK] = bytes(BLOCK)
+        return bytes(survived)
 
 
 class Folder:
@@ -243,14 +242,14 @@ class FileTree:
         node = self.find(source)
         if node is None:
             raise _os_error(errno.ENOENT, source)
-        there = self.find(target)
-        if there is node:
+        replaced = self.find(target)
+        if replaced is node:
             return
-        if isinstance(there, Folder) and not isinstance(node, Folder):
+        if isinstance(replaced, Folder) and not isinstance(node, Folder):
             raise _os_error(errno.EISDIR, target)
-        if isinstance(there, Inode) and isinstance(node, Folder):
+        if isinstance(replaced, Inode) and isinstance(node, Folder):
             raise _os_error(errno.ENOTDIR, target)
-        if isinstance(there, Folder) and there.entries:
+        if isinstance(replaced, Folder) and replaced.entries:
             raise _os_error(errno.ENOTEMPTY, target)
         self._change((*self._parent(source), None), (*self._parent(target), node))
 
@@ -352,15 +351,15 @@ def _select_survivors(pending: list[NameChange], random: Random) -> list[NameCha
     for change in pending:
         for folder in change.folders:
             totals[folder] = totals.get(folder, 0) + 1
-    left = {folder: random.randint(0, total) for folder, total in totals.items()}
+    remaining = {folder: random.randint(0, total) for folder, total in totals.items()}
     survivors = []
     for change in pending:
-        if all(left[folder] > 0 for folder in change.folders):
+        if all(remaining[folder] > 0 for folder in change.folders):
             survivors.append(change)
             for folder in change.folders:
-                left[folder] -= 1
+                remaining[folder] -= 1
         else:
-            left.update(dict.fromkeys(change.folders, 0))
+            remaining.update(dict.fromkeys(change.folders, 0))
     return survivors
 
 
@@ -368,8 +367,8 @@ def _copy_durable(folder: Folder, random: Random) -> Folder:
     tree = Folder()
     for name in sorted(folder.durable):
         node = folder.durable[name]
-        left = node.after_power_loss(random) if isinstance(node, Inode) else _copy_durable(node, random)
-        tree.entries[name] = tree.durable[name] = left
+        survivor = node.after_power_loss(random) if isinstance(node, Inode) else _copy_durable(node, random)
+        tree.entries[name] = tree.durable[name] = survivor
     return tree
 
 

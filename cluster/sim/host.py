@@ -1,4 +1,4 @@
-"""Hosts of the simulated network, and Protocols that break the import cycle of hosts, connections and network."""
+"""Hosts of the simulated network, and protocols that break the import cycle of hosts, connections and network."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 import random
 from collections.abc import MutableMapping
 from contextvars import Context
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from assay.cluster.node import Flow
@@ -23,17 +24,15 @@ class PacketFate(enum.Enum):
     REJECTED = 2
 
 
+@dataclass(slots=True, eq=False)
 class FlowRule:
     """Drops or rejects every n-th packet of a flow. ``seen``: packets so far; ``count``: packets that did not pass."""
 
-    __slots__ = ("count", "flow", "rejects", "seen", "source")
-
-    def __init__(self, source: SimHost, flow: Flow, rejects: bool) -> None:
-        self.source = source
-        self.flow = flow
-        self.rejects = rejects
-        self.seen = 0
-        self.count = 0
+    source: SimHost
+    flow: Flow
+    rejects: bool
+    seen: int = 0
+    count: int = 0
 
     def matches(self, source: SimHost, from_port: int, to_port: int) -> bool:
         return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
@@ -47,6 +46,7 @@ class FlowRule:
         return True
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SimHost:
     """A machine in the simulated network.
 
@@ -58,39 +58,25 @@ class SimHost:
     - ``listeners``: servers by port
     """
 
-    __slots__ = (
-        "_next_port",
-        "address",
-        "filtering",
-        "flows",
-        "frozen",
-        "listeners",
-        "name",
-        "rejected",
-        "rules",
-        "shaping",
-    )
-
-    def __init__(self, name: str, address: str) -> None:
-        self.name = name
-        self.address = address
-        self.rules: dict[SimHost, int] = {}
-        self.rejected: dict[SimHost, None] = {}
-        self.flows: list[FlowRule] = []
-        self.frozen = False
-        self.filtering = False
-        self.shaping: PacketShaper | None = None
-        self.listeners: dict[int, Listener] = {}
-        self._next_port = EPHEMERAL_PORT
+    name: str
+    address: str
+    rules: dict[SimHost, int] = field(default_factory=dict)
+    rejected: dict[SimHost, None] = field(default_factory=dict)
+    flows: list[FlowRule] = field(default_factory=list)
+    frozen: bool = False
+    filtering: bool = False
+    shaping: PacketShaper | None = None
+    listeners: dict[int, Listener] = field(default_factory=dict)
+    _last_port: int = EPHEMERAL_PORT
 
     def __repr__(self) -> str:
         return f"<Host {self.name} {self.address}>"
 
-    def ephemeral_port(self) -> int:
-        self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
-        while self._next_port in self.listeners:
-            self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
-        return self._next_port
+    def next_ephemeral_port(self) -> int:
+        while True:
+            self._last_port = max(self._last_port % 65535 + 1, EPHEMERAL_PORT)
+            if self._last_port not in self.listeners:
+                return self._last_port
 
 
 class Listener(Protocol):

@@ -63,7 +63,7 @@ class SimTask(asyncio.Task):  # type: ignore[type-arg]
 T = TypeVar("T")
 
 STEPS_PER_MILLISECOND = 10_000
-COLLECTIONS = (200_000, 20, 100)
+GC_THRESHOLDS = (200_000, 20, 100)
 """Garbage collector thresholds of the generations in a process that simulates."""
 COMPACTION_MINIMUM = 1000
 """Cancelled timers are removed if there are more than this many and they are more than half of all."""
@@ -74,7 +74,7 @@ class DeadlockError(RuntimeError):
 
 
 class UncaughtError(NamedTuple):
-    """An error that the code of a simulated process did not take. ``time``: seconds of the loop."""
+    """An error that the code of a simulated process did not handle. ``time``: seconds of the loop."""
 
     time: float
     process: str
@@ -152,11 +152,11 @@ class SimTimer(asyncio.TimerHandle):
             self._cancelled = True
             self._callback = _do_nothing  # its references may be large, and the timer far away
             self._args = ()
-            self._loop.timer_cancelled()
+            self._loop.count_cancelled_timer()
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The event loop of one simulation. ``seed`` decides the network's latencies; ``chance`` has all random sources."""
+    """The event loop of one simulation. ``seed`` decides the network's latencies."""
 
     simulated = True
     """Tells the interpreter not to use threads, and thus no blocking clients."""
@@ -166,21 +166,21 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         # Stays set after the loop is closed: most remains of a run are freed soon after, without the collector.
-        gc.set_threshold(*COLLECTIONS)
+        gc.set_threshold(*GC_THRESHOLDS)
         self._now = 0.0
         self._sequence = 0
         self._orders = 0
         self._task_count = 0
         self.uncaught: list[UncaughtError] = []
-        """Errors that the code of simulated processes did not take, in order."""
+        """Errors that the code of simulated processes did not handle, in order."""
         self._ready: deque[Runnable] = deque()
         self._timers: list[tuple[float, int, Runnable]] = []
         self._cancelled_timers = 0
         self._generators: dict[int, tuple[weakref.ref[AsyncGenerator[Any, Any]], Process | None]] = {}
-        self._breaks: list[tuple[float, int, Callable[[], object]]] = []
-        self._break_count = 0
-        self.chance = RandomSources()
-        self.network = Network(self, self.chance.source(f"network {seed}"))
+        self._calls_between_steps: list[tuple[float, int, Callable[[], object]]] = []
+        self._call_between_steps_count = 0
+        self.random_sources = RandomSources()
+        self.network = Network(self, self.random_sources.source(f"network {seed}"))
 
     # Time and callbacks
 
@@ -222,15 +222,15 @@ class SimLoop(asyncio.BaseEventLoop):
         self._sequence += 1
         heapq.heappush(self._timers, (when, self._sequence, runnable))
 
-    def before(self, when: float, call: Callable[[], object]) -> None:
+    def call_before(self, when: float, call: Callable[[], object]) -> None:
         """Calls ``call`` between two steps, at the last moment not later than ``when`` with nothing ready.
 
-        It changes nothing else, because it is no timer and has no place in the timers' order.
+        The order of the timers stays as it is, because the call is no timer.
         """
-        self._break_count += 1
-        heapq.heappush(self._breaks, (when, self._break_count, call))
+        self._call_between_steps_count += 1
+        heapq.heappush(self._calls_between_steps, (when, self._call_between_steps_count, call))
 
-    def following(self) -> float:
+    def next_timer_time(self) -> float:
         """Returns the time of the next timer; infinite if there is none."""
         return self._timers[0][0] if self._timers else math.inf
 
@@ -243,11 +243,11 @@ class SimLoop(asyncio.BaseEventLoop):
         """Schedules an event of the kernel for now."""
         self._ready.append(runnable)
 
-    def run_first(self, runnables: Iterable[Runnable]) -> None:
+    def run_before_ready(self, runnables: Iterable[Runnable]) -> None:
         """Puts these before everything that is ready now, in their order."""
         self._ready.extendleft(reversed(list(runnables)))
 
-    def timer_cancelled(self) -> None:
+    def count_cancelled_timer(self) -> None:
         self._cancelled_timers += 1
         if self._cancelled_timers > COMPACTION_MINIMUM and self._cancelled_timers * 2 > len(self._timers):
             self._timers[:] = [
@@ -260,7 +260,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Runs until ``stop``; asyncio's ``run_forever`` calls it once."""
         ready = self._ready
         timers = self._timers
-        breaks = self._breaks
+        calls = self._calls_between_steps
         steps = 0
         while not self._stopping:
             if ready:
@@ -271,8 +271,8 @@ class SimLoop(asyncio.BaseEventLoop):
                     while timers and timers[0][0] <= self._now:
                         ready.append(heapq.heappop(timers)[2])
                 ready.popleft()._fire()
-            elif breaks and (not timers or timers[0][0] > breaks[0][0]):
-                heapq.heappop(breaks)[2]()
+            elif calls and (not timers or timers[0][0] > calls[0][0]):
+                heapq.heappop(calls)[2]()
             elif timers:
                 when, _, runnable = heapq.heappop(timers)
                 if when > self._now:
@@ -280,9 +280,9 @@ class SimLoop(asyncio.BaseEventLoop):
                     steps = 0
                 runnable._fire()
             else:
-                raise DeadlockError(self._deadlock())
+                raise DeadlockError(self._describe_deadlock())
 
-    def _deadlock(self) -> str:
+    def _describe_deadlock(self) -> str:
         lines = [f"deadlock at {self._now:.6f} s of virtual time: nothing is ready, no timer is set; pending tasks:"]
         for task in sorted(asyncio.all_tasks(self), key=hash):
             process = getattr(task, "process", None)
@@ -322,7 +322,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Reports an error that no code takes, in the process whose code raised it, so that its log shows it.
+        """Reports an error that no code handles, in the process whose code raised it, so that its log shows it.
 
         An error in a process that is dead is dropped: a kill unwinds code that has no more effect.
         """

@@ -93,7 +93,7 @@ class Network:
             if source in target.rules:
                 target.rejected[source] = None
 
-    def divert(self, source: SimHost, target: SimHost, flow: Flow, *, rejects: bool) -> None:
+    def add_flow_rule(self, source: SimHost, target: SimHost, flow: Flow, *, rejects: bool) -> None:
         """Does the same as ``drop`` or ``reject``, for packets of this flow only."""
         if source is not target and self.outside not in (source, target):
             target.flows.append(FlowRule(source, flow, rejects))
@@ -113,13 +113,13 @@ class Network:
         host.frozen = False
         host.filtering = bool(host.rules or host.flows)
 
-    def cut(self, source: SimHost, target: SimHost) -> bool:
-        """Returns whether no packet passes (except resets, see ``is_silenced``)."""
+    def is_cut(self, source: SimHost, target: SimHost) -> bool:
+        """Returns whether no packet of the link passes, except resets (see ``is_silenced``)."""
         return source in target.rules or source.frozen or target.frozen
 
     def fate(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> PacketFate:
         """Returns the fate of a packet from ``source`` between these ports. The rule that it meets counts it."""
-        if self.cut(source, target):
+        if self.is_cut(source, target):
             self.count(source, target)
             rejects = source in target.rejected and not (source.frozen or target.frozen)
             return PacketFate.REJECTED if rejects else PacketFate.LOST
@@ -134,7 +134,7 @@ class Network:
 
     def is_silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool:
         """Returns whether not even a reset passes. A rule that rejects lets resets pass."""
-        if self.cut(source, target):
+        if self.is_cut(source, target):
             return source.frozen or target.frozen or source not in target.rejected
         return any(rule.matches(source, *ports) and not rule.rejects and rule.flow.every == 1 for rule in target.flows)
 
@@ -147,10 +147,10 @@ class Network:
 
     def listen(self, factory: Callable[[], Any], address: str | None, port: int) -> SimServer:
         """Listens for the current process, on its host. Raises ``OSError`` (EADDRINUSE, EADDRNOTAVAIL)."""
-        process, host = self._here()
+        process, host = self._current_place()
         if address is not None and address not in ANY | LOOPBACK and self._hosts.get(address) is not host:
             raise OSError(errno.EADDRNOTAVAIL, f"cannot assign {address} on {host.name}")
-        port = port or host.ephemeral_port()
+        port = port or host.next_ephemeral_port()
         if port in host.listeners:
             raise OSError(errno.EADDRINUSE, f"port {port} of {host.name} is in use")
         server = SimServer(self, host, port, factory, process, local=address in LOOPBACK)
@@ -162,7 +162,7 @@ class Network:
 
         Raises ``ConnectionRefusedError``, ``OSError`` (ETIMEDOUT, EHOSTUNREACH).
         """
-        process, host = self._here()
+        process, host = self._current_place()
         target = host if address in LOOPBACK else self._hosts.get(address)
         if target is None:
             raise OSError(errno.EHOSTUNREACH, f"no route from {host.name} to {address}")
@@ -171,7 +171,7 @@ class Network:
         transport.attach(protocol)
         return transport, protocol
 
-    def _here(self) -> tuple[Process | None, SimHost]:
+    def _current_place(self) -> tuple[Process | None, SimHost]:
         process = PROCESS.get()
         return (None, self.outside) if process is None else (process, process.host)
 
@@ -196,7 +196,7 @@ class _ConnectionAttempt:
 
     async def run(self) -> SimTransport:
         if self._process is not None and not self._process.running:
-            self._process.later(self._send)  # the process was stopped in the step that connects
+            self._process.call_after_resume(self._send)  # the process was stopped in the step that connects
         else:
             self._send()
         try:
@@ -213,53 +213,53 @@ class _ConnectionAttempt:
         self._network.loop.schedule(self._network.loop.time() + self._network.latency(), KernelTimer(call))
 
     def _send(self) -> None:
-        self._after_latency(self._arrives)
+        self._after_latency(self._arrive)
 
-    def _given_up(self) -> bool:
+    def _is_over(self) -> bool:
         return self._result.done() or (self._process is not None and self._process.dead)
 
-    def _arrives(self) -> None:
-        if self._given_up():
+    def _arrive(self) -> None:
+        if self._is_over():
             return
         network, host, target = self._network, self._host, self._target
         fate = network.fate(host, target, (0, self._port))
         if fate is PacketFate.LOST or (
             fate is PacketFate.REJECTED and network.is_silenced(target, host, (self._port, 0))
         ):
-            self._again()
+            self._retry_later()
         elif fate is PacketFate.REJECTED:
-            self._after_latency(self._refused)
+            self._after_latency(self._refuse)
         elif network.fate(target, host, (self._port, 0)) is not PacketFate.PASSES:
-            self._again()  # the answer is lost; the half-open entry is not modelled
+            self._retry_later()  # the answer is lost; the half-open entry is not modelled
         elif (server := target.listeners.get(self._port)) is None or (server.local and not self._loopback):
-            self._after_latency(self._refused)
+            self._after_latency(self._refuse)
         else:
             self._establish(server)
 
-    def _again(self) -> None:
+    def _retry_later(self) -> None:
         loop = self._network.loop
         left = self._began + CONNECT_TIMEOUT - loop.time()
         if left > self._retry:
-            wait, call = self._retry * (1.0 + 0.1 * self._network.random.random()), self._arrives
+            wait, call = self._retry * (1.0 + 0.1 * self._network.random.random()), self._arrive
             self._retry *= 2
         else:
-            wait, call = max(left, 0.0), self._timed_out
+            wait, call = max(left, 0.0), self._time_out
         loop.schedule(loop.time() + wait, KernelTimer(call))
 
-    def _refused(self) -> None:
+    def _refuse(self) -> None:
         place = f"{self._target.name}:{self._port}"
         self._fail(ConnectionRefusedError(errno.ECONNREFUSED, f"connection to {place} refused"))
 
-    def _timed_out(self) -> None:
+    def _time_out(self) -> None:
         self._fail(OSError(errno.ETIMEDOUT, f"connecting to {self._target.name}:{self._port} timed out"))
 
     def _fail(self, error: OSError) -> None:
-        if not self._given_up():
+        if not self._is_over():
             self._result.set_exception(error)
 
     def _establish(self, server: Listener) -> None:
         network, loop = self._network, self._network.loop
-        near_name = (self._host.address, self._host.ephemeral_port())
+        near_name = (self._host.address, self._host.next_ephemeral_port())
         far_name = (self._target.address, self._port)
         near = SimTransport(network, self._host, self._process, self._context, _extra_info(near_name, far_name))
         far_context = server.connection_context()
@@ -268,13 +268,13 @@ class _ConnectionAttempt:
         self._transport = near
         connected = loop.time() + network.latency()
         accepted = connected + network.latency()
-        near.not_before(accepted)
-        far.not_before(connected)
-        loop.schedule(connected, KernelTimer(self._connected))
+        near.set_earliest_arrival(accepted)
+        far.set_earliest_arrival(connected)
+        loop.schedule(connected, KernelTimer(self._connect))
         loop.schedule(accepted, KernelTimer(server.accept, far, far_context))
 
-    def _connected(self) -> None:
-        if not self._given_up() and self._transport is not None:
+    def _connect(self) -> None:
+        if not self._is_over() and self._transport is not None:
             self._result.set_result(self._transport)
 
 

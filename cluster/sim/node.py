@@ -1,44 +1,63 @@
-"""A simulated node: a host of the network, a disk, a clock, and one main process at a time."""
+"""A simulated node: a host of the network, a disk, a clock, and one main process at a time.
+
+A fault may start a second copy of the main process, which belongs to that fault.
+"""
 
 import asyncio
+import logging
 import traceback
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.cluster.commands import CommandResult
-from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.node import (
+    DiskChange,
+    DiskErrorEffects,
+    Exhaustion,
+    Flow,
+    Node,
+    NodeError,
+    ProcessState,
+    ProcessStatus,
+    Slowed,
+    Traffic,
+)
+from assay.cluster.second_copy import SECOND, SecondStatus
 from assay.cluster.sim.disk import FolderSnapshot, SimDisk
-from assay.cluster.sim.disk_faults import DiskFaultMethods
-from assay.cluster.sim.disk_strikes import DiskRejectionError
+from assay.cluster.sim.disk_faults import DiskRejectionError
 from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.process import Process
-from assay.cluster.sim.second_copy import SecondCopyMethods
 
-PRESSURE = 0.3
+MEMORY_PRESSURE = 0.3
 """Seconds from the shortage of memory until the kernel kills a process."""
 TERMINATE_WITHIN = 15.0
 """Seconds of virtual time for a process to end by itself."""
 LOOK_EVERY = 0.01
 """Polling interval for the end of a process that its last step has stopped."""
 
+PROBE_BYTES = 4096
+"""Size of the write that is tried when a disk is examined."""
+
 Main = Callable[["SimNode", Process], Coroutine[Any, Any, int]]
 """Creates the main coroutine of a new incarnation."""
+
+_log = logging.getLogger("assay.sim")
 
 
 @dataclass(frozen=True)
 class Crash:
     """A main process that ended by an exception, at ``time`` seconds of virtual time.
 
-    ``asked``: it was asked to end, or its disk had rejected a change.
+    ``expected``: it was asked to end, or its disk had rejected a change.
     """
 
     node: str
     incarnation: str
     time: float
     traceback: str
-    asked: bool = False
+    expected: bool = False
     error: BaseException | None = None
 
 
@@ -87,13 +106,12 @@ class NodeEventLog:
             await future
 
 
-class SimNode(DiskFaultMethods, SecondCopyMethods):
+class SimNode:
     """Satisfies ``assay.cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
 
     def __init__(
         self, loop: Any, host: SimHost, role: str, index: int, disk: SimDisk, main: Main, crashes: list[Crash]
     ) -> None:
-        super().__init__()
         self._loop = loop
         self.host = host
         self.disk = disk
@@ -108,13 +126,18 @@ class SimNode(DiskFaultMethods, SecondCopyMethods):
         self.index = index
         self._main = main
         self._crashes = crashes
-        self._asked = False
+        self._asked_to_end = False
         self._began = 0.0
         self._starts = 0
         self._process: Process | None = None
         self._task: asyncio.Task[int] | None = None
         self._stopped_before_freeze = False
-        self._copy: FolderSnapshot | None = None
+        self._saved: FolderSnapshot | None = None
+        self.second_events: list[str] = []
+        """The event lines of all second copies; no observer reads them."""
+        self._second_starts = 0
+        self._second_process: Process | None = None
+        self._second_exit_code: int | None = None
 
     def __repr__(self) -> str:
         return f"<SimNode {self.name} {self._process}>"
@@ -162,23 +185,23 @@ class SimNode(DiskFaultMethods, SecondCopyMethods):
         return self.disk.read(path)[position : position + size]
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
-        content = bytearray(self._damageable(path))
+        content = bytearray(self._read_to_damage(path))
         if position > len(content):
             raise NodeError(f"{self.name}: {path} has {len(content)} bytes, none at {position} to be overwritten")
         content[position : position + len(data)] = data
         self.disk.write(path, bytes(content))
 
     async def truncate_file(self, path: str, size: int) -> None:
-        self.disk.write(path, self._damageable(path)[:size])
+        self.disk.write(path, self._read_to_damage(path)[:size])
 
-    def _damageable(self, path: str) -> bytes:
-        self._only_when_dead(path)
+    def _read_to_damage(self, path: str) -> bytes:
+        self._require_dead(path)
         self.damaged = True
         return self.disk.read(path)
 
-    def _only_when_dead(self, path: str) -> None:
+    def _require_dead(self, path: str) -> None:
         self._require_reachable()
-        for process in (self._process, self._copy_process):
+        for process in (self._process, self._second_process):
             if process is not None and not process.dead:
                 raise NodeError(f"{self.name}: cannot change {path} while {process} is alive; kill it first")
 
@@ -190,37 +213,42 @@ class SimNode(DiskFaultMethods, SecondCopyMethods):
             raise NodeError(f"{self.name}: cannot start its process: {self._process} is alive; kill it first")
         self._starts += 1
         self.exit_code = None
-        self._asked = False
+        self._asked_to_end = False
         self._began = self._loop.time()
-        process = Process(self._loop, self.host, self.name, f"{self.name}.{self._starts}")
-        self._process = process
-        task = process.spawn(self._life(process), name=f"{process.incarnation} main")
-        self._task = task
-        task.add_done_callback(lambda done: self._ended(process, done), context=Context())
+        self._process = Process(self._loop, self.host, self.name, f"{self.name}.{self._starts}")
+        self._task = self._spawn_main(self._process)
 
-    def _life(self, process: Process) -> Coroutine[Any, Any, int]:
-        return self._main(self, process)
+    def _spawn_main(self, process: Process) -> asyncio.Task[int]:
+        task = process.spawn(self._main(self, process), name=f"{process.incarnation} main")
+        task.add_done_callback(lambda done: self._finish(process, done), context=Context())
+        return task
 
-    def record_event(self, process: Process) -> Callable[[str], None]:
+    def event_writer(self, process: Process) -> Callable[[str], None]:
         """Returns the function that takes the process's event lines."""
-        return self.second_events.append if self.is_second(process) else self.log.append
+        return self.second_events.append if process is self._second_process else self.log.append
 
-    def _ended(self, process: Process, task: asyncio.Task[int]) -> None:
-        """Ends the process after its main coroutine has returned or raised."""
+    def _finish(self, process: Process, task: asyncio.Task[int]) -> None:
+        """Ends the process after its main coroutine has returned or raised, and records how.
+
+        An exception of a second copy is logged for the copy, and does not count as a crash of the system.
+        """
         if process.dead:
             return
         if process.stopped:  # stopped by its last step: it ends after the resume
-            process.later(self._ended, process, task)
+            process.call_after_resume(self._finish, process, task)
             return
-        if task.cancelled():
-            self.exit_code = 1
-        elif (error := task.exception()) is not None:
-            self.exit_code = 1
-            text = "".join(traceback.format_exception(error))
-            asked = self._asked or isinstance(error, DiskRejectionError)
-            self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, asked, error))
+        error = None if task.cancelled() else task.exception()
+        exit_code = 1 if task.cancelled() or error is not None else task.result()
+        if process is self._second_process:
+            self._second_exit_code = exit_code
+            if error is not None:
+                process.context.copy().run(_log.error, "ended by an exception", exc_info=error)
         else:
-            self.exit_code = task.result()
+            self.exit_code = exit_code
+            if error is not None:
+                text = "".join(traceback.format_exception(error))
+                expected = self._asked_to_end or isinstance(error, DiskRejectionError)
+                self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, expected, error))
         process.kill()
 
     @property
@@ -244,7 +272,7 @@ class SimNode(DiskFaultMethods, SecondCopyMethods):
         process, task = self._process, self._task
         if process is None or task is None or process.dead:
             raise NodeError(f"{self.name}: cannot terminate its process: there is none; start it first")
-        self._asked = True
+        self._asked_to_end = True
         task.cancel()
         deadline = self._loop.time() + TERMINATE_WITHIN
         await asyncio.wait([task], timeout=TERMINATE_WITHIN)
@@ -262,10 +290,87 @@ class SimNode(DiskFaultMethods, SecondCopyMethods):
         self._require_reachable()
         if self._process is None or self._process.dead:
             raise NodeError(f"{self.name}: no process to kill for lack of memory; start it first")
-        self._process.wait(PRESSURE)
-        await asyncio.sleep(PRESSURE)
+        self._process.wait(MEMORY_PRESSURE)
+        await asyncio.sleep(MEMORY_PRESSURE)
         await self.kill()
         return Exhaustion(0, 0, 1)
+
+    # A second copy of the main process
+
+    def second_unavailable(self) -> str | None:
+        return None
+
+    async def start_second(self, data: str | None = None) -> None:
+        self._require_reachable()
+        if self._second_process is not None and not self._second_process.dead:
+            raise NodeError(f"{self.name}: {self._second_process} is alive; end it first")
+        self._second_starts += 1
+        self._second_exit_code = None
+        incarnation = f"{self.name}.{SECOND}.{self._second_starts}"
+        self._second_process = Process(self._loop, self.host, f"{self.name}/{SECOND}", incarnation)
+        self.disk.slowness.second = self._second_process
+        self._spawn_main(self._second_process)
+
+    async def second(self) -> SecondStatus:
+        self._require_reachable()
+        process = self._second_process
+        if process is None:
+            raise NodeError(f"{self.name}: no second copy of its process was started")
+        changes = self.disk.failure_plan.counted[process]
+        return SecondStatus(process.incarnation, not process.dead, self._second_exit_code, changes)
+
+    async def end_second(self) -> None:
+        if self._second_process is not None:
+            self._second_process.kill()
+
+    # The disk
+
+    async def fill_disk(self) -> None:
+        self._require_reachable()
+        self.disk.capacity = self.disk.used
+
+    async def free_disk(self) -> None:
+        self._require_reachable()
+        self.disk.capacity = None
+
+    async def room(self) -> tuple[int, bool]:
+        self._require_reachable()
+        return self.disk.free, self.disk.free < PROBE_BYTES
+
+    def own_disk_unavailable(self) -> str | None:
+        return None
+
+    async def unsynced(self, pattern: str) -> Mapping[str, int]:
+        """Returns how many bytes of each file a power loss could take, of files that match and have such bytes."""
+        return {path: size for path in await self.find_files(pattern) if (size := self.disk.state(path).unsynced)}
+
+    def slowness_unavailable(self) -> str | None:
+        return None
+
+    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
+        self._require_reachable()
+        self.disk.slowness.fsync, self.disk.slowness.call = fsync, call
+
+    async def halt_in_fsync(self, after: float) -> None:
+        self._require_reachable()
+        self.disk.slowness.halt = after
+        if not after:
+            await self.resume()
+
+    async def read_disk_delays(self) -> Slowed:
+        standing = (await self.process()).state is ProcessState.STOPPED
+        return replace(self.disk.slowness.so_far, standing=standing)
+
+    async def break_disk(
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
+    ) -> None:
+        self._require_reachable()
+        plan = self.disk.failure_plan
+        plan.changes, plan.after, plan.errors, plan.after_change = frozenset(changes), after, errors, after_change
+
+    async def read_disk_errors(self) -> DiskErrorEffects:
+        self._require_reachable()
+        return self.disk.failure_plan.so_far
 
     async def cut_power(self) -> Mapping[str, int]:
         """Cuts the power: the process is gone, and only fsynced data of its files survive."""
@@ -282,24 +387,24 @@ class SimNode(DiskFaultMethods, SecondCopyMethods):
         return self.disk.snapshot(folder, kept).sums
 
     async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
-        self._only_when_dead(folder)
+        self._require_dead(folder)
         self.losses += 1
         self.disk.wipe(folder, kept)
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         self._require_reachable()
-        self._copy = self.disk.snapshot(folder, kept)
-        return self._copy.sums
+        self._saved = self.disk.snapshot(folder, kept)
+        return self._saved.sums
 
     async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
-        self._only_when_dead(folder)
-        if self._copy is None:
+        self._require_dead(folder)
+        if self._saved is None:
             raise NodeError(f"{self.name}: there is no copy of {folder}; save it first")
         self.losses += 1
-        self.disk.roll_back(self._copy, kept)
+        self.disk.roll_back(self._saved, kept)
 
     async def discard(self, folder: str) -> None:
-        self._copy = None
+        self._saved = None
 
     async def shaping_unavailable(self) -> str | None:
         return None
@@ -371,14 +476,14 @@ class SimNode(DiskFaultMethods, SecondCopyMethods):
             if flow is None:
                 self._loop.network.drop(host, self.host)
             else:
-                self._loop.network.divert(host, self.host, flow, rejects=False)
+                self._loop.network.add_flow_rule(host, self.host, flow, rejects=False)
 
     async def reject_from(self, peers: Sequence[Node], flow: Flow | None = None) -> None:
         for host in self._hosts(peers):
             if flow is None:
                 self._loop.network.reject(host, self.host)
             else:
-                self._loop.network.divert(host, self.host, flow, rejects=True)
+                self._loop.network.add_flow_rule(host, self.host, flow, rejects=True)
 
     def _hosts(self, peers: Sequence[Node]) -> list[SimHost]:
         self._require_reachable()

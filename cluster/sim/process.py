@@ -37,9 +37,9 @@ class Runnable(Protocol):
 
 
 class Resource(Protocol):
-    """A resource that the kernel closes when its process ends: a connection, a listening socket."""
+    """Something that the kernel closes when its process ends: a connection, a listening socket."""
 
-    def process_died(self) -> None: ...
+    def on_process_death(self) -> None: ...
 
 
 class DeferredCall:
@@ -94,10 +94,10 @@ class Process:
         task: asyncio.Task[T] = self._loop.create_task(coroutine, name=name, context=self.context.copy())
         return task
 
-    def own(self, resource: Resource) -> None:
+    def add_resource(self, resource: Resource) -> None:
         self._resources[resource] = None
 
-    def disown(self, resource: Resource) -> None:
+    def remove_resource(self, resource: Resource) -> None:
         self._resources.pop(resource, None)
 
     def hold_back(self, runnable: Runnable) -> None:
@@ -105,7 +105,7 @@ class Process:
         if not self.dead:
             self._held.append(runnable)
 
-    def later(self, call: Callable[..., object], *args: Any) -> None:
+    def call_after_resume(self, call: Callable[..., object], *args: Any) -> None:
         """Queues a call of a process that is not running. It happens after the resume if stopped, never if dead."""
         if not self.dead:
             self._held.append(DeferredCall(call, args))
@@ -120,7 +120,7 @@ class Process:
         """Sends SIGCONT. Queued calls run in order, before anything that happens from now on."""
         if not self.dead and self.suspended:
             self.suspended = False
-            self._go_on()
+            self._continue()
 
     def wait(self, seconds: float) -> None:
         """Blocks the process in a system call of ``seconds``, after the calls that it already waits for."""
@@ -129,23 +129,23 @@ class Process:
         if self._waits_until is None:
             self.running = False
             self._waits_until = self._loop.time() + seconds
-            self._loop.schedule(self._waits_until, DeferredCall(self._returned, ()))
+            self._loop.schedule(self._waits_until, DeferredCall(self._return_from_wait, ()))
         else:
             self._waits_until += seconds
 
-    def _returned(self) -> None:
+    def _return_from_wait(self) -> None:
         if self._waits_until is not None and self._loop.time() < self._waits_until:
-            self._loop.schedule(self._waits_until, DeferredCall(self._returned, ()))
+            self._loop.schedule(self._waits_until, DeferredCall(self._return_from_wait, ()))
         else:
             self._waits_until = None
-            self._go_on()
+            self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self.dead or self.suspended or self._waits_until is not None:
             return
         self.running = True
         held, self._held = self._held, deque()
-        self._loop.run_first(held)
+        self._loop.run_before_ready(held)
 
     def kill(self) -> None:
         """Sends SIGKILL. Afterwards only the process's files are left.
@@ -159,11 +159,11 @@ class Process:
         self.running = False
         self._held.clear()
         for resource in list(self._resources):
-            resource.process_died()
+            resource.on_process_death()
         self._resources.clear()
-        own = asyncio.current_task(self._loop)
+        current = asyncio.current_task(self._loop)
         for task in self._loop.tasks_of(self):
-            if task is own:
+            if task is current:
                 self._loop.call_soon(_unwind_remainder, task, self.context, context=Context())
             else:
                 unwind(task, self.context)

@@ -26,33 +26,33 @@ class SimRuntime:
         self,
         *,
         label: str,
-        chance: RandomSources,
+        random_sources: RandomSources,
         process: Process | None,
         disk: SimDisk,
         clock: Callable[[], float],
         event_log: Callable[[str], None],
         host_name: str,
     ) -> None:
-        """``label`` seeds the random sources of ``chance``: it has the run's seed, the node and the incarnation."""
+        """``label`` seeds the process's random sources: it has the run's seed, the node and the incarnation."""
         self._label = label
-        self._chance = chance
+        self._random_sources = random_sources
         self._process = process
         self._disk = disk
         self._clock = clock
         self._event_log = event_log
         self._clients = 0
         self.host_name = host_name
-        self.random = chance.source(label)
-        delays = chance.source(f"{label} fsync")
+        self.random = random_sources.source(label)
+        delays = random_sources.source(f"{label} fsync")
         self.storage = disk.storage(
-            check=self._check,
+            check=self._require_alive,
             fsync_delay=lambda: 0.0002 + 0.0018 * delays.random(),
             process=process,
             name="" if process is None else process.incarnation,
         )
 
     def read_file(self, path: str) -> bytes:
-        self._check()
+        self._require_alive()
         return self._disk.read(path)
 
     def wall_clock(self) -> float:
@@ -60,7 +60,7 @@ class SimRuntime:
 
     def zookeeper(self, servers: str, session_timeout: float) -> SimZooKeeper:
         self._clients += 1
-        source = self._chance.source(f"{self._label} zookeeper {self._clients}")
+        source = self._random_sources.source(f"{self._label} zookeeper {self._clients}")
         return SimZooKeeper(servers, session_timeout, source)
 
     def event_log(self, line: str) -> None:
@@ -68,7 +68,7 @@ class SimRuntime:
         if process is None or process.running:
             self._event_log(line)
         else:
-            process.later(self._event_log, line)
+            process.call_after_resume(self._event_log, line)
 
     def hold(self) -> None:
         """Stops the process. The calling step continues to its next ``await``.
@@ -79,6 +79,6 @@ class SimRuntime:
         if self._process is not None:
             self._process.stop()
 
-    def _check(self) -> None:
+    def _require_alive(self) -> None:
         if self._process is not None and self._process.dead:
             raise DeadProcessError(errno.ESRCH, f"{self._process.name} was killed")

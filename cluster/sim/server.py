@@ -38,7 +38,7 @@ class SimServer(asyncio.AbstractServer):
         self._connections: dict[SimTransport, None] = {}
         self._waiting: list[asyncio.Future[None]] = []
         if process is not None:
-            process.own(self)
+            process.add_resource(self)
 
     @property
     def sockets(self) -> tuple[SimSocket, ...]:
@@ -53,7 +53,7 @@ class SimServer(asyncio.AbstractServer):
     def accept(self, transport: SimTransport, context: Context) -> None:
         """Passes a completed handshake to the accept loop, now or after the process's resume."""
         if self.process is not None and not self.process.running:
-            self.process.later(self.accept, transport, context)
+            self.process.call_after_resume(self.accept, transport, context)
         elif self.is_serving():
             context.run(self._accept, transport)
         else:
@@ -78,13 +78,13 @@ class SimServer(asyncio.AbstractServer):
 
     def close(self) -> None:
         if self.process is not None and not self.process.running:
-            self.process.later(self.close)
+            self.process.call_after_resume(self.close)
             return
         self._shut()
         if self.process is not None:
-            self.process.disown(self)
+            self.process.remove_resource(self)
 
-    def process_died(self) -> None:
+    def on_process_death(self) -> None:
         self._shut()
 
     def _shut(self) -> None:

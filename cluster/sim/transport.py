@@ -3,7 +3,7 @@
 A transport is also the queue of data that it has sent and its peer has not received (``_flight``), and the event "the
 head of that queue arrives". So a write costs one entry in the loop's heap, and simultaneous writes share one.
 
-:class:`Sender` is the sending side. It models these parts of TCP:
+:class:`SimSender` is the sending side. It models these parts of TCP:
 
 - Bytes arrive in order, once. Each message has its own latency, so connections overtake each other.
 - A sender that is too far ahead of its receiver has to pause.
@@ -76,10 +76,9 @@ class SimSender(asyncio.Transport):
     """Base of :class:`SimTransport`; ``peer`` is the other end."""
 
     __slots__ = (
-        "_closing", "_context", "_eof_sent", "_flight", "_gives_up", "_high", "_last_due", "_loop", "_lost", "_low",
-        "_network",
-        "_outstanding", "_process", "_protocol", "_retrying", "_rto", "_stalled", "_tail_at", "_unacknowledged",
-        "_unreachable_since", "_void", "_write_paused", "host", "peer",
+        "_closing", "_context", "_eof_sent", "_flight", "_high", "_last_due", "_loop", "_lost", "_low", "_network",
+        "_outstanding", "_process", "_protocol", "_retrying", "_rto", "_sends_once", "_stalled", "_tail_at",
+        "_unacknowledged", "_unreachable_since", "_void_events", "_write_paused", "host", "peer",
     )  # fmt: skip
 
     peer: SimTransport
@@ -106,10 +105,11 @@ class SimSender(asyncio.Transport):
         self._write_paused = False
         self._eof_sent = False
         # retransmission
-        self._gives_up = False
-        """Whether it was aborted without retransmissions."""
+        self._sends_once = False
+        """Whether lost packets are not sent again, because it was aborted with ``SO_LINGER`` of 0 seconds."""
         self._stalled = False
-        self._void = 0
+        self._void_events = 0
+        """Number of scheduled arrivals that are void, because the flight stalled or was discarded."""
         self._retrying = False
         self._rto = RTO_MINIMUM
         self._unacknowledged = 0
@@ -123,7 +123,7 @@ class SimSender(asyncio.Transport):
         due = now + self._network.latency()
         if self.host.shaping is not None:
             size = 0 if isinstance(item, ControlPacket) else sum(map(len, item))
-            due += self.host.shaping.hold(self.peer.host, size, now)
+            due += self.host.shaping.delay_packet(self.peer.host, size, now)
         self._last_due = due = max(due, self._last_due)
         self._loop.schedule(due, self)
 
@@ -132,8 +132,8 @@ class SimSender(asyncio.Transport):
             self._write_paused = True
             self._protocol.pause_writing()
 
-    def _consumed(self, size: int) -> None:
-        """Reports that the receiver took ``size`` bytes."""
+    def _count_consumed(self, size: int) -> None:
+        """Takes ``size`` bytes, which the receiver has read, off the send buffer."""
         self._outstanding -= size
         if self._write_paused and self._outstanding <= self._low:
             self._write_paused = False
@@ -143,8 +143,8 @@ class SimSender(asyncio.Transport):
     def _fire(self) -> None:
         """Delivers the head of the flight to the peer's machine, unless a cut link or the window blocks it."""
         peer = self.peer
-        if self._void or self._unacknowledged or self.host.filtering or peer.host.filtering:
-            if self._passes():
+        if self._void_events or self._unacknowledged or self.host.filtering or peer.host.filtering:
+            if self._transmit_head():
                 self._deliver(self._flight.popleft())
             return
         item = self._flight.popleft()
@@ -160,23 +160,23 @@ class SimSender(asyncio.Transport):
             data = item[0] if len(item) == 1 else b"".join(item)
             self._outstanding -= len(data)
             if self._write_paused:
-                self._consumed(0)
+                self._count_consumed(0)
             peer._receive(data)
         else:
             self._deliver(item)
 
-    def _passes(self) -> bool:
-        """Returns whether the head of the flight reaches the peer's machine.
+    def _transmit_head(self) -> bool:
+        """Sends the head of the flight. Returns whether it reaches the peer's machine.
 
-        If not, it has handled all consequences.
+        If it does not, the method has handled all consequences.
         """
         network = self._network
-        if self._void:  # in flight when the connection stalled: it is sent again later
-            self._void -= 1
+        if self._void_events:  # in flight when the connection stalled: it is sent again later
+            self._void_events -= 1
             network.count(self.host, self.peer.host)
             return False
         if self._flight[0] is RESET:
-            return self._reset_passes()
+            return self._transmit_reset()
         forth = network.fate_of(self)
         if forth is not PacketFate.PASSES:
             if forth is PacketFate.LOST or self.peer.is_silenced:
@@ -191,7 +191,7 @@ class SimSender(asyncio.Transport):
         if back is PacketFate.REJECTED:  # the acknowledgement is rejected: the receiver's end is reset
             self.peer._send_back_reset()
         if self._unacknowledged:
-            self._acknowledged()
+            self._clear_unacknowledged()
         return True
 
     @property
@@ -204,8 +204,8 @@ class SimSender(asyncio.Transport):
         """Whether not even a reset from this end arrives."""
         return self._network.is_silenced(self.host, self.peer.host, self.ports)
 
-    def _reset_passes(self) -> bool:
-        """Returns whether a reset arrives. A lost reset is never sent again: the peer learns nothing."""
+    def _transmit_reset(self) -> bool:
+        """Returns whether the reset at the head arrives. A lost reset is dropped: the peer never learns of it."""
         if not self.is_silenced:
             return True
         self._network.fate_of(self)
@@ -231,8 +231,8 @@ class SimSender(asyncio.Transport):
 
     def _halt(self) -> None:
         """Stops the flight: the head was not received, so everything behind it must be sent again."""
-        self._void += len(self._flight) - 1
-        if self._gives_up:
+        self._void_events += len(self._flight) - 1
+        if self._sends_once:
             self._flight.clear()
         else:
             self._stalled = True
@@ -255,7 +255,7 @@ class SimSender(asyncio.Transport):
         network = self._network
         forth = network.fate_of(self)
         if forth is PacketFate.PASSES and network.fate_of(self.peer) is PacketFate.PASSES:
-            self._acknowledged()
+            self._clear_unacknowledged()
             if self._stalled:
                 self._stalled = False
                 self._last_due = max(self._loop.time() + network.latency(), self._last_due)
@@ -270,37 +270,37 @@ class SimSender(asyncio.Transport):
         else:
             self._retry_later()
 
-    def _acknowledged(self) -> None:
+    def _clear_unacknowledged(self) -> None:
         self._unacknowledged = 0
         self._unreachable_since = -1.0
 
     def _time_out(self) -> None:
-        self._flight_ends()
+        self._discard_flight()
         self._fail(OSError(errno.ETIMEDOUT, f"Connection timed out: no acknowledgement from {self.peer.host.name}"))
 
     def _send_back_reset(self) -> None:
         """Answers data for a closed end, or for a machine that rejects them, with a reset."""
-        self._loop.schedule(self._loop.time() + self._network.latency(), KernelTimer(self._reset_arrives))
+        self._loop.schedule(self._loop.time() + self._network.latency(), KernelTimer(self._handle_reset_answer))
 
-    def _reset_arrives(self) -> None:
+    def _handle_reset_answer(self) -> None:
         if self.peer.is_silenced:
             self._network.fate_of(self.peer)
             if self._stalled:
                 self._retry_later()
         elif self._lost:
             if self._stalled and not self._retrying:  # it waits for nothing else
-                self._flight_ends()
+                self._discard_flight()
         else:
-            self._flight_ends()
+            self._discard_flight()
             if self._process is not None and self._process.stopped:
-                self._process.hold_back(KernelTimer(self._receive_mark, RESET))
+                self._process.hold_back(KernelTimer(self._receive_control, RESET))
             elif self._protocol is not None:
-                self._receive_mark(RESET)
+                self._receive_control(RESET)
 
-    def _flight_ends(self) -> None:
+    def _discard_flight(self) -> None:
         """Discards everything in flight."""
         if not self._stalled:
-            self._void += len(self._flight)
+            self._void_events += len(self._flight)
         self._flight.clear()
         self._stalled = False
         self._unacknowledged = 0
@@ -311,9 +311,9 @@ class SimSender(asyncio.Transport):
             self._outstanding -= len(item.pop())
             if not item:
                 self._flight.pop()
-                self._void += not self._stalled
+                self._void_events += not self._stalled
 
-    def not_before(self, due: float) -> None:
+    def set_earliest_arrival(self, due: float) -> None:
         """Makes everything that this end sends arrive no earlier than ``due``."""
         self._last_due = due
 
@@ -321,7 +321,7 @@ class SimSender(asyncio.Transport):
         """Handles the arrival at the peer's machine."""
         raise NotImplementedError
 
-    def _receive_mark(self, mark: ControlPacket) -> None:
+    def _receive_control(self, packet: ControlPacket) -> None:
         """Handles an end or a reset from the peer."""
         raise NotImplementedError
 
@@ -338,7 +338,7 @@ class SimSocket:
 
     def __init__(self, name: tuple[str, int]) -> None:
         self._name = name
-        self.drops = False
+        self.drops_unsent = False
 
     def getsockname(self) -> tuple[str, int]:
         return self._name
@@ -346,13 +346,13 @@ class SimSocket:
     def setsockopt(self, level: int, option: int, value: Any) -> None:
         """Sets ``SO_LINGER``. Other options are accepted and ignored."""
         if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
-            self.drops = value == struct.pack("ii", 1, 0)
+            self.drops_unsent = value == struct.pack("ii", 1, 0)
 
 
 class SimTransport(SimSender):
     """An end of a connection; ``peer`` is the other. The network creates them in pairs."""
 
-    __slots__ = ("_arrived", "_close_asked", "_reading", "server")
+    __slots__ = ("_arrived", "_close_requested", "_reading", "server")
 
     def __init__(
         self, network: Medium, host: SimHost, process: Process | None, context: Context, extra: dict[str, Any]
@@ -360,11 +360,11 @@ class SimTransport(SimSender):
         super().__init__(network, host, process, context, extra)
         self._arrived: deque[list[bytes] | ControlPacket] = deque()
         self._reading = True
-        self._close_asked = False  # by the step that stopped the process
+        self._close_requested = False  # by the step that stopped the process
         self.server: Listener | None = None  # the server that accepted it
         network.connections[self] = None
         if process is not None:
-            process.own(self)
+            process.add_resource(self)
 
     def __repr__(self) -> str:
         return f"<SimTransport {self._extra.get('sockname')} -> {self._extra.get('peername')}>"
@@ -378,7 +378,7 @@ class SimTransport(SimSender):
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        return self._closing or self._close_asked
+        return self._closing or self._close_requested
 
     def is_reading(self) -> bool:
         return self._reading and not self._closing
@@ -405,7 +405,7 @@ class SimTransport(SimSender):
     def write(self, data: Any) -> None:
         process = self._process
         if process is not None and not process.running:
-            process.later(self.write, bytes(data))
+            process.call_after_resume(self.write, bytes(data))
             return
         if self._closing:
             return  # as with a real transport, a write after close is no error
@@ -429,14 +429,14 @@ class SimTransport(SimSender):
         self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
-        if self._off_stage(self.write_eof) or self._closing or self._eof_sent:
+        if self._defer_if_stopped(self.write_eof) or self._closing or self._eof_sent:
             return
         self._eof_sent = True
         self._send(FIN)
 
     def close(self) -> None:
-        self._close_asked = True
-        if self._off_stage(self.close) or self._closing:
+        self._close_requested = True
+        if self._defer_if_stopped(self.close) or self._closing:
             return
         self._closing = True
         if not self._eof_sent:
@@ -449,13 +449,13 @@ class SimTransport(SimSender):
 
         With ``SO_LINGER`` of 0 nothing is sent again.
         """
-        self._close_asked = True
-        if self._off_stage(self.abort) or self._lost:
+        self._close_requested = True
+        if self._defer_if_stopped(self.abort) or self._lost:
             return
         self._drop_unbuffered()
-        self._gives_up = self._extra["socket"].drops
-        if self._gives_up and self._stalled:
-            self._flight_ends()
+        self._sends_once = self._extra["socket"].drops_unsent
+        if self._sends_once and self._stalled:
+            self._discard_flight()
         self._send(RESET)
         self._loop.call_soon(self._lose, None, context=self._context)
         self._closing = True
@@ -464,18 +464,18 @@ class SimTransport(SimSender):
         self._reading = False
 
     def resume_reading(self) -> None:
-        if self._off_stage(self.resume_reading):
+        if self._defer_if_stopped(self.resume_reading):
             return
         self._reading = True
         if self._arrived:
             self._loop.run_soon(KernelTimer(self._drain))
 
-    def _off_stage(self, call: Callable[[], None]) -> bool:
+    def _defer_if_stopped(self, call: Callable[[], None]) -> bool:
         """Returns True if the process is not running. The call then happens after its resume, if ever."""
         process = self._process
         if process is None or process.running:
             return False
-        process.later(call)
+        process.call_after_resume(call)
         return True
 
     # The kernel of the peer, as receiver
@@ -492,15 +492,15 @@ class SimTransport(SimSender):
                 data = item[0] if len(item) == 1 else b"".join(item)
                 self._outstanding -= len(data)
                 if self._write_paused:
-                    self._consumed(0)
+                    self._count_consumed(0)
                 if not peer._closing:
                     peer._receive(data)
             else:
-                peer._receive_mark(item)
+                peer._receive_control(item)
             return
         if item is RESET and process is not None and process.running and peer._protocol is not None:
             peer._arrived.clear()
-            peer._receive_mark(item)
+            peer._receive_control(item)
             return
         peer._arrived.append(item)
         if process is not None and process.stopped and len(peer._arrived) == 1:
@@ -520,8 +520,8 @@ class SimTransport(SimSender):
         )
         self._context.run(self.abort)
 
-    def _receive_mark(self, mark: ControlPacket) -> None:
-        if mark is RESET:
+    def _receive_control(self, packet: ControlPacket) -> None:
+        if packet is RESET:
             self._fail(ConnectionResetError(errno.ECONNRESET, f"Connection reset by peer {self.peer.host.name}"))
         elif not self._closing:
             try:
@@ -540,11 +540,11 @@ class SimTransport(SimSender):
             item = self._arrived.popleft()
             if type(item) is list:
                 data = b"".join(item)
-                self.peer._consumed(len(data))
+                self.peer._count_consumed(len(data))
                 if not self._closing:
                     self._receive(data)
             elif isinstance(item, ControlPacket):
-                self._receive_mark(item)
+                self._receive_control(item)
 
     # Closing
 
@@ -570,13 +570,13 @@ class SimTransport(SimSender):
     def _release(self) -> None:
         self._network.connections.pop(self, None)
         if self._process is not None:
-            self._process.disown(self)
+            self._process.remove_resource(self)
         for item in self._arrived:  # their bytes no longer count against the sender's buffer
             if type(item) is list:
-                self.peer._consumed(sum(map(len, item)))
+                self.peer._count_consumed(sum(map(len, item)))
         self._arrived.clear()
 
-    def process_died(self) -> None:
+    def on_process_death(self) -> None:
         """Closes a killed process's socket as the kernel does: written data still go out, then a reset."""
         if self._lost:
             return

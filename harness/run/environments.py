@@ -42,7 +42,7 @@ class World(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
     @property
-    def chance(self) -> RandomSources:
+    def random_sources(self) -> RandomSources:
         """The source of all random numbers in this world that the seed determines."""
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
@@ -129,12 +129,12 @@ class SimWorld:
         self._settings = settings
         self._spares = spares
         self.loop = SimLoop(derive_seed(settings.seed, "network"))
-        self.chance = self.loop.chance
+        self.random_sources = self.loop.random_sources
         self._cluster: SimCluster | None = None
         self._logs: SimLogs | None = None
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
-        self.loop.before(when, call)
+        self.loop.call_before(when, call)
         return None
 
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
@@ -190,7 +190,7 @@ class RealWorld:
         self._settings = settings
         self._make = make
         self.loop = asyncio.new_event_loop()
-        self.chance = RandomSources()
+        self.random_sources = RandomSources()
         self._cluster: Real | None = None
         self._growth: LogGrowthRecorder | None = None
 
@@ -225,7 +225,9 @@ class RealWorld:
 
     def runtime(self) -> Any:
         zookeeper = self._system.zookeeper_client if isinstance(self._system, SupportsZooKeeperClient) else None
-        return ClientRuntime(self.chance.source("client", derive_seed(self._settings.seed, "client")), zookeeper)
+        return ClientRuntime(
+            self.random_sources.source("client", derive_seed(self._settings.seed, "client")), zookeeper
+        )
 
     async def save_logs(self, folder: Path) -> list[str]:
         if self._cluster is None:

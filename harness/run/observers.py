@@ -214,7 +214,7 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
     names = {node.name for node in (*servers, *cluster.spares)}
     for crash in getattr(cluster, "crashes", ()):
         moment = stamps.to_stamp(crash.time)
-        if not crash.asked and crash.node in names:
+        if not crash.expected and crash.node in names:
             history.look(look=0, time=moment, ended=moment, what="crashed", node=crash.node)
     for server in servers:
         parts: dict[str, Node | Part] = {server.name: server}

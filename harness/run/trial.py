@@ -207,7 +207,7 @@ class Trial:
         settings = self.settings
         assert self._generator is not None, "set_up comes first"
         main, *later = split_phases(self._generator)
-        contract, chance = self.experiment.contract, self.world.chance
+        contract, sources = self.experiment.contract, self.world.random_sources
         if self.schedule is None:
             self.schedule = plan_schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
         schedule = self.schedule
@@ -215,12 +215,12 @@ class Trial:
             self.cluster,
             self.system,
             schedule,
-            chance.source("targets", derive_seed(settings.seed, "targets")),
+            sources.source("targets", derive_seed(settings.seed, "targets")),
             self._fault_recorder(history, stamps),
             stamps.now,
             catalogue=self.faults,
             recovery_seconds=contract.recovery_deadline,
-            reseed=chance.reseed,
+            reseed=sources.reseed,
             between_steps=self.world.between_steps,
         )
         self.folder.write("schedule.json", encode_schedule(schedule))
@@ -256,7 +256,7 @@ class Trial:
                 on_completion=(self.tally.completed, acknowledged),
                 backs_off=settings.rate is None,
             ) as interpreter:
-                chance.listen("workload", interpreter.reseed)
+                sources.listen("workload", interpreter.reseed)
                 history.show_unfinished(interpreter.unfinished_operations)
                 paced = main if settings.rate is None else rate(settings.rate, main)
                 await self._main_phase(interpreter, conductor, time_limit(settings.time_limit, paced), stop)

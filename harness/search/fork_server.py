@@ -334,7 +334,7 @@ class _Run:
         """
         assert self._trial is not None
         loop: Any = self._trial.world.loop
-        began, now, following = self._trial.conductor.began, loop.time(), loop.following()
+        began, now, following = self._trial.conductor.began, loop.time(), loop.next_timer_time()
         at = math.ceil((now - began) * 1e6) / 1e6
         if not now <= began + at < following:
             at = now - began

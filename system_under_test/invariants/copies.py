@@ -80,14 +80,14 @@ class ReplicaLog(Generic[T]):
         if base in self._files or any(other > base for other in self._files):
             self.changes += 1
         state = self._disk.state(self._path(base))
-        self._files[base] = SegmentFile(state.life, state.held)
+        self._files[base] = SegmentFile(state.version, state.inode)
         self._grew(base)
 
     def _grew(self, base: int) -> bool:
         """Reads data added to the file; returns False if anything else happened to it."""
         known, path = self._files[base], self._path(base)
         state = self._disk.state(path)
-        if known.life != state.life or state.size < known.size:
+        if known.life != state.version or state.size < known.size:
             return False
         if state.size > known.size and not known.broken:
             self._walk(known, self._disk.tail(path, known.size))
@@ -191,9 +191,9 @@ class _CheckpointFile(Generic[T]):
         """Returns None if the file is missing or invalid."""
         try:
             state = self._disk.state(self._path)
-            if state.life != self._known[0]:
+            if state.version != self._known[0]:
                 found = self._meant(parse_lines(self._path, self._disk.read(self._path)))
-                self._known = state.life, state.held, found
+                self._known = state.version, state.inode, found
         except (FileNotFoundError, CheckpointError, ValueError):
             return None
         return self._known[2]

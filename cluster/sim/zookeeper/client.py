@@ -16,6 +16,7 @@ import contextlib
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kazoo import exceptions
@@ -36,17 +37,13 @@ CLOSE_TIMEOUT = 1.0
 """Seconds to wait for the answer to a close. Without an answer the session expires."""
 
 
+@dataclass(slots=True)
 class _Request:
-    __slots__ = ("frame", "future", "on_answer", "sent", "xid")
-
-    def __init__(
-        self, xid: int, frame: bytes, future: asyncio.Future[Any], on_answer: Callable[[int], None] | None
-    ) -> None:
-        self.xid = xid
-        self.frame = frame
-        self.future = future
-        self.on_answer = on_answer
-        self.sent = 0.0
+    xid: int
+    frame: bytes
+    future: asyncio.Future[Any]
+    on_answer: Callable[[int], None] | None
+    sent: float = 0.0
 
 
 class SimZooKeeper:
@@ -68,10 +65,10 @@ class SimZooKeeper:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._heard = 0.0
-        self._sent = 0.0
+        self._last_received = 0.0
+        self._last_sent = 0.0
         self._pings: deque[float] = deque()  # send times of unanswered pings
-        self._proved = 0.0  # send time of the latest answered request or ping
+        self._last_answered = 0.0  # send time of the latest answered request or ping
 
     # The interface
 
@@ -86,7 +83,7 @@ class SimZooKeeper:
     @property
     def alive_until(self) -> float:
         known = self._announced_session != 0 and self._announced_session == self._session
-        return self._proved + self._timeout if known else 0.0
+        return self._last_answered + self._timeout if known else 0.0
 
     def add_listener(self, listener: StateListener) -> None:
         self._listeners.append(listener)
@@ -199,7 +196,7 @@ class SimZooKeeper:
 
     def _send(self, writer: asyncio.StreamWriter, request: _Request) -> None:
         self._flight.append(request)
-        self._sent = request.sent = asyncio.get_running_loop().time()
+        self._last_sent = request.sent = asyncio.get_running_loop().time()
         writer.write(request.frame)
 
     def _fail(self, requests: deque[_Request], error: Exception) -> None:
@@ -225,7 +222,7 @@ class SimZooKeeper:
             try:
                 async with asyncio.timeout(self._timeout * 2 / 3 / len(order)):
                     reader, writer = await asyncio.open_connection(*address)
-                    greeted = asyncio.get_running_loop().time()
+                    hello_sent = asyncio.get_running_loop().time()
                     try:
                         writer.write(wire.pack([self._session, round(self._timeout * 1000)]))
                         session, milliseconds = await wire.receive(reader)
@@ -239,13 +236,13 @@ class SimZooKeeper:
             backoff = FIRST_BACKOFF
             if session == 0:
                 writer.close()
-                self._expired()
+                self._handle_expiry()
                 continue
-            self._connected(writer, session, milliseconds / 1000, greeted)
+            self._handle_connection(writer, session, milliseconds / 1000, hello_sent)
             try:
                 await self._read_all(reader, writer)
             except (OSError, asyncio.IncompleteReadError):
-                self._suspended()
+                self._handle_lost_connection()
             finally:
                 self._writer = None
                 writer.transport.abort()
@@ -256,7 +253,7 @@ class SimZooKeeper:
         try:
             while True:
                 message = await wire.receive(reader)
-                self._heard = loop.time()
+                self._last_received = loop.time()
                 self._dispatch(message)
         finally:
             pinger.cancel()
@@ -265,54 +262,54 @@ class SimZooKeeper:
         loop = asyncio.get_running_loop()
         while not writer.is_closing():
             now = loop.time()
-            if now - self._heard > self._timeout * 2 / 3:
+            if now - self._last_received > self._timeout * 2 / 3:
                 writer.transport.abort()
                 return
-            if now - self._sent >= self._timeout / 3:
-                self._sent = now
+            if now - self._last_sent >= self._timeout / 3:
+                self._last_sent = now
                 self._pings.append(now)
                 writer.write(wire.pack([wire.PING, "ping"]))
-            silence = self._heard + self._timeout * 2 / 3
-            await asyncio.sleep(max(min(self._sent + self._timeout / 3, silence) - now, 0.001))
+            silence = self._last_received + self._timeout * 2 / 3
+            await asyncio.sleep(max(min(self._last_sent + self._timeout / 3, silence) - now, 0.001))
 
-    def _connected(self, writer: asyncio.StreamWriter, session: int, timeout: float, greeted: float) -> None:
+    def _handle_connection(self, writer: asyncio.StreamWriter, session: int, timeout: float, hello_sent: float) -> None:
         self._writer = writer
-        self._proved = greeted
+        self._last_answered = hello_sent
         self._pings.clear()
         self._session = session
         self._timeout = timeout
-        self._heard = asyncio.get_running_loop().time()
-        self._tell(KazooState.CONNECTED, session)
+        self._last_received = asyncio.get_running_loop().time()
+        self._notify_listeners(KazooState.CONNECTED, session)
         while self._queue:
             request = self._queue.popleft()
             if not request.future.done():
                 self._send(writer, request)
 
-    def _suspended(self) -> None:
+    def _handle_lost_connection(self) -> None:
         self._writer = None
         self._fail(self._flight, exceptions.ConnectionLoss(f"connection of session {self._session:#x} lost"))
-        self._tell(KazooState.SUSPENDED, self._session)
+        self._notify_listeners(KazooState.SUSPENDED, self._session)
         tables = (self._child_watches, self._data_watches)
         lost = [watch for table in tables for watches in table.values() for watch in watches]
         self._data_watches, self._child_watches = {}, {}
         for watch in lost:
-            self._soon(watch, WatchedEvent(EventType.NONE, KeeperState.CONNECTING, None))
+            self._call_soon(watch, WatchedEvent(EventType.NONE, KeeperState.CONNECTING, None))
 
-    def _expired(self) -> None:
+    def _handle_expiry(self) -> None:
         expired, self._session = self._session, 0
-        self._tell(KazooState.LOST, 0)
+        self._notify_listeners(KazooState.LOST, 0)
         self._fail_all(exceptions.SessionExpiredError(f"session {expired:#x} expired"))
 
-    def _tell(self, state: str, session: int) -> None:
+    def _notify_listeners(self, state: str, session: int) -> None:
         """Notifies the user. The session's id visible to the user changes at the notification, not before."""
-        self._soon(self._announce, state, session)
+        self._call_soon(self._announce, state, session)
 
     def _announce(self, state: str, session: int) -> None:
         self._announced_session = session
         for listener in list(self._listeners):
             listener(state)
 
-    def _soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+    def _call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         asyncio.get_running_loop().call_soon(self._unless_closed, callback, *arguments)
 
     def _unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:
@@ -321,16 +318,16 @@ class SimZooKeeper:
 
     def _dispatch(self, message: list[Any]) -> None:
         if message[0] == wire.WATCH:
-            self._watch_fired(message[1], message[2])
+            self._fire_watches(message[1], message[2])
             return
         if message[0] == wire.PING:
-            self._proved = self._pings.popleft()
+            self._last_answered = self._pings.popleft()
             return
         xid, code, result = message
         request = self._flight.popleft()
         if request.xid != xid:
             raise ConnectionError(f"answer to request {xid} where {request.xid} was due")
-        self._proved = request.sent
+        self._last_answered = request.sent
         if request.on_answer is not None:
             request.on_answer(code)
         if request.future.done():
@@ -340,14 +337,14 @@ class SimZooKeeper:
         else:
             request.future.set_result(result)
 
-    def _watch_fired(self, kind: str, path: str) -> None:
+    def _fire_watches(self, kind: str, path: str) -> None:
         watches: dict[Watch, None] = {}
         if kind != EventType.CHILD:
             watches |= self._data_watches.pop(path, {})
         if kind in (EventType.CHILD, EventType.DELETED):
             watches |= self._child_watches.pop(path, {})
         for watch in watches:
-            self._soon(watch, WatchedEvent(kind, KeeperState.CONNECTED, path))
+            self._call_soon(watch, WatchedEvent(kind, KeeperState.CONNECTED, path))
 
 
 def _set_error(future: asyncio.Future[Any], error: Exception) -> None:

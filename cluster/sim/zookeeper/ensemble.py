@@ -26,7 +26,7 @@ from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, Tree
 TICK = 0.5
 """Seconds; ``tickTime`` of test clusters. Sessions last between 2 and 20 ticks."""
 QUORUM_GAP = 0.4
-"""Seconds without any serving server after which the quorum counts as lost. Servers look every 0.1 s."""
+"""Seconds without any serving server after which the quorum counts as lost. Servers check it every 0.1 s."""
 FIRST_SESSION = 0x0100_0000_0000_0000
 
 
@@ -60,7 +60,7 @@ class Ensemble:
         self._next_session = FIRST_SESSION
         self._data_watches: dict[str, dict[ClientConnection, None]] = {}
         self._child_watches: dict[str, dict[ClientConnection, None]] = {}
-        self._last_look = 0.0
+        self._last_check = 0.0
 
     @property
     def standalone(self) -> bool:
@@ -68,30 +68,30 @@ class Ensemble:
 
     # Quorum
 
-    def started(self, process: Process) -> None:
+    def register_server(self, process: Process) -> None:
         """Registers a server's new process."""
         lone = self.standalone
         self._processes[process.host] = process
         if lone:
             self._renew_all()
 
-    def serving(self, host: SimHost) -> bool:
+    def is_serving(self, host: SimHost) -> bool:
         """Returns whether the server on that host may answer: it is connected to a majority in both directions."""
         near = 0
         for other in self._hosts:
             process = self._processes.get(other)
             if process is None or not process.running:
                 continue
-            if other is host or not (self._network.cut(host, other) or self._network.cut(other, host)):
+            if other is host or not (self._network.is_cut(host, other) or self._network.is_cut(other, host)):
                 near += 1
         return 2 * near > len(self._hosts)
 
-    def look(self) -> None:
-        """Expires overdue sessions. Each serving server calls it every 0.1 s."""
+    def expire_sessions(self) -> None:
+        """Ends overdue sessions. Each serving server calls it every 0.1 s."""
         now = self._network.loop.time()
-        if not self.standalone and now - self._last_look > QUORUM_GAP:
+        if not self.standalone and now - self._last_check > QUORUM_GAP:
             self._renew_all()
-        self._last_look = now
+        self._last_check = now
         for session in [session for session in self._sessions.values() if session.deadline < now]:
             self.end_session(session.identifier)
 
@@ -124,13 +124,13 @@ class Ensemble:
         if session.connection is not None and session.connection is not connection:
             session.connection.drop()
         session.connection = connection
-        self.heard(session)
+        self.renew_session(session)
         return session
 
-    def heard(self, session: ZooKeeperSession) -> None:
+    def renew_session(self, session: ZooKeeperSession) -> None:
         session.deadline = self._network.loop.time() + session.timeout
 
-    def alive(self, session: ZooKeeperSession) -> bool:
+    def is_alive(self, session: ZooKeeperSession) -> bool:
         return session.identifier in self._sessions
 
     def end_session(self, identifier: int) -> None:
@@ -149,12 +149,12 @@ class Ensemble:
         """Commits the changes and fires the watches, in this order. Raises ``TransactionError``."""
         results, events = self.tree.transact(changes, int(self._wall_clock() * 1000))
         for change, result in zip(changes, results, strict=True):
-            self._keep_ephemerals(change, result)
+            self._track_ephemerals(change, result)
         for event in events:
             self._fire(event)
         return results
 
-    def _keep_ephemerals(self, change: Change, result: Any) -> None:
+    def _track_ephemerals(self, change: Change, result: Any) -> None:
         if isinstance(change, Create) and change.owner:
             self._sessions[change.owner].ephemerals[result] = None
         elif isinstance(change, Delete):

@@ -17,7 +17,7 @@ from assay.cluster.sim.zookeeper.ensemble import Ensemble, ZooKeeperSession
 from assay.cluster.sim.zookeeper.tree import Change, CheckVersion, Create, Delete, SetData, TransactionError, check_path
 from assay.cluster.system import ZOOKEEPER_PORT
 
-LOOK_INTERVAL = 0.1
+CHECK_INTERVAL = 0.1
 RUOK, SRVR, CONS, DUMP = b"ruok", b"srvr", b"cons", b"dump"
 
 
@@ -26,12 +26,12 @@ async def serve(ensemble: Ensemble) -> int:
     process = PROCESS.get()
     if process is None:
         raise RuntimeError("a simulated ZooKeeper server runs as a process of a node")
-    ensemble.started(process)
+    ensemble.register_server(process)
     server = _Server(ensemble, process.host)
     await asyncio.start_server(server.accept, "0.0.0.0", ZOOKEEPER_PORT)
     while True:
-        server.look()
-        await asyncio.sleep(LOOK_INTERVAL)
+        server.check_quorum()
+        await asyncio.sleep(CHECK_INTERVAL)
 
 
 class _Server:
@@ -42,11 +42,11 @@ class _Server:
 
     @property
     def serving(self) -> bool:
-        return self.ensemble.serving(self.host)
+        return self.ensemble.is_serving(self.host)
 
-    def look(self) -> None:
+    def check_quorum(self) -> None:
         if self.serving:
-            self.ensemble.look()
+            self.ensemble.expire_sessions()
         else:
             for connection in list(self.connections):
                 connection.drop()
@@ -73,7 +73,7 @@ class _Server:
         if not self.serving:
             return b"This ZooKeeper instance is not currently serving requests\n"
         if word == CONS:
-            return "".join(connection.described() for connection in self.connections).encode()
+            return "".join(connection.describe() for connection in self.connections).encode()
         if word == DUMP:
             known = "".join(f"\t{session:#x}\n" for session in self.ensemble.sessions)
             return f"SessionTracker dump:\n{known}Connections dump:\n".encode()
@@ -97,7 +97,7 @@ class _Connection:
             "sync": self._sync,
         }
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """Returns the line of ``cons`` for this connection."""
         address, port = self._writer.get_extra_info("peername")
         session = self.session
@@ -115,12 +115,12 @@ class _Connection:
         session = self.session = self._handshake(await wire.receive(reader, head))
         while session is not None:
             request = await wire.receive(reader)
-            if not self._server.serving or not self._ensemble.alive(session):
+            if not self._server.serving or not self._ensemble.is_alive(session):
                 return
             # the session has moved: late requests are rejected, as by the real server
             if session.connection is not self:
                 return
-            self._ensemble.heard(session)
+            self._ensemble.renew_session(session)
             if not self._answer(session, request):
                 return
             await self._writer.drain()

@@ -163,10 +163,10 @@ class Tree:
             case SetData():
                 return self._set(change, now, undo, events)
             case CheckVersion():
-                self._at_version(change.path, change.version)
+                self._require_version(change.path, change.version)
                 return None
 
-    def _at_version(self, path: str, version: int) -> Znode:
+    def _require_version(self, path: str, version: int) -> Znode:
         node = self._node(path)
         if version not in (-1, node.version):
             raise BadVersionError(f"{path} is at version {node.version}, not {version}")
@@ -203,7 +203,7 @@ class Tree:
 
     def _delete(self, change: Delete, undo: list[Callable[[], object]], events: list[Event]) -> None:
         path = change.path
-        node = self._at_version(path, change.version)
+        node = self._require_version(path, change.version)
         if path == "/":
             raise BadArgumentsError("the root cannot be deleted")
         if node.children:
@@ -223,7 +223,7 @@ class Tree:
         events += [(EventType.DELETED, path), (EventType.CHILD, parent_path)]
 
     def _set(self, change: SetData, now: int, undo: list[Callable[[], object]], events: list[Event]) -> ZnodeStat:
-        node = self._at_version(change.path, change.version)
+        node = self._require_version(change.path, change.version)
         old = node.data, node.version, node.mzxid, node.mtime
 
         def revert() -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 WATCH = -1
 PING = -2
-MAXIMUM = 8 * 1024 * 1024
+MAX_FRAME = 8 * 1024 * 1024
 """Maximum bytes of a frame. A longer one is not of this protocol."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -33,6 +33,6 @@ async def receive(reader: asyncio.StreamReader, head: bytes | None = None) -> An
     """Returns the next value. Raises ``asyncio.IncompleteReadError`` or ``OSError`` if the connection has ended."""
     head = await reader.readexactly(4) if head is None else head
     size = int.from_bytes(head, "big")
-    if size > MAXIMUM:
+    if size > MAX_FRAME:
         raise ConnectionError(f"a frame of {size} bytes: not a simulated ZooKeeper at the other end")
     return _decode(await reader.readexactly(size))

@@ -468,20 +468,20 @@ def test_what_is_said_to_be_durable_is_left_by_any_loss_of_power() -> None:
     assert durable > 10
 
 
-def test_a_file_that_was_cut_or_exchanged_has_another_life_and_one_that_grew_has_not() -> None:
+def test_a_file_that_was_cut_or_exchanged_has_another_version_and_one_that_grew_has_not() -> None:
     disk = SimDisk(Random(0))
     storage = view(disk)
     storage.open("a").append(b"one")
     first = disk.state("a")
     storage.open("a").append(b"two")
-    assert disk.state("a").life == first.life
+    assert disk.state("a").version == first.version
     assert disk.tail("a", first.size) == b"two"
     storage.open("a").truncate(3)
     cut = disk.state("a")
-    assert cut.life != first.life
+    assert cut.version != first.version
     storage.write_bytes("b", b"one")
     storage.rename("b", "a")
-    assert disk.state("a").life != cut.life
+    assert disk.state("a").version != cut.version
     assert disk.names("") == ["a"]
     assert disk.names("nowhere") == []
 
@@ -566,7 +566,7 @@ def test_a_process_ends_just_after_a_change_that_is_made(change: Callable[[Stora
         storage: Storage = disk.storage(check=process.check, fsync_delay=lambda: 0, process=process)
         storage.open("a").append(b"as it was")
         await storage.fsync_directory("")
-        disk.breaking.changes, disk.breaking.errors, disk.breaking.after_change = (CHANGES[change],) * ends, 0, True
+        disk.failure_plan.changes, disk.failure_plan.errors, disk.failure_plan.after_change = (CHANGES[change],) * ends, 0, True
         if not ends:
             await change(storage)
         else:
@@ -574,7 +574,7 @@ def test_a_process_ends_just_after_a_change_that_is_made(change: Callable[[Stora
                 await change(storage)
         assert process.dead is ends
         durable = disk.state("a").durable if "a" in disk.files() else -1
-        return contents(disk), durable, disk.breaking.so_far
+        return contents(disk), durable, disk.failure_plan.so_far
 
     ended, usual = asyncio.run(after(True)), asyncio.run(after(False))
     assert ended[:2] == usual[:2]
@@ -593,20 +593,20 @@ def test_a_disk_fails_at_changes_of_its_kind_and_nothing_is_changed(
             disk, process = SimDisk(Random(0)), Mortal()
             storage: Storage = disk.storage(check=process.check, fsync_delay=lambda: 0, process=process)
             storage.open("a").append(b"as it was")
-            disk.breaking.changes, disk.breaking.errors = (kind,), errors
+            disk.failure_plan.changes, disk.failure_plan.errors = (kind,), errors
             if kind is not CHANGES[change]:
                 await change(storage)
-                assert disk.breaking.so_far == DiskErrorEffects()
+                assert disk.failure_plan.so_far == DiskErrorEffects()
                 continue
             with pytest.raises(OSError, match="Input/output error" if errors else "killed"):
                 await change(storage)
-            assert disk.breaking.so_far == (DiskErrorEffects(1, 0) if errors else DiskErrorEffects(0, 1))
+            assert disk.failure_plan.so_far == (DiskErrorEffects(1, 0) if errors else DiskErrorEffects(0, 1))
             assert process.dead is not bool(errors)
             assert contents(disk) == {"a": b"" if change is replaces else b"as it was"}
             assert disk.state("a").durable == 0
             process.dead = False
             await change(storage)
-            assert disk.breaking.so_far == (DiskErrorEffects(1, 0) if errors else DiskErrorEffects(0, 1)), (
+            assert disk.failure_plan.so_far == (DiskErrorEffects(1, 0) if errors else DiskErrorEffects(0, 1)), (
                 "it was for once"
             )
 
@@ -616,7 +616,7 @@ def test_a_disk_fails_at_changes_of_its_kind_and_nothing_is_changed(
 def test_some_changes_come_first_and_only_so_many_are_rejected() -> None:
     disk, process = SimDisk(Random(0)), Mortal()
     file = disk.storage(fsync_delay=lambda: 0, process=process).open("a")
-    disk.breaking.changes, disk.breaking.after, disk.breaking.errors = tuple(DiskChange), 2, 3
+    disk.failure_plan.changes, disk.failure_plan.after, disk.failure_plan.errors = tuple(DiskChange), 2, 3
     came: list[str] = []
     for _ in range(8):
         try:
@@ -630,7 +630,7 @@ def test_some_changes_come_first_and_only_so_many_are_rejected() -> None:
 
 def test_the_disk_fails_its_process_and_no_one_who_looks_from_outside() -> None:
     disk = SimDisk(Random(0))
-    disk.breaking.changes = tuple(DiskChange)
+    disk.failure_plan.changes = tuple(DiskChange)
     disk.write("a", b"1")
     view(disk).open("a").append(b"2")
     assert disk.read("a") == b"12"

@@ -386,7 +386,7 @@ def test_a_process_that_ends_of_what_its_disk_rejects_has_a_reason() -> None:
         await asyncio.sleep(1.0)
         (crash,) = cluster.crashes
         assert (await node.process()).state is ProcessState.DEAD
-        assert crash.asked, "it may"
+        assert crash.expected, "it may"
         assert "Input/output error" in crash.traceback
         assert (await node.read_disk_errors()).errors == 1
         await node.start()

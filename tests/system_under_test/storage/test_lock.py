@@ -137,7 +137,7 @@ class SimProcess:
 
     def __init__(self, disk: SimDisk, name: str) -> None:
         self.dead = False
-        self.storage: SimStorage = disk.storage(self._check, root="", name=name)
+        self.storage: SimStorage = disk.storage(self._check, name=name)
 
     def _check(self) -> None:
         if self.dead:
