@@ -250,7 +250,7 @@ REMEDIES = {
     "pkill": ("", "install procps", "kill and stop of processes that have children"),
     "setsid": ("", "install util-linux", ALL),
 }
-"""For each line of :func:`upkeep.needs_command`: good value (empty: any but ``no``), remedy, and what needs it."""
+"""For each line of :func:`upkeep.node_needs_command`: good value (empty: any but ``no``), remedy, and what needs it."""
 
 
 def diagnose_hosts(hosts: Path) -> list[DoctorFinding]:
@@ -263,7 +263,7 @@ def diagnose_hosts(hosts: Path) -> list[DoctorFinding]:
 def _diagnose_host(host: InventoryHost) -> list[DoctorFinding]:
     where = str(host.reach)
     try:
-        lines = run_on_host(host.reach, upkeep.needs_command(host.reach.address)).splitlines()
+        lines = run_on_host(host.reach, upkeep.node_needs_command(host.reach.address)).splitlines()
     except NodeError as error:
         remedy = "is it up, does the key open it, and is the host key the right one?"
         return [DoctorFinding(where, False, str(error), remedy, ALL, required=True)]

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-SILENT: Final = 1.0
-"""Seconds of waiting before a line says so."""
+ANNOUNCE_AFTER: Final = 1.0
+"""Seconds of waiting before a line on standard error says so."""
 POLL: Final = 0.05
 STATE_LOCK: Final = 60.0
 """Seconds for a lock of the state folder that is held for a moment only."""
@@ -43,12 +43,12 @@ def hold_lock(path: Path, limit: float = STATE_LOCK) -> Iterator[None]:
 
 def wait_for_lock(descriptor: int, path: Path, limit: float, kind: int = fcntl.LOCK_EX) -> None:
     """Locks an open file. Raises :class:`LockHeldError` after ``limit`` seconds. ``kind``: as for ``flock``."""
-    begun, said = time.monotonic(), False
+    began, announced = time.monotonic(), False
     while True:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
-            waited = time.monotonic() - begun
+            waited = time.monotonic() - began
         else:
             return
         if waited >= limit:
@@ -56,20 +56,20 @@ def wait_for_lock(descriptor: int, path: Path, limit: float, kind: int = fcntl.L
                 f"{path} is held by {_name_holders(descriptor)}, and {waited:.0f} s were not enough; "
                 "try again when it has ended"
             )
-        if waited >= SILENT and not said:
-            said = True
+        if waited >= ANNOUNCE_AFTER and not announced:
+            announced = True
             print(f"assay: waiting for {_name_holders(descriptor)}, which holds {path}, for at most {limit:.0f} s",
                   file=sys.stderr, flush=True)  # fmt: skip
         time.sleep(POLL)
 
 
 def _name_holders(descriptor: int) -> str:
-    """Returns the processes that hold a lock of an open file, if the kernel tells."""
-    about = os.fstat(descriptor)
-    inode = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    """Returns the processes that hold a lock of an open file, if the kernel lists them."""
+    status = os.fstat(descriptor)
+    inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
         lines = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" not in line]
     except OSError:
         lines = []
-    holders = sorted({int(one[4]) for one in lines if len(one) > 5 and one[1] == "FLOCK" and one[5] == inode})
+    holders = sorted({int(lock[4]) for lock in lines if len(lock) > 5 and lock[1] == "FLOCK" and lock[5] == inode})
     return f"process {', '.join(map(str, holders))}" if holders else "another process"

@@ -85,7 +85,7 @@ class KeptMarker(msgspec.Struct, frozen=True, tag="kept"):
     """Marks a cluster that the user wants to look at. Sweeps of later sessions leave it, ``assay heal`` does not."""
 
 
-_KINDS = {
+_FILE_TYPES = {
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -93,7 +93,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }
-_LINE = msgspec.json.Decoder(JournalHeader | UndoEntry | DoneEntry | KeptMarker)
+_LINE_DECODER = msgspec.json.Decoder(JournalHeader | UndoEntry | DoneEntry | KeptMarker)
 
 
 class JournalError(Exception):
@@ -103,16 +103,16 @@ class JournalError(Exception):
 class UndoJournal:
     """The journal of a running run. Thread-safe."""
 
-    def __init__(self, state: Path, run_id: str, mine: owner.Owner | None = None) -> None:
-        mine = mine or owner.current_owner()
+    def __init__(self, state: Path, run_id: str, writer: owner.Owner | None = None) -> None:
+        writer = writer or owner.current_owner()
         folder = state / JOURNALS
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{mine}.{run_id}.jsonl"
+        self.path = folder / f"{writer}.{run_id}.jsonl"
         self._lock = threading.Lock()
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._next = 1
         self._closed = False
-        self._write(JournalHeader(str(mine), run_id, owner.read_machine_id()))
+        self._write(JournalHeader(str(writer), run_id, owner.read_machine_id()))
         _fsync_folder(folder)
 
     def append(self, action: Action) -> int:
@@ -131,7 +131,7 @@ class UndoJournal:
             self._write(DoneEntry(entry))
 
     def keep(self) -> None:
-        """Makes :func:`sweep` skip this run from now on. :func:`heal` removes it once its owner is gone."""
+        """Makes the sweeps of later sessions skip this run. ``assay heal`` removes it once its owner is gone."""
         with self._lock:
             self._write(KeptMarker())
 
@@ -170,11 +170,8 @@ class Pending:
     kept: bool = False
     machine: str = ""
 
-    def elsewhere(self) -> bool:
-        """Returns whether the journal is of another machine that shares this folder.
-
-        Its owner cannot be judged here.
-        """
+    def of_other_machine(self) -> bool:
+        """Returns whether the journal is of another machine that shares this folder, so its owner cannot be judged."""
         here = owner.read_machine_id()
         return bool(here and self.machine) and here != self.machine
 
@@ -196,7 +193,7 @@ def read_journal(path: Path) -> Pending:
     kept = False
     for number, text in enumerate(lines, 1):
         try:
-            line = _LINE.decode(text)
+            line = _LINE_DECODER.decode(text)
         except msgspec.DecodeError as error:
             raise JournalError(f"{path}:{number}: not a line of an undo journal: {error}") from error
         if isinstance(line, JournalHeader):
@@ -208,7 +205,7 @@ def read_journal(path: Path) -> Pending:
         else:
             kept = True
     if header is None:
-        # Without the first line nothing was done. The file name still tells the owner.
+        # Without the first line nothing was done. The file name still has the owner.
         return Pending(path, owner.parse_owner(".".join(path.name.split(".")[:4])), "?", ())
     return Pending(
         path, owner.parse_owner(header.owner), header.run_id, tuple(reversed(actions.items())), kept, header.machine
@@ -221,7 +218,7 @@ def _read_regular(path: Path) -> bytes:
     A reader would wait for the end of a FIFO or a device for ever, and a symbolic link may lead to any file.
     """
     if not stat.S_ISREG(mode := path.lstat().st_mode):
-        raise JournalError(f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")
+        raise JournalError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")
     # If another file has taken its place meanwhile, opening it does not wait.
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -243,27 +240,18 @@ def read_journals(state: Path) -> tuple[list[Pending], list[str]]:
     return found, broken
 
 
-def describe_outstanding(state: Path, mine: owner.Owner) -> list[str]:
+def describe_outstanding(state: Path, process: owner.Owner) -> list[str]:
     """Describes what a process has created and not removed. Faults in a listed container are omitted."""
     found, _ = read_journals(state)
-    actions = [action for journal in found if journal.owner == mine for _, action in journal.actions]
-    gone = {action.name for action in actions if isinstance(action, RemoveContainer)}
-    lines = []
-    for action in actions:
-        match action:
-            case RemoveContainer(name):
-                lines.append(f"container {name}")
-            case RemoveNetwork(name):
-                lines.append(f"network {name}")
-            case RemoveFile(path):
-                lines.append(f"file {path}")
-            case RemoveDisk(image):
-                lines.append(f"disk {image}")
-            case RunInContainer(container) | Unpause(container) if container in gone:
-                pass
-            case _:
-                lines.append(f"not undone: {describe(action)}")
-    return lines
+    actions = [action for journal in found if journal.owner == process for _, action in journal.actions]
+    containers = {action.name for action in actions if isinstance(action, RemoveContainer)}
+    return [
+        describe(action).removesuffix(" removed")
+        if isinstance(action, RemoveContainer | RemoveNetwork | RemoveFile | RemoveDisk)
+        else f"not undone: {describe(action)}"
+        for action in actions
+        if not (isinstance(action, RunInContainer | Unpause) and action.container in containers)
+    ]
 
 
 def describe(action: Action) -> str:
@@ -273,15 +261,20 @@ def describe(action: Action) -> str:
         case RemoveNetwork(name):
             return f"network {name} removed"
         case RunInContainer(container, argv):
-            return f"{container}: {' '.join(' '.join(argv).split())[:60]}"
+            return f"{container}: {shorten_command(argv)}"
         case RunOnHost(host, argv, what):
-            return f"{host}: {what or ' '.join(' '.join(argv).split())[:60]}"
+            return f"{host}: {what or shorten_command(argv)}"
         case Unpause(container):
             return f"{container} unpaused"
         case RemoveFile(path):
-            return f"{path} removed"
+            return f"file {path} removed"
         case RemoveDisk(image):
             return f"disk {image} removed"
+
+
+def shorten_command(argv: Sequence[str]) -> str:
+    """Returns the begin of a command as one line."""
+    return " ".join(" ".join(argv).split())[:60]
 
 
 def _fsync_folder(folder: Path) -> None:

@@ -48,14 +48,14 @@ def sweep(state: Path | None = None) -> SweepReport:
 
 
 def heal(everything: bool = False, state: Path | None = None) -> SweepReport:
-    """Does the same as :func:`sweep`, for kept runs and this process's own runs too.
+    """Undoes what dead owners and this process have left, also if it was kept on purpose.
 
-    ``everything`` adds live sessions.
+    ``everything``: also what live sessions and other machines have created.
     """
-    mine = owner.current_owner()
+    this_process = owner.current_owner()
     return _heal(
         state,
-        lambda one, running: everything or one == mine or _is_dead(one, running),
+        lambda creator, running: everything or creator == this_process or _is_dead(creator, running),
         kept_too=True,
         everything=everything,
     )
@@ -63,20 +63,27 @@ def heal(everything: bool = False, state: Path | None = None) -> SweepReport:
 
 def _heal(
     state: Path | None,
-    chosen: Callable[[owner.Owner, bool], bool],
+    is_chosen: Callable[[owner.Owner, bool], bool],
     *,
     kept_too: bool = False,
     everything: bool = False,
 ) -> SweepReport:
-    found, broken = read_journals(state or state_folder())
+    """Undoes everything of the chosen owners. ``is_chosen``: called with the owner, and whether its container runs."""
+    state = state or state_folder()
+    found, broken = read_journals(state)
     report = SweepReport(failed=broken)
     spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
-    journals = [one for one in found if one.run_id not in spared and (everything or not one.elsewhere())]
-    journals = [one for one in journals if chosen(one.owner, False)]
-    for journal in [one for one in journals if _is_of_hosts(one)]:
+    journals = [
+        journal
+        for journal in found
+        if journal.run_id not in spared
+        and (everything or not journal.of_other_machine())
+        and is_chosen(journal.owner, False)
+    ]
+    for journal in [journal for journal in journals if _is_of_hosts(journal)]:
         journals.remove(journal)
         try:
-            with hold_lock((state or state_folder()) / "hosts.lock"):
+            with hold_lock(state / "hosts.lock"):
                 if journal.path.exists():  # Another session may have replayed it meanwhile.
                     _replay(partial(_undo_on_host, HostUndoer()), journal, report)
         except LockHeldError as error:
@@ -88,21 +95,21 @@ def _heal(
     with docker_engine.open_engine() as client:
         for journal in journals:
             _replay(partial(docker_engine.undo_action, client), journal, report)
-        for thing in docker_engine.list_owned(client):
-            if thing.run_id not in spared:
-                _remove_orphan(client, thing, chosen, report)
-    for image in disk.list_images(state or state_folder()):
+        for item in docker_engine.list_owned(client):
+            if item.run_id not in spared:
+                _remove_orphan(client, item, is_chosen, report)
+    for image in disk.list_images(state):
         if image.run_id not in spared:
-            _remove_image(image, chosen, report)
+            _remove_image(image, is_chosen, report)
     return report
 
 
-def _is_dead(one: owner.Owner, running: bool) -> bool:
+def _is_dead(creator: owner.Owner, running: bool) -> bool:
     """Returns whether an owner is dead.
 
     A running container whose owner is of another boot belongs to another machine that uses the same engine.
     """
-    return not one.alive() and (one.of_this_boot() or not running)
+    return not creator.alive() and (creator.of_this_boot() or not running)
 
 
 def _is_of_hosts(journal: Pending) -> bool:
@@ -110,9 +117,9 @@ def _is_of_hosts(journal: Pending) -> bool:
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 
-def _undo_on_host(undoing: HostUndoer, action: Action) -> bool:
+def _undo_on_host(undoer: HostUndoer, action: Action) -> bool:
     assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
-    undoing.perform(action)
+    undoer.perform(action)
     return True
 
 
@@ -139,27 +146,27 @@ def _report_missing_engine(journal: Pending, report: SweepReport) -> None:
         journal.path.unlink(missing_ok=True)
 
 
-def _remove_image(image: disk.DiskImage, chosen: Callable[[owner.Owner, bool], bool], report: SweepReport) -> None:
+def _remove_image(image: disk.DiskImage, is_chosen: Callable[[owner.Owner, bool], bool], report: SweepReport) -> None:
     try:
-        if chosen(owner.parse_owner(image.owner), False) and disk.remove_disk(image.path):
+        if is_chosen(owner.parse_owner(image.owner), False) and disk.remove_disk(image.path):
             report.undone.append(f"disk {image.path} removed (run {image.run_id}, no journal)")
     except ValueError as error:
-        report.failed.append(f"disk {image.path}: its name says no owner, left alone: {error}")
+        report.failed.append(f"disk {image.path}: its name has no owner, left alone: {error}")
     except OSError as error:
         report.failed.append(f"disk {image.path}: {error}")
 
 
 def _remove_orphan(
     client: docker.DockerClient,
-    thing: docker_engine.OwnedObject,
-    chosen: Callable[[owner.Owner, bool], bool],
+    item: docker_engine.OwnedObject,
+    is_chosen: Callable[[owner.Owner, bool], bool],
     report: SweepReport,
 ) -> None:
-    remove = docker_engine.remove_container if thing.kind == "container" else docker_engine.remove_network
+    remove = docker_engine.remove_container if item.kind == "container" else docker_engine.remove_network
     try:
-        if chosen(owner.parse_owner(thing.owner), thing.running) and remove(client, thing.name):
-            report.undone.append(f"{thing.kind} {thing.name} removed (run {thing.run_id}, no journal)")
+        if is_chosen(owner.parse_owner(item.owner), item.running) and remove(client, item.name):
+            report.undone.append(f"{item.kind} {item.name} removed (run {item.run_id}, no journal)")
     except ValueError as error:
-        report.failed.append(f"{thing.kind} {thing.name}: its owner label is unreadable, left alone: {error}")
+        report.failed.append(f"{item.kind} {item.name}: its owner label is unreadable, left alone: {error}")
     except APIError as error:
-        report.failed.append(f"{thing.kind} {thing.name}: {error}")
+        report.failed.append(f"{item.kind} {item.name}: {error}")

@@ -10,19 +10,38 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.checked_hooks import read_files
+from assay.cluster.checked_hooks import read_files, read_stop_signal
+from assay.cluster.naming import PlannedNode
+from assay.cluster.node import Node
 from assay.cluster.ssh import logs
-from assay.cluster.ssh.node import SshNode
+from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.node import Freezer, SshNode
+from assay.cluster.ssh.node_processes import Program
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 
 T = TypeVar("T")
 
-WORKERS = 48
+MAX_THREADS = 48
+
+
+@dataclass(frozen=True)
+class NodeUndoLog:
+    """The journal as a node writes it. ``to_action``: the journal's action for a node's name and its undo command."""
+
+    journal: undo.UndoJournal
+    to_action: Callable[[str, Sequence[str]], undo.Action]
+
+    def command(self, node: str, argv: Sequence[str]) -> int:
+        return self.journal.append(self.to_action(node, argv))
+
+    def done(self, entry: int) -> None:
+        self.journal.done(entry)
 
 
 class SshCluster(ABC):
@@ -39,9 +58,9 @@ class SshCluster(ABC):
         self._state = state_dir
         self._progress = progress
         self._owner = owner.current_owner()
-        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-nodes")
+        self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="assay-nodes")
         self._journal: undo.UndoJournal | None = None
-        self._made: list[SshNode] = []
+        self._all_nodes: list[SshNode] = []
         self._files: dict[str, Sequence[str]] = {}
         """Paths of the files that each node was given."""
         self._closed = False
@@ -49,7 +68,7 @@ class SshCluster(ABC):
 
     @property
     def nodes(self) -> Sequence[SshNode]:
-        return self._made
+        return self._all_nodes
 
     @property
     def spares(self) -> Sequence[SshNode]:
@@ -59,6 +78,32 @@ class SshCluster(ABC):
     @abstractmethod
     async def _set_up(self) -> None:
         """Creates the journal first, then the nodes."""
+
+    @abstractmethod
+    def _program(self, node: Node) -> Program:
+        """Returns the main process of a node, with its sidecars."""
+
+    def _create_node(
+        self,
+        item: PlannedNode,
+        address: str,
+        connection: SshConnection,
+        undo_log: NodeUndoLog,
+        freezer: Freezer | None = None,
+    ) -> SshNode:
+        return SshNode(
+            name=item.name,
+            role=item.role,
+            index=item.index,
+            address=address,
+            connection=connection,
+            executor=self._executor,
+            program=self._program,
+            event_log=self._system.event_log,
+            undo=undo_log,
+            freezer=freezer,
+            stop_signal=read_stop_signal(self._system, item.role),
+        )
 
     @abstractmethod
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
@@ -74,8 +119,8 @@ class SshCluster(ABC):
         except BaseException:
             try:
                 await self.close()
-            except Exception as left:  # noqa: BLE001 - users must first see why the cluster did not start
-                self._progress(str(left))
+            except Exception as removal_error:  # noqa: BLE001 - users must first see why the cluster did not start
+                self._progress(str(removal_error))
             raise
 
     async def close(self) -> None:
@@ -96,10 +141,10 @@ class SshCluster(ABC):
                 failed = await asyncio.to_thread(self._undo, actions)
                 journal.close(finished=not failed)
         if failed:
-            raise self._left("; ".join(failed) + "; `assay heal` tries again")
+            raise self._leftover_error("; ".join(failed) + "; `assay heal` tries again")
 
     @abstractmethod
-    def _left(self, what: str) -> Exception:
+    def _leftover_error(self, what: str) -> Exception:
         """Returns the error that lists what was not removed."""
 
     async def keep(self) -> None:
@@ -115,23 +160,23 @@ class SshCluster(ABC):
 
     async def collect_logs(self, folder: Path) -> list[str]:
         """Copies each node's process, system and event logs to ``folder/NODE/NAME``. Returns the unavailable ones."""
-        return await logs.collect(self._system, self._made, folder)
+        return await logs.collect(self._system, self._all_nodes, folder)
 
-    def _provided(self, node: SshNode) -> Mapping[str, bytes]:
+    def _files_for(self, node: SshNode) -> Mapping[str, bytes]:
         """Returns the files that a node needs, by path."""
         return (
             zookeeper.server_files(node, self) if node.role == ZOOKEEPER_ROLE else read_files(self._system, node, self)
         )
 
-    async def _write(self, node: SshNode, files: Mapping[str, bytes]) -> None:
+    async def _write_files(self, node: SshNode, files: Mapping[str, bytes]) -> None:
         for path, data in sorted(files.items()):
             await node.write_file(path, data)
         self._files[node.name] = tuple(files)
 
     async def _disconnect(self) -> None:
-        await asyncio.gather(*(node.close() for node in self._made))
+        await asyncio.gather(*(node.close() for node in self._all_nodes))
 
-    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
 

@@ -18,7 +18,7 @@ MACHINE = Path("/etc/machine-id")
 class Owner:
     """Identity of a process.
 
-    ``str(owner)`` and :func:`parse` are inverse. The text goes into labels and file names (digits, hex, ``.-``).
+    ``str(owner)`` and :func:`parse_owner` are inverse. The text goes into labels and file names (digits, hex, ``.-``).
     """
 
     pid: int
@@ -47,10 +47,10 @@ class Owner:
 
 def current_owner() -> Owner:
     """Returns the calling process."""
-    mine = owner_of(os.getpid())
-    if mine is None:
+    current = owner_of(os.getpid())
+    if current is None:
         raise OSError("/proc/self/stat cannot be read; mount /proc")
-    return mine
+    return current
 
 
 def owner_of(pid: int) -> Owner | None:

@@ -29,7 +29,7 @@ VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 
 GROWTH: Final = "growth.json"
-"""In ``logs/``, by node and log file name: loop times with the file's size then (``cluster/ssh/log_sizes.py``)."""
+"""In ``logs/``, by node and log file name: loop times with the file's size then (``cluster/ssh/logs.py``)."""
 _GROWN: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
 
 

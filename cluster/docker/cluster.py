@@ -13,7 +13,6 @@ import io
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ import paramiko
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import list_written_paths, read_command, read_stop_signal
+from assay.cluster.checked_hooks import list_written_paths, read_command
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
 from assay.cluster.docker.engine import DockerEngineError, DockerFreezer, open_engine, run_labels, undo_action
 from assay.cluster.naming import PlannedNode, plan_nodes
 from assay.cluster.node import Node
-from assay.cluster.over_ssh import SshCluster, gather_all
+from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.sidecars import find_sidecars
-from assay.cluster.ssh import disk_slowness
+from assay.cluster.ssh import preloaded
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import NodeDisk, SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
@@ -92,54 +91,54 @@ class DockerCluster(SshCluster):
         self._members = sum(counts.values())
         self._own_disks = own_disks
         self._own_memory = own_memory
-        self._lacking: dict[preload.PreloadLibrary, str | None] = {
+        self._library_gaps: dict[preload.PreloadLibrary, str | None] = {
             preload.CLOCK: None if own_clocks else "this cluster was started without the library that shifts clocks",
             preload.SLOWNESS: None if slow_disks else "this cluster was started without the library that slows disks",
         }
-        """Why the servers' processes are started without a library; None: they have it."""
+        """Library to why the servers' processes are started without it; None: they have it."""
         self._images: dict[str, software.NodeImage] = {}
-        self._unloaded: set[str] = set()
+        self._unable_to_load: set[str] = set()
         """Names of the nodes that cannot load libraries compiled here."""
         self._prefix = f"assay-{run_id}"
 
     @property
     def nodes(self) -> Sequence[SshNode]:
-        return self._made[: self._members]
+        return self._all_nodes[: self._members]
 
     @property
     def spares(self) -> Sequence[SshNode]:
-        return self._made[self._members :]
+        return self._all_nodes[self._members :]
 
     async def _set_up(self) -> None:
-        """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`."""
+        """Raises :class:`DockerEngineError`, :class:`~assay.cluster.docker.layer.ImageError` or ``NodeError``."""
         roles = {item.role for item in self._plans}
-        self._images = images = await self._call(software.ensure_images, self._system, roles, self._progress)
-        key, host_key = await self._call(generate_keys)
-        code = await self._call(code_archive.archive_code, list(self._system.source))
+        self._images = images = await self._in_thread(software.ensure_images, self._system, roles, self._progress)
+        key, host_key = await self._in_thread(generate_keys)
+        code = await self._in_thread(code_archive.archive_code, list(self._system.source))
         self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
-        net = await self._call(self._make_network, journal)
+        net = await self._in_thread(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
         secrets = archive_keys(key, host_key)
-        disks = await self._call(self._make_disks, journal)
-        preloads = await self._call(self._make_preloads)
+        disks = await self._in_thread(self._make_disks, journal)
+        preloads = await self._in_thread(self._make_preloads)
 
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads if self._is_server(item) else []
             self._make_container(item, images[item.role].id, net, hosts, archives, disks, journal)
 
-        await gather_all(self._call(make, item) for item in self._plans)
-        self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
+        await gather_all(self._in_thread(make, item) for item in self._plans)
+        self._all_nodes = [self._prepare_node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
-        await gather_all(self._reach(node, deadline) for node in self._made)
-        await gather_all(self._try_preloads(node) for node in self._made)
-        await gather_all(self._give_disk(node, disks) for node in self._made)
-        await gather_all(self._write(node, self._provided(node)) for node in self._made)
-        self.description = await self._call(self._describe, images, net)
+        await gather_all(self._connect(node, deadline) for node in self._all_nodes)
+        await gather_all(self._try_preloads(node) for node in self._all_nodes)
+        await gather_all(self._give_disk(node, disks) for node in self._all_nodes)
+        await gather_all(self._write_files(node, self._files_for(node)) for node in self._all_nodes)
+        self.description = await self._in_thread(self._describe, images, net)
 
     @staticmethod
-    async def _reach(node: SshNode, deadline: float) -> None:
+    async def _connect(node: SshNode, deadline: float) -> None:
         await node.connect(deadline)
         await node.prepare()
 
@@ -148,10 +147,10 @@ class DockerCluster(SshCluster):
         libraries = self._libraries(node)
         if not libraries or self._images[node.role].own is None:
             return
-        said = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
-        if said.strip():
-            self._unloaded.add(node.name)
-            reason = f"its image cannot load what was compiled here: {said.strip().splitlines()[0]}"
+        printed = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
+        if printed.strip():
+            self._unable_to_load.add(node.name)
+            reason = f"its image cannot load what was compiled here: {printed.strip().splitlines()[0]}"
             node.set_missing_preloads(clock=reason, slowness=reason)
 
     def _make_network(self, journal: undo.UndoJournal) -> network.RunNetwork:
@@ -180,14 +179,16 @@ class DockerCluster(SshCluster):
 
     def _make_preloads(self) -> list[bytes]:
         """Returns an archive of each library, and stores the reason for each missing one."""
-        if self._lacking[preload.SLOWNESS] is None and not isinstance(self._system, SupportsDataFolder):
-            self._lacking[preload.SLOWNESS] = f"{self._system.name} does not say where its data are (`data_folder`)"
+        if self._library_gaps[preload.SLOWNESS] is None and not isinstance(self._system, SupportsDataFolder):
+            self._library_gaps[preload.SLOWNESS] = (
+                f"{self._system.name} does not say where its data are (`data_folder`)"
+            )
         archives = []
-        for one in [one for one, lack in self._lacking.items() if lack is None]:
+        for library in [library for library, gap in self._library_gaps.items() if gap is None]:
             try:
-                archives.append(one.archive())
+                archives.append(library.archive())
             except preload.PreloadError as error:
-                self._lacking[one] = str(error)
+                self._library_gaps[library] = str(error)
         return archives
 
     @staticmethod
@@ -207,45 +208,38 @@ class DockerCluster(SshCluster):
     ) -> None:
         name = self._container(item.name)
         device = disks.get(item.name) if isinstance(disks, Mapping) else None
-        rights = {} if device is None else disk.container_options(device)
+        options = {} if device is None else disk.container_options(device)
         if self._own_memory and self._is_server(item):
-            rights |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
+            options |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
         journal.append(undo.RemoveContainer(name))
         with open_engine() as client:
-            made = client.api.create_container(
+            container = client.api.create_container(
                 reference,
                 name=name,
                 hostname=item.name,
                 labels=run_labels(self.run_id, self._owner),
                 host_config=client.api.create_host_config(
-                    cap_add=["NET_ADMIN", *rights.pop("cap_add", ())],
+                    cap_add=["NET_ADMIN", *options.pop("cap_add", ())],
                     extra_hosts=dict(hosts),  # name resolution must not depend on the network
                     network_mode=net.name,
-                    **rights,
+                    **options,
                 ),
                 networking_config=client.api.create_networking_config(
                     {net.name: client.api.create_endpoint_config(ipv4_address=hosts[item.name])}  # type: ignore[arg-type]
                 ),
             )
             for data in archives:
-                client.api.put_archive(made["Id"], "/", data)
-            client.api.start(made["Id"])
+                client.api.put_archive(container["Id"], "/", data)
+            client.api.start(container["Id"])
 
-    def _node(self, item: PlannedNode, login: Login, journal: undo.UndoJournal) -> SshNode:
-        node = SshNode(
-            name=item.name,
-            role=item.role,
-            index=item.index,
-            address=login.address,
-            connection=SshConnection(item.name, login),
-            executor=self._executor,
-            program=self._program,
-            event_log=self._system.event_log,
-            undo=_NodeUndo(journal, self._container),
-            freezer=DockerFreezer(journal, self._container(item.name), item.name),
-            stop_signal=read_stop_signal(self._system, item.role),
+    def _prepare_node(self, item: PlannedNode, login: Login, journal: undo.UndoJournal) -> SshNode:
+        container = self._container(item.name)
+        undo_log = NodeUndoLog(journal, lambda _, argv: undo.RunInContainer(container, tuple(argv)))
+        freezer = DockerFreezer(journal, container, item.name)
+        node = self._create_node(item, login.address, SshConnection(item.name, login), undo_log, freezer)
+        node.set_missing_preloads(
+            clock=self._library_gaps[preload.CLOCK], slowness=self._library_gaps[preload.SLOWNESS]
         )
-        node.set_missing_preloads(clock=self._lacking[preload.CLOCK], slowness=self._lacking[preload.SLOWNESS])
         return node
 
     def _program(self, node: Node) -> Program:
@@ -262,18 +256,18 @@ class DockerCluster(SshCluster):
         environment |= software.require_software(self._system, node.role).environment
         libraries = self._libraries(node)
         if libraries:
-            theirs = environment.get("LD_PRELOAD")
-            environment["LD_PRELOAD"] = ":".join([*libraries, *([theirs] if theirs else [])])
-        if disk_slowness.LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
-            environment[disk_slowness.FOLDER] = self._system.data_folder(node)
+            own_preload = environment.get("LD_PRELOAD")
+            environment["LD_PRELOAD"] = ":".join([*libraries, *([own_preload] if own_preload else [])])
+        if preloaded.DISK_LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
+            environment[preloaded.DISK_VARIABLE] = self._system.data_folder(node)
         owned = [*self._files[node.name], *list_written_paths(self._system, node)]
         main = Program(read_command(self._system, node), found.folder or HOME, environment, found.user, owned)
         return add_sidecars(main, find_sidecars(self._system, node))
 
     def _libraries(self, node: Node) -> list[str]:
-        if not self._is_server(node) or node.name in self._unloaded:
+        if not self._is_server(node) or node.name in self._unable_to_load:
             return []
-        return [one.library for one, lack in self._lacking.items() if lack is None]
+        return [library.path for library, gap in self._library_gaps.items() if gap is None]
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
         """Gives the node its disk, or the reason why it has none."""
@@ -307,25 +301,11 @@ class DockerCluster(SshCluster):
         ]
         return [line for line in map(_perform, [*containers, *others]) if line]
 
-    def _left(self, what: str) -> Exception:
+    def _leftover_error(self, what: str) -> Exception:
         return DockerEngineError(f"not removed: {what}")
 
     def _container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
-
-
-@dataclass(frozen=True)
-class _NodeUndo:
-    """The journal as a node writes it, with the container's name in place of the node's."""
-
-    journal: undo.UndoJournal
-    container: Callable[[str], str]
-
-    def command(self, node: str, argv: Sequence[str]) -> int:
-        return self.journal.append(undo.RunInContainer(self.container(node), tuple(argv)))
-
-    def done(self, entry: int) -> None:
-        self.journal.done(entry)
 
 
 def _perform(action: undo.Action) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.cluster.docker import code_archive
-from assay.cluster.ssh import clock, disk_slowness
+from assay.cluster.ssh import preloaded
 
 COMPILER = "cc"
 
@@ -25,34 +25,44 @@ class PreloadLibrary:
     """
 
     name: str
-    library: str
+    path: str
     macro: str
     file: str
     zero: bytes
 
     def archive(self) -> bytes:
         """Returns the archive of files for a node. Raises :class:`PreloadError`."""
-        return code_archive.archive_files({self.library: (0o755, compile_library(self)), self.file: (0o666, self.zero)})
+        return code_archive.archive_files({self.path: (0o755, compile_library(self)), self.file: (0o666, self.zero)})
 
 
-CLOCK = PreloadLibrary("clock", clock.LIBRARY, "SHIFT_FILE", clock.FILE, clock.ZERO)
-SLOWNESS = PreloadLibrary("slowness", disk_slowness.LIBRARY, "SLOWNESS_FILE", disk_slowness.FILE, disk_slowness.ZERO)
+CLOCK = PreloadLibrary("clock", preloaded.CLOCK_LIBRARY, "SHIFT_FILE", preloaded.CLOCK_FILE, preloaded.CLOCK_ZERO)
+SLOWNESS = PreloadLibrary("slowness", preloaded.DISK_LIBRARY, "SLOWNESS_FILE", preloaded.DISK_FILE, preloaded.DISK_ZERO)
 
 
 @functools.cache
-def compile_library(one: PreloadLibrary) -> bytes:
+def compile_library(library: PreloadLibrary) -> bytes:
     """Returns the shared object.
 
-    It needs so little of the C library that it runs on nodes. Raises :class:`PreloadError`.
+    It uses so little of the C library that it also runs with a node's. Raises :class:`PreloadError`.
     """
     if shutil.which(COMPILER) is None:
         raise PreloadError(f"there is no C compiler ({COMPILER}): `apt install gcc libc6-dev`")
-    text = Path(__file__).with_name(f"{one.name}.c")
+    source = Path(__file__).with_name(f"{library.name}.c")
     with tempfile.TemporaryDirectory(prefix="assay-preload-") as folder:
-        made = Path(folder) / "made.so"
-        argv = [COMPILER, "-O2", "-shared", "-fPIC", f'-D{one.macro}="{one.file}"', "-o", str(made), str(text), "-ldl"]
+        target = Path(folder) / "library.so"
+        argv = [
+            COMPILER,
+            "-O2",
+            "-shared",
+            "-fPIC",
+            f'-D{library.macro}="{library.file}"',
+            "-o",
+            str(target),
+            str(source),
+            "-ldl",
+        ]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         if done.returncode != 0:
-            said = (done.stdout + done.stderr).strip()
-            raise PreloadError(f"`{' '.join(argv)}` exited {done.returncode} (`apt install libc6-dev`): {said}")
-        return made.read_bytes()
+            output = (done.stdout + done.stderr).strip()
+            raise PreloadError(f"`{' '.join(argv)}` exited {done.returncode} (`apt install libc6-dev`): {output}")
+        return target.read_bytes()

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import list_written_paths, read_command, read_stop_signal
+from assay.cluster.checked_hooks import list_written_paths, read_command
 from assay.cluster.docker import code_archive, software
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.naming import PlannedNode, main_role, plan_nodes
 from assay.cluster.node import Node, NodeError
-from assay.cluster.over_ssh import SshCluster, gather_all
+from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
 from assay.cluster.second_copy import second_log
 from assay.cluster.sidecars import find_sidecars
-from assay.cluster.ssh.connection import PART, SshConnection
+from assay.cluster.ssh.connection import PARTIAL_SUFFIX, SshConnection
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.node_processes import Program, add_sidecars
 from assay.cluster.ssh.ssh_address import SshAddress
@@ -54,46 +54,42 @@ class HostCluster(SshCluster):
         """``hosts``: the file that names the machines (:mod:`assay.cluster.hosts.inventory`)."""
         super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
         self._counts, self._hosts = counts, hosts
-        self._reaches: dict[str, SshAddress] = {}
+        self._addresses: dict[str, SshAddress] = {}
 
     async def _set_up(self) -> None:
         """Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`."""
         main = main_role(self._system.roles)
         chosen = inventory.by_role(inventory.read_inventory(self._hosts), main, self._counts, self._hosts)
         plans = plan_nodes(self._system.roles, self._counts)
-        self._reaches = {item.name: chosen[item.role][item.index - 1].reach for item in plans}
-        code = await self._call(code_archive.archive_code, list(self._system.source))
+        self._addresses = {item.name: chosen[item.role][item.index - 1].reach for item in plans}
+        code = await self._in_thread(code_archive.archive_code, list(self._system.source))
         self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
-        self._made = [await self._call(self._node, item, journal) for item in plans]
-        _require_distinct(self._made)
-        self._progress(f"connecting to {', '.join(str(reach) for reach in self._reaches.values())}")
+        self._all_nodes = [await self._in_thread(self._prepare_node, item, journal) for item in plans]
+        _require_distinct(self._all_nodes)
+        self._progress(f"connecting to {', '.join(str(reach) for reach in self._addresses.values())}")
         deadline = time.monotonic() + SSH_WITHIN
-        await gather_all(node.connect(deadline) for node in self._made)
-        await gather_all(self._prepare(node, code, journal) for node in self._made)
-        offsets = await gather_all(map(self._clock, self._made))
+        await gather_all(node.connect(deadline) for node in self._all_nodes)
+        await gather_all(self._prepare(node, code, journal) for node in self._all_nodes)
+        offsets = await gather_all(map(self._measure_clock, self._all_nodes))
         self.description = {
-            "hosts": ", ".join(f"{name} {reach}" for name, reach in self._reaches.items()),
-            "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._made, offsets, strict=True)),
+            "hosts": ", ".join(f"{name} {reach}" for name, reach in self._addresses.items()),
+            "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._all_nodes, offsets, strict=True)),
         }
 
-    def _node(self, item: PlannedNode, journal: undo.UndoJournal) -> SshNode:
-        reach = self._reaches[item.name]
-        node = SshNode(
-            name=item.name,
-            role=item.role,
-            index=item.index,
-            address=resolve_ip(item.name, reach.address),
-            connection=SshConnection(item.name, reach.login()),
-            executor=self._executor,
-            program=self._program,
-            event_log=self._system.event_log,
-            undo=_NodeUndo(journal, self.run_id, self._reaches),
-            stop_signal=read_stop_signal(self._system, item.role),
-        )
-        node.spared_ports = sorted({port for one in self._reaches.values() for port in one.ports()})
+    def _prepare_node(self, item: PlannedNode, journal: undo.UndoJournal) -> SshNode:
+        reach = self._addresses[item.name]
+        connection = SshConnection(item.name, reach.login())
+        undo_log = NodeUndoLog(journal, self._to_undo_action)
+        node = self._create_node(item, resolve_ip(item.name, reach.address), connection, undo_log)
+        node.spared_ports = sorted({port for one in self._addresses.values() for port in one.ports()})
         node.set_disk_unavailable("its data lie on a disk of the host's own")
         node.set_missing_preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
         return node
+
+    def _to_undo_action(self, node: str, argv: Sequence[str]) -> undo.RunOnHost:
+        """Returns the journal's action. It undoes nothing on a host that another run has claimed meanwhile."""
+        guarded = upkeep.guard_command(self.run_id, argv)
+        return undo.RunOnHost(self._addresses[node], guarded, undo.shorten_command(argv))
 
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
@@ -106,17 +102,17 @@ class HostCluster(SshCluster):
         return add_sidecars(main, find_sidecars(self._system, node))
 
     async def _prepare(self, node: SshNode, code: bytes, journal: undo.UndoJournal) -> None:
-        where = f"{node.name} ({self._reaches[node.name]})"
-        files = self._provided(node)
-        made = await self._what_is_made(node, where, files)
-        clean = upkeep.clean_command(self.run_id, made)
-        await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean, "cleaned"))
+        where = f"{node.name} ({self._addresses[node.name]})"
+        files = self._files_for(node)
+        created = await self._plan_created_paths(node, where, files)
+        clean = upkeep.clean_command(self.run_id, created)
+        await self._in_thread(journal.append, undo.RunOnHost(self._addresses[node.name], clean, "cleaned"))
         await node.shell(upkeep.claim_command(self.run_id))
         await node.prepare()
         await node.shell("tar -xf - -C /", stdin=code, timeout=COPY_SECONDS)
-        await self._write(node, files)
+        await self._write_files(node, files)
 
-    async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.CreatedPaths:
+    async def _plan_created_paths(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.CreatedPaths:
         """Returns what the run will create. Raises :class:`NodeError` if the host cannot be used as it is."""
         user, other = upkeep.parse_who(await node.shell(upkeep.WHO))
         if user != "0":
@@ -132,78 +128,78 @@ class HostCluster(SshCluster):
                 f"{where}: another process answers at port {port} and would be mistaken for the system: end it first"
             )
         try:
-            halves = (path + PART for path in files)  # temporary files of a killed harness
-            wanted = sorted({*files, *halves, HOME, *upkeep.OWN, *self._data(node, files)})
+            partial_files = (path + PARTIAL_SUFFIX for path in files)  # temporary files of a killed harness
+            wanted = sorted({*files, *partial_files, HOME, *upkeep.OWN_FOLDERS, *self._list_written(node, files)})
             paths = [upkeep.require_removable(path) for path in wanted]
         except upkeep.PathError as error:
             raise NodeError(f"{where}: {error}") from None
-        around = upkeep.list_parents(paths)
-        found = upkeep.parse_look(await node.shell(upkeep.look_command(paths)), paths)
-        folders = upkeep.parse_look(await node.shell(upkeep.look_command(around)), around)
-        if there := [path for path in paths if found.get(path, upkeep.FULL) == upkeep.FULL]:
+        parents = upkeep.list_parents(paths)
+        found = upkeep.parse_path_states(await node.shell(upkeep.path_states_command(paths)), paths)
+        folders = upkeep.parse_path_states(await node.shell(upkeep.path_states_command(parents)), parents)
+        if occupied := [path for path in paths if found.get(path, upkeep.FULL) == upkeep.FULL]:
             raise NodeError(
-                f"{where} has {', '.join(there)} already, which a run would overwrite and remove: move it away, or "
+                f"{where} has {', '.join(occupied)} already, which a run would overwrite and remove: move it away, or "
                 "take another host"
             )
         return upkeep.CreatedPaths(
             removed=[path for path in paths if found[path] == upkeep.NONE],
             emptied=[path for path in paths if found[path] == upkeep.EMPTY],
-            folders=[folder for folder in around if folders.get(folder) == upkeep.NONE],
+            folders=[folder for folder in parents if folders.get(folder) == upkeep.NONE],
         )
 
-    def _data(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:
+    def _list_written(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:
         """Returns folders and files that the system writes. Files that it gets below ``/var`` lie in data folders."""
-        beside = [path.rpartition("/")[0] for path in files if path.startswith("/var/") and path.count("/") > 3]
+        paths = [path.rpartition("/")[0] for path in files if path.startswith("/var/") and path.count("/") > 3]
         if node.role == ZOOKEEPER_ROLE:
-            return [*beside, zookeeper.DATA]
-        events = self._system.event_log(node)
-        more = [] if events is None else [events, second_log(events)]
+            return [*paths, zookeeper.DATA]
+        paths += self._system.logs(node)
+        if (events := self._system.event_log(node)) is not None:
+            paths += [events, second_log(events)]
         if isinstance(self._system, SupportsDataFolder) and node.role != CLIENT_ROLE:
-            more.append(self._system.data_folder(node))
+            paths.append(self._system.data_folder(node))
         if isinstance(self._system, SupportsHold):
-            more.append(self._system.hold_file(node))
-        return [*beside, *self._system.logs(node), *more]
+            paths.append(self._system.hold_file(node))
+        return paths
 
-    async def _clock(self, node: SshNode) -> str:
-        """Returns how far the host's clock is ahead of this machine's, and the error: half of the round trip.
+    async def _measure_clock(self, node: SshNode) -> str:
+        """Describes how far the host's clock is ahead of this machine's, and the error: half of the round trip.
 
         Also stores the difference of the monotonic clocks in the node, because its events are timed by that clock.
         """
         before, monotonic = time.time(), time.monotonic()
-        said = (await node.shell(upkeep.CLOCKS)).split()
+        printed = (await node.shell(upkeep.CLOCKS)).split()
         half = (time.time() - before) / 2
-        node.monotonic_ahead = float(said[-1]) - (monotonic + half)
-        return f"{float(said[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
+        node.monotonic_ahead = float(printed[-1]) - (monotonic + half)
+        return f"{float(printed[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
-        failed, undoing = [], HostUndoer()
+        failed, undoer = [], HostUndoer()
         for action in actions:
             assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
             try:
-                undoing.perform(action)
+                undoer.perform(action)
             except (NodeError, OSError) as error:
                 failed.append(f"{undo.describe(action)}: {error}")
         return failed
 
-    def _left(self, what: str) -> Exception:
+    def _leftover_error(self, what: str) -> Exception:
         return NodeError(f"not undone: {what}")
 
 
 def resolve_ip(node: str, address: str) -> str:
     """Returns the source address of the host's packets, because rules take no names. Prefers IPv4."""
     try:
-        known = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
+        results = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
     except (OSError, ValueError) as error:
         raise NodeError(f"{node}: {address} is not a known host: {error}; give its IP address") from error
-    family, kind, _, _, place = min(known, key=lambda one: one[0] != socket.AF_INET)
-    found = str(place[0])
-    if any(place[3:]):
+    family, kind, _, _, socket_address = min(results, key=lambda result: result[0] != socket.AF_INET)
+    if any(socket_address[3:]):
         raise NodeError(f"{node}: {address} is a link-local address, which peers cannot use: give another")
     try:
         with socket.socket(family, kind) as probe:
-            probe.bind(place)
+            probe.bind(socket_address)
     except OSError:
-        return found
+        return str(socket_address[0])
     raise NodeError(f"{node}: {address} is this machine, from which the others are reached: faults would cut that off")
 
 
@@ -228,22 +224,3 @@ async def _is_answering(address: str, port: int) -> bool:
         return False
     writer.close()
     return True
-
-
-def _shorten(argv: Sequence[str]) -> str:
-    return " ".join(" ".join(argv).split())[:60]
-
-
-class _NodeUndo:
-    """The journal as a node writes it. Nothing is undone on a host that another run has claimed meanwhile."""
-
-    def __init__(self, journal: undo.UndoJournal, run_id: str, reaches: Mapping[str, SshAddress]) -> None:
-        self._journal, self._run_id, self._reaches = journal, run_id, reaches
-
-    def command(self, node: str, argv: Sequence[str]) -> int:
-        return self._journal.append(
-            undo.RunOnHost(self._reaches[node], upkeep.guard_command(self._run_id, argv), _shorten(argv))
-        )
-
-    def done(self, entry: int) -> None:
-        self._journal.done(entry)

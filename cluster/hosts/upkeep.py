@@ -15,7 +15,7 @@ from assay.cluster.ssh import firewall, packets, process
 CLAIM = "/var/lib/assay-claim"
 MARK = "ASSAY_RUN"
 """Environment variable of everything that a run starts, which identifies even processes detached from the main one."""
-OWN = (process.FOLDER, process.LOG.rpartition("/")[0])
+OWN_FOLDERS = (process.FOLDER, process.LOG.rpartition("/")[0])
 """Folders of the harness's own files."""
 
 
@@ -44,8 +44,11 @@ def list_parents(paths: Sequence[str]) -> list[str]:
 NONE, EMPTY, FULL = "none", "empty", "full"
 
 
-def look_command(paths: Sequence[str]) -> str:
-    """Prints ``none``, ``empty`` (an empty folder) or ``full`` (everything else) and the path, a line for each path."""
+def path_states_command(paths: Sequence[str]) -> str:
+    """Returns the command that prints a line for each path: its state and the path.
+
+    The state is ``none``, ``empty`` (an empty folder) or ``full`` (everything else).
+    """
     return f"""for one in {shlex.join(paths)}; do
 if [ -L "$one" ]; then echo "{FULL} $one"
 elif [ -d "$one" ] && [ -z "$(ls -A "$one")" ]; then echo "{EMPTY} $one"
@@ -53,8 +56,11 @@ elif [ -e "$one" ]; then echo "{FULL} $one"
 else echo "{NONE} $one"; fi; done"""
 
 
-def parse_look(output: str, paths: Sequence[str]) -> dict[str, str]:
-    """Parses the output of :func:`look_command`, by path. Other lines, such as a shell's greeting, are skipped."""
+def parse_path_states(output: str, paths: Sequence[str]) -> dict[str, str]:
+    """Parses the output of :func:`path_states_command`, by path.
+
+    Other lines, such as a shell's greeting, are skipped.
+    """
     known = {f"{what} {path}": (path, what) for path in paths for what in (NONE, EMPTY, FULL)}
     return dict(known[line] for line in output.split("\n") if line in known)
 
@@ -70,20 +76,20 @@ def parse_who(output: str) -> tuple[str, str]:
 
 
 def claim_command(run_id: str) -> str:
-    """Claims the host. Fails with exit code 22 and the other run's id if it is claimed already."""
+    """Returns the command that claims the host. It prints the other run's id and exits with 22 if there is a claim."""
     return (
         f"(set -C; echo {shlex.quote(run_id)} > {CLAIM}) 2>/dev/null || {{ cat {CLAIM} >&2; exit 22; }}; "
         f"[ -s {CLAIM} ] || {{ rm -f {CLAIM}; echo no room for {CLAIM} >&2; exit 23; }}"
     )
 
 
-def _require_claim_command(run_id: str) -> str:
+def _exit_unless_claimed(run_id: str) -> str:
     return f'[ "$(cat {CLAIM} 2>/dev/null)" = {shlex.quote(run_id)} ] || exit 0'
 
 
 def guard_command(run_id: str, argv: Sequence[str]) -> tuple[str, ...]:
     """Returns a command that does nothing unless the host is claimed by this run."""
-    return ("sh", "-c", f"{_require_claim_command(run_id)}\n{shlex.join(argv)}")
+    return ("sh", "-c", f"{_exit_unless_claimed(run_id)}\n{shlex.join(argv)}")
 
 
 @dataclass(frozen=True)
@@ -100,8 +106,11 @@ class CreatedPaths:
     folders: Sequence[str]
 
 
-def clean_command(run_id: str, made: CreatedPaths) -> tuple[str, ...]:
-    """Ends all processes of the run, lifts all rules, and removes everything that the run created. Idempotent."""
+def clean_command(run_id: str, created: CreatedPaths) -> tuple[str, ...]:
+    """Returns the command that ends all processes of the run, lifts all rules, and removes everything it created.
+
+    It is idempotent.
+    """
     chains = "\n".join(
         f"for tables in {firewall.FOUR} {firewall.SIX}; do "
         f"for way in INPUT OUTPUT; do while $tables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
@@ -110,7 +119,7 @@ def clean_command(run_id: str, made: CreatedPaths) -> tuple[str, ...]:
     )
     mark = shlex.quote(f"{MARK}={run_id}")
     parts = [
-        _require_claim_command(run_id),
+        _exit_unless_claimed(run_id),
         f"for file in {process.FOLDER}/*.pid; do name=${{file##*/}} name=${{name%.pid}}",
         f"{process.tolerate_missing(process.kill_command('$name'))} || exit; done",
         # A found process may have just started another one, so the search repeats until it finds none.
@@ -123,16 +132,16 @@ def clean_command(run_id: str, made: CreatedPaths) -> tuple[str, ...]:
         f"{{ {firewall.FOUR} -w -S; {firewall.SIX} -w -S; }} 2>/dev/null "
         f"| grep -q -e ' {firewall.CHAIN}$' -e ' {firewall.CHAIN} ' "
         "&& { echo rules of the run are left >&2; exit 24; }",
-        f"rm -rf --one-file-system -- {shlex.join(made.removed)} || exit" if made.removed else "",
-        f"find {shlex.join(made.emptied)} -xdev -mindepth 1 -delete || exit" if made.emptied else "",
-        f"rmdir -- {shlex.join(made.folders)} 2>/dev/null" if made.folders else "",
+        f"rm -rf --one-file-system -- {shlex.join(created.removed)} || exit" if created.removed else "",
+        f"find {shlex.join(created.emptied)} -xdev -mindepth 1 -delete || exit" if created.emptied else "",
+        f"rmdir -- {shlex.join(created.folders)} 2>/dev/null" if created.folders else "",
         f"rm -f {CLAIM}",
     ]
     return ("sh", "-c", "\n".join(filter(None, parts)))
 
 
-def needs_command(address: str) -> str:
-    """Prints how the host at this address meets a node's needs, a word and a value in each line."""
+def node_needs_command(address: str) -> str:
+    """Returns the command that prints how the host meets a node's needs, a word and a value in each line."""
     return f"""
 echo user $(id -u)
 echo python $(python3 -c 'import sys; print(sys.version_info >= (3, 10) and "yes" or "no")' 2>/dev/null || echo no)

@@ -12,14 +12,10 @@
 - ``disk_filling``: a full disk
 - ``data_folders``: removes, copies and restores folders
 - ``memory``: exhausts memory
-- ``mapped_words``: files that preloaded libraries map
-- ``clock``: shifts the wall clock
-- ``disk_slowness``: slow and failing disks
-- ``preloaded``: the methods of a node that use preloaded libraries
+- ``preloaded``: shifted clocks, slow and failing disks, by preloaded libraries
 - ``stream``: lines of a long-running command
 - ``node``: the node, built from all of these
-- ``logs``: collects the logs of a node
-- ``log_sizes``: when each log had which size
+- ``logs``: when each log had which size, and the collection of the logs
 
 ``cluster.docker``, ``cluster.hosts``, ``cluster.doctor``, ``cluster.journal`` and the worlds of the harness import it.
 """

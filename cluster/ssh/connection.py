@@ -30,7 +30,7 @@ KEEPALIVE = 5
 KILLED = (-1, 137)
 """Exit codes of a command that a signal has ended: paramiko's and the shells'."""
 TAIL_LINES = 5
-PART = ".assay-part"
+PARTIAL_SUFFIX = ".assay-part"
 """Suffix of a file that is being written."""
 RSA = ("rsa-sha2-512", "rsa-sha2-256")
 """Signature algorithms of a machine whose key type is ssh-rsa."""
@@ -77,12 +77,12 @@ class SshConnection:
         self._name = name
         self._login = login
         self._lock = threading.Lock()
-        self._opening = threading.Lock()
+        self._session_lock = threading.Lock()
         """Held while a session is opened. paramiko stores only one reason of a rejection for all threads, so the others
         would consider the connection broken.
         """
         self._transport: paramiko.Transport | None = None
-        self._ways: list[paramiko.Transport] = []
+        self._jump_transports: list[paramiko.Transport] = []
         """Connections to jump hosts, the nearest last."""
         self._sftp: paramiko.SFTPClient | None = None
         self._sftp_lock = threading.Lock()
@@ -96,7 +96,7 @@ class SshConnection:
         pause = threading.Event()
         while True:
             try:
-                self._connected()
+                self._require_transport()
                 return
             except RefusedError:
                 raise
@@ -109,8 +109,7 @@ class SshConnection:
         """Returns a shell command's standard output. Raises :class:`NodeError` if it fails, hangs or cannot be sent."""
         done = self.complete(command, stdin=stdin, timeout=timeout)
         if done.status != 0:
-            said = _last_lines(done.errors or done.output)
-            raise self._error(command, f"exit code {done.status}; {said}")
+            raise self._command_error(command, f"exit code {done.status}; {_last_lines(done.errors or done.output)}")
         return done.output
 
     def complete(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> CommandResult:
@@ -119,10 +118,10 @@ class SshConnection:
         A command that hangs is killed on the node a moment later. Otherwise it could take effect after its caller has
         given up on it and undone it.
         """
-        channel, begun = self._channel(), time.monotonic()
+        channel, began = self._channel(), time.monotonic()
         try:
             channel.settimeout(timeout)
-            channel.exec_command(self._worded(_limit_time(command, timeout)))
+            channel.exec_command(self._wrap_command(_limit_time(command, timeout)))
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()
@@ -131,36 +130,36 @@ class SshConnection:
                 raise TimeoutError
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
-            broken = self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}")
+            broken = self._command_error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}")
             raise (CommandTimeoutError(str(broken)) if isinstance(error, TimeoutError) else broken) from error
         finally:
             channel.close()
-        if code in KILLED and time.monotonic() - begun >= timeout:
-            raise CommandTimeoutError(str(self._error(command, f"no end after {timeout:g} s: it was killed")))
+        if code in KILLED and time.monotonic() - began >= timeout:
+            raise CommandTimeoutError(str(self._command_error(command, f"no end after {timeout:g} s: it was killed")))
         if code == -1:  # paramiko's value for "no exit code"
-            raise self._error(command, "the connection broke before its end, or a signal ended it")
+            raise self._command_error(command, "the connection broke before its end, or a signal ended it")
         return CommandResult(code, output, errors)
 
-    def lines(self, command: str, opened: Callable[[paramiko.Channel], None]) -> Iterator[str]:
-        """Yields each line as the command writes it, until it ends or the channel given to ``opened`` is closed."""
+    def lines(self, command: str, on_channel: Callable[[paramiko.Channel], None]) -> Iterator[str]:
+        """Yields each line as the command writes it, until it ends or the channel given to ``on_channel`` is closed."""
         channel = self._channel()
         try:
-            opened(channel)
-            channel.exec_command(self._worded(command))
+            on_channel(channel)
+            channel.exec_command(self._wrap_command(command))
             rest = b""
             while data := channel.recv(65536):
-                *whole, rest = (rest + data).split(b"\n")
-                for line in whole:
+                *complete_lines, rest = (rest + data).split(b"\n")
+                for line in complete_lines:
                     yield line.decode("utf-8", "replace")
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise self._error(command, f"the stream broke: {error!r}") from error
+            raise self._command_error(command, f"the stream broke: {error!r}") from error
         finally:
             channel.close()
 
     def write(self, path: str, data: bytes) -> None:
         """Writes a file atomically and creates its parent folders. Readers see the old or the new content."""
-        partial = path + PART
-        with self._files() as sftp:
+        partial = path + PARTIAL_SUFFIX
+        with self._hold_sftp() as sftp:
             try:
                 file = sftp.open(partial, "wb")
             except FileNotFoundError:
@@ -179,19 +178,19 @@ class SshConnection:
 
     def read(self, path: str) -> bytes:
         """Returns a file's content. Raises ``FileNotFoundError``."""
-        with self._files() as sftp, sftp.open(path, "rb") as file:
+        with self._hold_sftp() as sftp, sftp.open(path, "rb") as file:
             file.prefetch(sftp.stat(path).st_size)
             return file.read()
 
     def read_range(self, path: str, position: int, size: int) -> bytes:
         """Returns a part of a file. Raises ``FileNotFoundError``."""
-        with self._files() as sftp, sftp.open(path, "rb") as file:
+        with self._hold_sftp() as sftp, sftp.open(path, "rb") as file:
             file.seek(position)
             return file.read(size)
 
     def write_range(self, path: str, position: int, data: bytes) -> None:
         """Overwrites in place, or appends at the end. Raises ``FileNotFoundError``."""
-        with self._files() as sftp, sftp.open(path, "r+b") as file:
+        with self._hold_sftp() as sftp, sftp.open(path, "r+b") as file:
             if position > (file.stat().st_size or 0):
                 raise NodeError(f"{self._name}: {path} has no byte at {position} to be overwritten")
             file.seek(position)
@@ -199,7 +198,7 @@ class SshConnection:
 
     def truncate(self, path: str, size: int) -> None:
         """Truncates a file. Raises ``FileNotFoundError``."""
-        with self._files() as sftp:
+        with self._hold_sftp() as sftp:
             sftp.truncate(path, size)
 
     def close(self) -> None:
@@ -208,13 +207,13 @@ class SshConnection:
             self._closed = True
             self._drop()
 
-    def _worded(self, command: str) -> str:
+    def _wrap_command(self, command: str) -> str:
         """Returns the command in the form that the login's shell needs."""
         if self._login.sudo:
             return f"sudo -n sh -c {shlex.quote(command)}"
         return command if self._login.plain_shell else f"sh -c {shlex.quote(command)}"
 
-    def _connected(self) -> paramiko.Transport:
+    def _require_transport(self) -> paramiko.Transport:
         with self._lock:
             if self._closed:
                 raise NodeError(f"{self._name}: the connection was closed by the harness; start a new cluster")
@@ -227,7 +226,7 @@ class SshConnection:
     def _open(self, login: Login) -> paramiko.Transport:
         transport: paramiko.Transport | None = None
         try:
-            raw = self._reached(login)
+            raw = self._open_socket(login)
             try:
                 transport = paramiko.Transport(raw)
             except BaseException:
@@ -245,7 +244,7 @@ class SshConnection:
             transport.auth_publickey(login.user, login.key)
             transport.set_keepalive(KEEPALIVE)
         except paramiko.AuthenticationException as error:
-            assert transport is not None, "it was asked"
+            assert transport is not None, "only the transport raises it"
             transport.close()
             raise RefusedError(
                 f"{self._name}: {login.user}@{join_host_port(login.address, login.port)} rejects this key: {error}"
@@ -264,15 +263,15 @@ class SshConnection:
             raise
         return transport
 
-    def _reached(self, login: Login) -> socket.socket | paramiko.Channel:
+    def _open_socket(self, login: Login) -> socket.socket | paramiko.Channel:
         where = (login.address, login.port)
         if login.jump is None:
             return socket.create_connection(where, CONNECT_TIMEOUT)
-        self._ways.append(self._open(login.jump))
-        return self._ways[-1].open_channel("direct-tcpip", where, ("", 0), timeout=CONNECT_TIMEOUT)
+        self._jump_transports.append(self._open(login.jump))
+        return self._jump_transports[-1].open_channel("direct-tcpip", where, ("", 0), timeout=CONNECT_TIMEOUT)
 
     def _channel(self) -> paramiko.Channel:
-        transport = self._connected()
+        transport = self._require_transport()
         try:
             return self._session(transport)
         except (paramiko.SSHException, OSError, EOFError):
@@ -280,7 +279,7 @@ class SshConnection:
                 if self._transport is transport:  # otherwise another thread has reconnected, and its commands run there
                     self._drop()
         try:
-            return self._session(self._connected())
+            return self._session(self._require_transport())
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise NodeError(f"{self._name}: connected, but no channel could be opened: {error!r}") from error
 
@@ -289,7 +288,7 @@ class SshConnection:
         deadline = time.monotonic() + CONNECT_TIMEOUT
         while True:
             try:
-                with self._opening:
+                with self._session_lock:
                     channel = transport.open_session(timeout=CONNECT_TIMEOUT)
                 if channel.closed:  # paramiko also returns it if the connection was lost just then
                     raise paramiko.SSHException("the connection was lost while a session was opened")
@@ -302,14 +301,14 @@ class SshConnection:
                 time.sleep(0.1)
 
     @contextlib.contextmanager
-    def _files(self) -> Iterator[paramiko.SFTPClient]:
+    def _hold_sftp(self) -> Iterator[paramiko.SFTPClient]:
         """Yields the only SFTP session, to one thread at a time. After an error the next caller opens a new one."""
         with self._sftp_lock:
             sftp = self._sftp
             if sftp is None or sftp.get_channel() is None or sftp.sock.closed:
                 channel = self._channel()
                 try:
-                    self._sftp = sftp = self._file_server(channel)
+                    self._sftp = sftp = self._start_sftp(channel)
                 except (paramiko.SSHException, OSError, EOFError) as error:
                     channel.close()
                     raise NodeError(
@@ -323,7 +322,7 @@ class SshConnection:
                 self._sftp = None
                 raise NodeError(f"{self._name}: the SFTP session broke: {error!r}") from error
 
-    def _file_server(self, channel: paramiko.Channel) -> paramiko.SFTPClient:
+    def _start_sftp(self, channel: paramiko.Channel) -> paramiko.SFTPClient:
         """Starts the SFTP server. sshd's subsystem runs as the user; for root ``sudo`` must start it."""
         channel.settimeout(COMMAND_TIMEOUT)
         if self._login.sudo:
@@ -340,10 +339,10 @@ class SshConnection:
         if self._transport is not None:
             self._transport.close()
             self._transport = None
-        while self._ways:
-            self._ways.pop().close()
+        while self._jump_transports:
+            self._jump_transports.pop().close()
 
-    def _error(self, command: str, what: str) -> NodeError:
+    def _command_error(self, command: str, what: str) -> NodeError:
         return NodeError(f"{self._name}: `{_shorten(command)}`: {what}")
 
 

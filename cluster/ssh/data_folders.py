@@ -18,31 +18,31 @@ def undo_copy(folder: str) -> list[str]:
 
 def contents_command(folder: str, kept: Collection[str] = ()) -> str:
     """Prints checksum, size and path of each file except ``kept``. Prints nothing if the folder does not exist."""
-    place = shlex.quote(folder)
-    return f"[ ! -d {place} ] || find {place} -type f {_find_exclusions(kept)} -exec cksum {{}} +"
+    quoted = shlex.quote(folder)
+    return f"[ ! -d {quoted} ] || find {quoted} -type f {_find_exclusions(kept)} -exec cksum {{}} +"
 
 
 def remove_command(folder: str, kept: Collection[str] = ()) -> str:
     """Removes everything except the files ``kept`` and their parent folders."""
-    place = shlex.quote(folder)
+    quoted = shlex.quote(folder)
     if not kept:
-        return f"[ ! -d {place} ] || {{ find {place}/. ! -name . -prune -exec rm -rf {{}} + && sync -f {place}; }}"
-    around = {str(parent) for path in kept for parent in PurePosixPath(path).parents}
-    left = _find_exclusions({*kept, *around})
-    return f"[ ! -d {place} ] || {{ find {place} -mindepth 1 -depth {left} -delete && sync -f {place}; }}"
+        return f"[ ! -d {quoted} ] || {{ find {quoted}/. ! -name . -prune -exec rm -rf {{}} + && sync -f {quoted}; }}"
+    parents = {str(parent) for path in kept for parent in PurePosixPath(path).parents}
+    exclusions = _find_exclusions({*kept, *parents})
+    return f"[ ! -d {quoted} ] || {{ find {quoted} -mindepth 1 -depth {exclusions} -delete && sync -f {quoted}; }}"
 
 
 def copy_command(folder: str, kept: Collection[str] = ()) -> str:
-    """Prints the :func:`contents` of the copy, which lacks the files ``kept``."""
-    place, beside = shlex.quote(folder), shlex.quote(folder + SUFFIX)
+    """Makes the copy, without the files ``kept``. Prints the output of :func:`contents_command` for the copy."""
+    quoted, copy = shlex.quote(folder), shlex.quote(folder + SUFFIX)
     others = shlex.join(folder + SUFFIX + path.removeprefix(folder) for path in sorted(kept))
-    left_out = f"rm -f {others} && " if kept else ""
-    return f"rm -rf {beside} && cp -a {place} {beside} && {left_out}{contents_command(folder + SUFFIX)}"
+    remove_kept = f"rm -f {others} && " if kept else ""
+    return f"rm -rf {copy} && cp -a {quoted} {copy} && {remove_kept}{contents_command(folder + SUFFIX)}"
 
 
 def restore_command(folder: str, kept: Collection[str] = ()) -> str:
-    place, beside = shlex.quote(folder), shlex.quote(folder + SUFFIX)
-    return f"[ -d {beside} ] && {{ {remove_command(folder, kept)}; }} && cp -a {beside}/. {place}/ && sync -f {place}"
+    quoted, copy = shlex.quote(folder), shlex.quote(folder + SUFFIX)
+    return f"[ -d {copy} ] && {{ {remove_command(folder, kept)}; }} && cp -a {copy}/. {quoted}/ && sync -f {quoted}"
 
 
 def _find_exclusions(paths: Collection[str]) -> str:
@@ -52,7 +52,10 @@ def _find_exclusions(paths: Collection[str]) -> str:
 
 
 def parse_contents(output: str, folder: str) -> dict[str, str]:
-    """Parses the output of :func:`contents`: path to size and checksum. Paths of a copy become those of the folder."""
+    """Parses the output of :func:`contents_command`: path to size and checksum.
+
+    Paths of a copy become those of the folder.
+    """
     found = {}
     for line in output.splitlines():
         checksum, size, path = line.split(" ", 2)

@@ -27,7 +27,7 @@ def undo_command(folder: str) -> tuple[str, ...]:
     return ("rm", "-f", f"{folder}/{FILLER}", f"{folder}/{PROBE}")
 
 
-def look_command(folder: str) -> str:
+def probe_command(folder: str) -> str:
     """Prints the free blocks, their size, and the result of writing one block."""
     probe = shlex.quote(f"{folder}/{PROBE}")
     return f"""said=$(LC_ALL=C dd if=/dev/zero of={probe} bs={PROBE_BYTES} count=1 conv=fsync 2>&1)
@@ -38,7 +38,7 @@ echo "$said"
 
 
 def parse_room(output: str) -> tuple[int, bool]:
-    """Parses the output of :func:`look`: free bytes, and whether the write failed with ENOSPC."""
+    """Parses the output of :func:`probe_command`: free bytes, and whether the write failed with ENOSPC."""
     first, *said = output.splitlines()
     free, size = first.split()
     return int(free) * int(size), any("No space left on device" in line for line in said)

@@ -49,7 +49,7 @@ def count_command(tables: str) -> str:
 
 
 def apply_command(tables: str) -> str:
-    """Reads :func:`rules` from standard input and applies all of them atomically."""
+    """Reads the output of :func:`render_rules` from standard input and applies all of them atomically."""
     return f"{tables}-restore -w --noflush"
 
 
@@ -94,7 +94,10 @@ def _match_options(flow: Flow) -> str:
 
 
 def parse_counts(listing: str, names: Mapping[str, str]) -> dict[str, int]:
-    """Parses the output of :func:`count`: packets per peer's name and flow. ``names`` maps addresses to names."""
+    """Parses the output of :func:`count_command`: packets per peer's name and flow.
+
+    ``names`` maps addresses to names.
+    """
     packets: dict[str, int] = {}
     for line in listing.splitlines():
         fields = line.split()

@@ -21,7 +21,7 @@ from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, pack
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node_processes import Program
 from assay.cluster.ssh.preloaded import PreloadMethods
-from assay.cluster.ssh.second_copy import RunningTwice
+from assay.cluster.ssh.second_copy import SecondCopyMethods
 from assay.cluster.ssh.stream import Command, LineStream, follow_command, size_watch_command
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Freezer(Protocol):
     def frozen(self) -> bool: ...
 
 
-class SshNode(RunningTwice, PreloadMethods):
+class SshNode(SecondCopyMethods, PreloadMethods):
     """The methods are specified in :class:`assay.cluster.node.Node`."""
 
     def __init__(
@@ -105,7 +105,7 @@ class SshNode(RunningTwice, PreloadMethods):
 
     async def connect(self, deadline: float) -> None:
         """Waits for sshd until ``deadline`` (``time.monotonic()``)."""
-        await self._call(self._connection.connect, deadline)
+        await self._in_thread(self._connection.connect, deadline)
 
     async def prepare(self) -> None:
         """Creates the firewall chain for network faults. Idempotent."""
@@ -114,7 +114,7 @@ class SshNode(RunningTwice, PreloadMethods):
     async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """Returns a command's standard output. Raises :class:`NodeError` if it fails or exceeds ``timeout`` s."""
         self._require_reachable()
-        return await self._call(lambda: self._connection.run(command, stdin=stdin, timeout=timeout))
+        return await self._in_thread(lambda: self._connection.run(command, stdin=stdin, timeout=timeout))
 
     async def run(
         self,
@@ -133,63 +133,63 @@ class SshNode(RunningTwice, PreloadMethods):
         elif changes:
             await self._record_undo(_change_key(text), ("true", "not undone:", text))
         done: CommandResult | None = None
-        begun = datetime.now(UTC)
+        began = datetime.now(UTC)
         try:
-            done = await self._call(lambda: self._connection.complete(text, stdin=stdin, timeout=timeout))
+            done = await self._in_thread(lambda: self._connection.complete(text, stdin=stdin, timeout=timeout))
         finally:
             undone = _change_key(text) in self._open_entries and not changes and undo is None
             if changes or undo is not None or undone:
                 ended = "no answer" if done is None else f"exit status {done.status}"
-                self.changes.append(f"{begun.isoformat(timespec='milliseconds')} {ended}: {text}")
+                self.changes.append(f"{began.isoformat(timespec='milliseconds')} {ended}: {text}")
         if undone and done.status == 0:
             await self._mark_undone(_change_key(text))
         return done
 
     async def write_file(self, path: str, data: bytes) -> None:
         self._require_reachable()
-        await self._call(self._connection.write, path, data)
+        await self._in_thread(self._connection.write, path, data)
         await self._make_durable(path)
 
     async def read_file(self, path: str) -> bytes:
         self._require_reachable()
-        return await self._call(self._connection.read, path)
+        return await self._in_thread(self._connection.read, path)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         return process.parse_files(await self.shell(process.files_command(pattern)))
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         self._require_reachable()
-        return await self._call(self._connection.read_range, path, position, size)
+        return await self._in_thread(self._connection.read_range, path, position, size)
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
-        await self._only_when_dead(path)
-        await self._call(self._connection.write_range, path, position, data)
+        await self._require_dead(path)
+        await self._in_thread(self._connection.write_range, path, position, data)
         await self._make_durable(path)
 
     async def truncate_file(self, path: str, size: int) -> None:
-        await self._only_when_dead(path)
-        await self._call(self._connection.truncate, path, size)
+        await self._require_dead(path)
+        await self._in_thread(self._connection.truncate, path, size)
         await self._make_durable(path)
 
     async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         return data_folders.parse_contents(await self.shell(data_folders.contents_command(folder, kept)), folder)
 
     async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
-        await self._only_when_dead(folder)
+        await self._require_dead(folder)
         await self.shell(data_folders.remove_command(folder, kept))
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        running = [self.part(named) for named in await self._alive()]
-        running = [one for one in running if (await one.process()).state is ProcessState.RUNNING]
+        running = [self.part(process_name) for process_name in await self._alive()]
+        running = [process for process in running if (await process.process()).state is ProcessState.RUNNING]
         await self._record_undo("copy", data_folders.undo_copy(folder))
         async with contextlib.AsyncExitStack() as stopped:
-            for one in running:
-                stopped.push_async_callback(one.resume)  # needed even if the stop may have failed
-                await one.stop()
+            for process in running:
+                stopped.push_async_callback(process.resume)  # needed even if the stop may have failed
+                await process.stop()
             return data_folders.parse_contents(await self.shell(data_folders.copy_command(folder, kept)), folder)
 
     async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
-        await self._only_when_dead(folder)
+        await self._require_dead(folder)
         await self.shell(data_folders.restore_command(folder, kept))
 
     async def discard(self, folder: str) -> None:
@@ -201,11 +201,11 @@ class SshNode(RunningTwice, PreloadMethods):
         if isinstance(self._disk, NodeDisk) and path.startswith(f"{self._disk.folder}/"):
             await self.shell(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
-    async def _only_when_dead(self, path: str) -> None:
+    async def _require_dead(self, path: str) -> None:
         if alive := await self._alive():
             raise NodeError(f"{self.name}: cannot change {path} while the {alive[0]} process is alive; kill it first")
 
-    async def _to_start(self) -> Program:
+    async def _prepare_start(self) -> Program:
         # a process that finds an unmounted, empty folder would seem to have lost all data
         if isinstance(self._disk, NodeDisk):
             await self._power("mount", self._disk)
@@ -214,7 +214,7 @@ class SshNode(RunningTwice, PreloadMethods):
     def _main_program(self) -> Program:
         return self._program(self)
 
-    def event_path(self) -> str | None:
+    def event_log_path(self) -> str | None:
         return self._event_log(self)
 
     async def give_disk(self, disk: NodeDisk) -> None:
@@ -239,8 +239,8 @@ class SshNode(RunningTwice, PreloadMethods):
     async def cut_power(self) -> Mapping[str, int]:
         if isinstance(self._disk, str):
             raise NodeError(f"the power of {self.name} cannot be cut: {self._disk}")
-        for named in await self._alive():
-            await self.part(named).kill()
+        for process_name in await self._alive():
+            await self.part(process_name).kill()
         lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
         return lost
 
@@ -257,7 +257,7 @@ class SshNode(RunningTwice, PreloadMethods):
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:
-        folder = self._needs_disk("filled")
+        folder = self._require_disk("filled")
         await self._record_undo("fill", disk_filling.undo_command(folder))
         await self.shell(disk_filling.fill_command(folder))
 
@@ -267,9 +267,9 @@ class SshNode(RunningTwice, PreloadMethods):
             await self._mark_undone("fill")
 
     async def room(self) -> tuple[int, bool]:
-        return disk_filling.parse_room(await self.shell(disk_filling.look_command(self._needs_disk("looked at"))))
+        return disk_filling.parse_room(await self.shell(disk_filling.probe_command(self._require_disk("looked at"))))
 
-    def _needs_disk(self, what: str) -> str:
+    def _require_disk(self, what: str) -> str:
         if isinstance(self._disk, str):
             raise NodeError(f"the disk of {self.name} cannot be {what}: {self._disk}")
         return self._disk.folder
@@ -279,25 +279,25 @@ class SshNode(RunningTwice, PreloadMethods):
 
     async def freeze(self) -> None:
         """Silences the network, then stops all processes. SSH does not answer until the thaw."""
-        freezer = self._needs_freezer()
+        freezer = self._require_freezer()
         self._require_reachable()
         await self._record_undo("freeze", firewall.UNSILENCE)
         await self.shell(firewall.SILENCE)
         self._frozen = True
-        await self._call(freezer.freeze)
+        await self._in_thread(freezer.freeze)
 
     async def thaw(self) -> None:
-        freezer = self._needs_freezer()
-        await self._call(freezer.thaw)
+        freezer = self._require_freezer()
+        await self._in_thread(freezer.thaw)
         self._frozen = False
         if "freeze" in self._open_entries:
             await self.shell(shlex.join(firewall.UNSILENCE))
             await self._mark_undone("freeze")
 
     async def frozen(self) -> bool:
-        return await self._call(self._needs_freezer().frozen)
+        return await self._in_thread(self._require_freezer().frozen)
 
-    def _needs_freezer(self) -> Freezer:
+    def _require_freezer(self) -> Freezer:
         if self._freezer is None:
             raise NodeError(f"{self.name} is known by SSH alone, and a machine cannot freeze itself; use stop")
         return self._freezer
@@ -372,28 +372,28 @@ class SshNode(RunningTwice, PreloadMethods):
                 yield line
         finally:
             self._streams.discard(stream)
-            await self._call(stream.close)
+            await self._in_thread(stream.close)
         if stream.error is not None:
             raise stream.error
 
     async def close(self) -> None:
         """Ends the streams and the connection; the machine and its process stay as they are. Idempotent."""
         for stream in sorted(self._streams, key=id):
-            await self._call(stream.close)
-        await self._call(self._connection.close)
+            await self._in_thread(stream.close)
+        await self._in_thread(self._connection.close)
 
-    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
     async def _mark_undone(self, fault: str) -> None:
         entry = self._open_entries.pop(fault, None)
         if entry is not None:
-            await self._call(self._undo.done, entry)
+            await self._in_thread(self._undo.done, entry)
 
     async def _record_undo(self, fault: str, undo: Sequence[str]) -> None:
         """Notes one entry per kind of active fault: the undo of the first cut also undoes a second one."""
         if fault not in self._open_entries:
-            self._open_entries[fault] = await self._call(self._undo.command, self.name, undo)
+            self._open_entries[fault] = await self._in_thread(self._undo.command, self.name, undo)
 
 
 def to_shell_text(command: str | Sequence[str]) -> str:

@@ -38,7 +38,7 @@ class Program:
     sidecars: Mapping[str, Program] = field(default_factory=dict)
 
 
-def add_sidecars(main: Program, others: Mapping[str, Sidecar]) -> Program:
+def add_sidecars(main: Program, sidecars: Mapping[str, Sidecar]) -> Program:
     """Adds the sidecars to the main process's program. They inherit its settings unless they set their own.
 
     A sidecar with another user owns none of the main process's files. It starts first, so the folders are created for
@@ -46,11 +46,11 @@ def add_sidecars(main: Program, others: Mapping[str, Sidecar]) -> Program:
     """
     folders = [path for path in main.owned if path.endswith("/")]
     programs = {}
-    for process_name, one in others.items():
-        environment = {**main.environment, SIDECAR_MARK: "1", **one.environment}
-        program = replace(main, argv=one.argv, environment=environment)
+    for process_name, sidecar in sidecars.items():
+        environment = {**main.environment, SIDECAR_MARK: "1", **sidecar.environment}
+        program = replace(main, argv=sidecar.argv, environment=environment)
         programs[process_name] = (
-            program if one.user is None else replace(program, user=one.user, owned=(), needed=folders)
+            program if sidecar.user is None else replace(program, user=sidecar.user, owned=(), needed=folders)
         )
     return replace(main, sidecars=programs)
 
@@ -73,7 +73,7 @@ class OneProcess:
         await self.node.signal_one(self.process_name, process.kill_command(self.process_name))
 
     async def terminate(self) -> None:
-        await self.node.signal_one(self.process_name, self.node.asking_to_end(self.process_name))
+        await self.node.signal_one(self.process_name, self.node.terminate_command(self.process_name))
 
     async def stop(self) -> None:
         await self.node.stop_one(self.process_name)
@@ -82,7 +82,7 @@ class OneProcess:
         await self.node.signal_one(self.process_name, process.resume_command(self.process_name))
 
     async def process(self) -> ProcessStatus:
-        return process.parse_status(await self.node.shell(process.look_command(self.process_name)))
+        return process.parse_status(await self.node.shell(process.status_command(self.process_name)))
 
 
 class CommandMethods:
@@ -109,7 +109,7 @@ class ProcessMethods(CommandMethods):
     stop_signal: Signals = Signals.SIGTERM
     """Stop signal of the main process. Sidecars get SIGTERM."""
 
-    async def _to_start(self) -> Program:
+    async def _prepare_start(self) -> Program:
         """Prepares the start and returns the program."""
         raise NotImplementedError
 
@@ -119,15 +119,15 @@ class ProcessMethods(CommandMethods):
         return OneProcess(self, process)
 
     async def start(self) -> None:
-        program = await self._to_start()
+        program = await self._prepare_start()
         self.sidecars = tuple(program.sidecars)
-        for process_name, other in program.sidecars.items():
+        for process_name, sidecar in program.sidecars.items():
             if (await self.part(process_name).process()).state is ProcessState.DEAD:
-                await self._launch(process_name, other)
+                await self._launch(process_name, sidecar)
         await self._launch(MAIN, program)
 
     async def start_one(self, process_name: str) -> None:
-        program = await self._to_start()
+        program = await self._prepare_start()
         await self._launch(process_name, program if process_name == MAIN else program.sidecars[process_name])
 
     async def _launch(self, process_name: str, program: Program) -> None:
@@ -150,9 +150,9 @@ class ProcessMethods(CommandMethods):
         await self._signal_all(process.kill_command)
 
     async def terminate(self) -> None:
-        await self._signal_all(self.asking_to_end)
+        await self._signal_all(self.terminate_command)
 
-    def asking_to_end(self, process_name: str) -> str:
+    def terminate_command(self, process_name: str) -> str:
         """Returns the command that asks a process to end, and waits."""
         return process.terminate_command(process_name, self._stop_signal_of(process_name))
 
@@ -169,11 +169,11 @@ class ProcessMethods(CommandMethods):
     async def resume(self) -> None:
         await self._signal_all(process.resume_command)
 
-    async def _signal_all(self, how: Callable[[str], str]) -> None:
+    async def _signal_all(self, command_for: Callable[[str], str]) -> None:
         """Applies a command to the main process, which must exist, and then to the existing sidecars."""
-        await self.signal_one(MAIN, how(MAIN))
+        await self.signal_one(MAIN, command_for(MAIN))
         for process_name in self.sidecars:
-            await self.signal_one(process_name, process.tolerate_missing(how(process_name)))
+            await self.signal_one(process_name, process.tolerate_missing(command_for(process_name)))
 
     async def signal_one(self, process_name: str, command: str) -> None:
         """Runs a command that ends or resumes a process, and marks the process's pause as undone."""

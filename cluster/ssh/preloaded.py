@@ -1,87 +1,215 @@
-"""Methods of a node that rely on libraries preloaded into its main process: shifted clock, slow and failing disk."""
+"""Faults by libraries preloaded into a node's main process: a shifted clock, a slow or failing disk.
+
+When a process starts, each library (``cluster/docker/clock.c``, ``slowness.c``) maps a file of int64 words. The harness
+writes words, and the running process obeys them at once. The library also counts in words what it did, so the proof is
+what the process itself has met. The files are never truncated: a process that has one mapped would die of SIGBUS.
+
+- Clock: the file's shift is added to the wall clock that the process reads.
+- Disk: calls on files in one folder are delayed, or fail.
+
+Programs with direct system calls (Go, static ones) are not affected and not counted, nor are memory-mapped files and
+queued calls (io_uring).
+"""
 
 import asyncio
 import shlex
-from collections.abc import Collection
+import struct
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from assay.cluster.node import DiskChange, DiskErrorEffects, NodeError, Slowed
-from assay.cluster.ssh import clock, disk_slowness, process
+from assay.cluster.ssh import process
 from assay.cluster.ssh.node_processes import CommandMethods
+
+WORD_SIZE = 8
+"""Bytes."""
+
+
+def write_words_command(file: str, first: int, *words: int) -> str:
+    """Returns the shell command that overwrites words from index ``first`` on and leaves the others."""
+    octal = "".join(f"\\{byte:03o}" for byte in struct.pack(f"<{len(words)}q", *words))
+    return f"printf '{octal}' | dd of={file} bs={WORD_SIZE} seek={first} conv=notrunc status=none"
+
+
+def read_words_command(file: str) -> str:
+    """Returns the shell command that prints all words."""
+    return f"od -An -v -t d8 {file}"
+
+
+# The clock
+
+CLOCK_FOLDER = "/opt/assay-clock"
+CLOCK_LIBRARY = f"{CLOCK_FOLDER}/shift.so"
+CLOCK_FILE = f"{CLOCK_FOLDER}/shift"
+CLOCK_ZERO = bytes(3 * WORD_SIZE)
+"""Initial content: the shift, the shift shown last, and the number of clock reads."""
+NANOSECONDS = 1_000_000_000
+CLOCK_READ_ATTEMPTS = 30
+"""How often to look whether the process has read its clock: some seconds altogether."""
+CLOCK_READ_INTERVAL = 0.05
+
+READ_CLOCK = read_words_command(CLOCK_FILE)
+
+
+def shift_command(seconds: float) -> str:
+    """Returns the shell command that sets the clock ahead by this many seconds."""
+    return write_words_command(CLOCK_FILE, 0, round(seconds * NANOSECONDS))
+
+
+UNDO_SHIFT = ("sh", "-c", shift_command(0.0))
+
+
+def parse_shown(output: str) -> tuple[float, int]:
+    """Parses the output of :data:`READ_CLOCK`: the shift shown last, in seconds, and the number of clock reads."""
+    _, last, times = map(int, output.split())
+    return last / NANOSECONDS, times
+
+
+# The disk
+
+DISK_FOLDER = "/opt/assay-slowness"
+DISK_LIBRARY = f"{DISK_FOLDER}/slowness.so"
+DISK_FILE = f"{DISK_FOLDER}/slowness"
+DISK_VARIABLE = "ASSAY_SLOW_FOLDER"
+"""Environment variable that names the folder whose files are slow."""
+DISK_ZERO = bytes(12 * WORD_SIZE)
+"""Initial content of the file, in words:
+
+- microseconds added to an fsync and to other calls, and the microseconds until the halt
+- for failing changes: how many succeed first, how many are then rejected, and the bits of their kinds
+- the five counts, and the id of the process that stopped itself last
+"""
+MICROSECONDS = 1_000_000
+HALT = 2
+AFTER = 3
+KINDS = 5
+COUNTS = 6
+STOPPED = 11
+ENDS, ENDS_AFTER = -1, -2
+"""Values in place of the number of rejected changes: the process ends before the change, or after it."""
+BITS: Final[Mapping[DiskChange, int]] = {
+    DiskChange.WRITE: 1,
+    DiskChange.FSYNC: 2,
+    DiskChange.CUT: 4,
+    DiskChange.NAME: 8,
+}
+
+
+def read_disk_command(file: str = DISK_FILE) -> str:
+    """Prints all words, and the state (proc(5)) of the process that has stopped itself."""
+    state = "sed 's/.*) //' /proc/$1/stat 2>/dev/null | cut -c 1"
+    words = read_words_command(file)
+    return f"set -- $(od -An -v -t d8 -j {STOPPED * WORD_SIZE} {file}); {words} && {state}"
+
+
+def slow_command(fsync: float, call: float) -> str:
+    """Returns the shell command that adds ``fsync`` and ``call`` seconds to the calls."""
+    return write_words_command(DISK_FILE, 0, round(fsync * MICROSECONDS), round(call * MICROSECONDS))
+
+
+def halt_command(after: float) -> str:
+    """Returns the command that makes the process stop itself ``after`` seconds into a slow fsync; 0 cancels it."""
+    return write_words_command(DISK_FILE, HALT, round(after * MICROSECONDS))
+
+
+def fail_command(changes: Collection[DiskChange], after: int = 0, errors: int = 0, after_change: bool = False) -> str:
+    """Returns the command that makes these changes fail. The kinds are written last, because they arm the failure."""
+    kinds = write_words_command(DISK_FILE, KINDS, sum(BITS[change] for change in changes))
+    if not changes:
+        return kinds
+    failure = errors or (ENDS_AFTER if after_change else ENDS)
+    return f"{write_words_command(DISK_FILE, AFTER, after, failure, 0)} && {kinds}"
+
+
+UNDO_SLOWNESS = ("sh", "-c", write_words_command(DISK_FILE, 0, 0, 0, 0))
+UNDO_FAILURE = ("sh", "-c", fail_command(()))
+
+
+def parse_slowed(output: str) -> Slowed:
+    """Parses the slowness in the output of :func:`read_disk_command`."""
+    *words, last = output.split()
+    fsyncs, calls, halts = map(int, words[COUNTS : COUNTS + 3])
+    return Slowed(fsyncs, calls, halts, last in ("T", "t"))
+
+
+def parse_failures(output: str) -> DiskErrorEffects:
+    """Parses the failures in the output of :func:`read_disk_command`."""
+    return DiskErrorEffects(*map(int, output.split()[COUNTS + 3 : STOPPED]))
 
 
 class PreloadMethods(CommandMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode`."""
 
     def __init__(self) -> None:
-        self._clock: str | None = "its processes were started without the library that shifts clocks"
-        self._slowness: str | None = "its processes were started without the library that slows disks"
-        self._read_before = 0
+        self._clock_missing: str | None = "its processes were started without the library that shifts clocks"
+        self._slowness_missing: str | None = "its processes were started without the library that slows disks"
+        self._clock_reads_before = 0
 
     def set_missing_preloads(self, *, clock: str | None, slowness: str | None) -> None:
         """Sets why the processes lack each preloaded library; None means that they have it."""
-        self._clock, self._slowness = clock, slowness
+        self._clock_missing, self._slowness_missing = clock, slowness
 
     async def shift_clock(self, seconds: float) -> None:
-        self._needs_clock()
+        self._require_clock()
         if seconds:
-            await self._record_undo("clock", clock.UNDO)
-        await self.shell(clock.shift_command(seconds))
-        self._read_before = clock.parse_shown(await self.shell(clock.READ))[1]
+            await self._record_undo("clock", UNDO_SHIFT)
+        await self.shell(shift_command(seconds))
+        self._clock_reads_before = parse_shown(await self.shell(READ_CLOCK))[1]
         if not seconds:
             await self._mark_undone("clock")
 
     async def clock_shift(self) -> float:
         """Returns the shift that the main process has read since the last change, or 0 if it has not read the clock."""
-        self._needs_clock()
-        for _ in range(clock.READ_ATTEMPTS):
-            seconds, times = clock.parse_shown(await self.shell(clock.READ))
-            if times > self._read_before:
+        self._require_clock()
+        for _ in range(CLOCK_READ_ATTEMPTS):
+            seconds, reads = parse_shown(await self.shell(READ_CLOCK))
+            if reads > self._clock_reads_before:
                 return seconds
-            await asyncio.sleep(clock.READ_INTERVAL)
+            await asyncio.sleep(CLOCK_READ_INTERVAL)
         return 0.0
 
-    def _needs_clock(self) -> None:
-        if self._clock is not None:
-            raise NodeError(f"the clock of {self.name} cannot be shifted: {self._clock}")
+    def _require_clock(self) -> None:
+        if self._clock_missing is not None:
+            raise NodeError(f"the clock of {self.name} cannot be shifted: {self._clock_missing}")
 
     def slowness_unavailable(self) -> str | None:
-        return self._slowness
+        return self._slowness_missing
 
     async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
-        self._needs_slowness()
+        self._require_slowness()
         if fsync or call:
-            await self._record_undo("slow", disk_slowness.UNDO)
-        await self.shell(disk_slowness.slow_command(fsync, call))
+            await self._record_undo("slow", UNDO_SLOWNESS)
+        await self.shell(slow_command(fsync, call))
         if not fsync and not call:
             await self._mark_undone("slow")
 
     async def halt_in_fsync(self, after: float) -> None:
-        self._needs_slowness()
+        self._require_slowness()
         if after:
             await self._record_undo("halt", process.UNDO_STOP)
-        await self.shell(disk_slowness.halt_command(after))
+        await self.shell(halt_command(after))
         if not after:
             await self.shell(shlex.join(process.UNDO_STOP))
             await self._mark_undone("halt")
 
     async def read_disk_delays(self) -> Slowed:
-        self._needs_slowness()
-        return disk_slowness.parse_slowed(await self.shell(disk_slowness.READ))
+        self._require_slowness()
+        return parse_slowed(await self.shell(read_disk_command()))
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, after_change: bool = False
     ) -> None:
-        self._needs_slowness()
+        self._require_slowness()
         if changes:
-            await self._record_undo("break", disk_slowness.UNDO_FAILING)
-        await self.shell(disk_slowness.fail_command(changes, after, errors, after_change))
+            await self._record_undo("break", UNDO_FAILURE)
+        await self.shell(fail_command(changes, after, errors, after_change))
         if not changes:
             await self._mark_undone("break")
 
     async def read_disk_errors(self) -> DiskErrorEffects:
-        self._needs_slowness()
-        return disk_slowness.parse_failures(await self.shell(disk_slowness.READ))
+        self._require_slowness()
+        return parse_failures(await self.shell(read_disk_command()))
 
-    def _needs_slowness(self) -> None:
-        if self._slowness is not None:
-            raise NodeError(f"the disk of {self.name} cannot be made slow, or to fail: {self._slowness}")
+    def _require_slowness(self) -> None:
+        if self._slowness_missing is not None:
+            raise NodeError(f"the disk of {self.name} cannot be made slow, or to fail: {self._slowness_missing}")

@@ -1,4 +1,4 @@
-"""Shell commands for a node's process: launch, signal, look. Text in, text out; nothing here connects to a machine.
+"""Shell commands for a node's process: launch, signal, status. Text in, text out; nothing here connects to a machine.
 
 The process leads its own session (``setsid``). It is identified by pid *and* start time, so that a reused pid is never
 mistaken for it. The process writes its pid file itself just before ``exec``, so a pid in the file was truly started.
@@ -46,7 +46,7 @@ state=$1
 
 IGNORED: Final = (Signals.SIGINT, Signals.SIGQUIT)
 """Signals that a background process of a shell ignores. No shell can reset them."""
-HEEDING: Final = """
+RESET_SIGNALS: Final = """
 import os, signal, sys
 for one in ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):  # the last two are what an interpreter itself ignores
     signal.signal(getattr(signal, one), signal.SIG_DFL)
@@ -65,7 +65,7 @@ def launch_command(
     process: str = MAIN,
     stop_signal: Signals = Signals.SIGTERM,
 ) -> str:
-    """Starts a process unless one is alive, and returns when it is about to execute ``argv``.
+    """Starts a process unless one is alive. The command ends when the process is about to execute ``argv``.
 
     ``stop_signal`` ends the process unless the process handles it.
 
@@ -76,9 +76,9 @@ def launch_command(
     """
     pid, output = f"{FOLDER}/{process}.pid", log_path(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
-    own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
-    own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
-    heeding = f"python3 -Ic {shlex.quote(HEEDING)} " if stop_signal in IGNORED else ""
+    record = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
+    record += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
+    reset = f"python3 -Ic {shlex.quote(RESET_SIGNALS)} " if stop_signal in IGNORED else ""
     folders = _make_folders([*needed, *owned] if user is None else needed)
     become = "" if user is None else _become(user, [*owned, output])
     return f"""{_identify(process)}
@@ -89,7 +89,7 @@ cd {shlex.quote(folder)} || exit 18
 who= as=
 {folders}
 {become}
-{heeding}env $who {settings} setsid sh -c {shlex.quote(own)} main $as {shlex.join(argv)} </dev/null >>{output} 2>&1 &
+{reset}env $who {settings} setsid sh -c {shlex.quote(record)} main $as {shlex.join(argv)} </dev/null >>{output} 2>&1 &
 tries=0
 until [ -s {pid} ]; do
   tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {output} >&2; exit 19; }}
@@ -137,12 +137,12 @@ done
 
 TERMINATE_WITHIN = 15
 """Seconds for a process to end by itself."""
-MOST_LOOKS = 8
+MAX_LISTINGS = 8
 """How often children are listed while new ones appear. Some processes start others all the time."""
 
 
-def _kin(until: str) -> str:
-    """Defines ``kin``, which finds a process's descendants.
+def _define_kin(until: str) -> str:
+    """Defines the shell function ``kin``, which finds a process's descendants.
 
     It adds to ``$family`` the session ``$sid`` and everything started by its members. It sets ``$left`` to the members
     whose state is not in ``until``.
@@ -151,7 +151,7 @@ def _kin(until: str) -> str:
     return f"""family=" $sid "
 kin() {{
   grown=1 looks=0
-  while [ "$grown" ] && [ $looks -lt {MOST_LOOKS} ]; do
+  while [ "$grown" ] && [ $looks -lt {MAX_LISTINGS} ]; do
     [ $looks -gt 0 ] && grown=
     left= looks=$((looks + 1))
     set -- $(sed -n '{fields}' /proc/[0-9]*/stat 2>/dev/null)
@@ -175,7 +175,7 @@ def signal_command(name: str, until: str, seconds: int = GONE_WITHIN, process: s
     is no process.
     """
     identify = _identify(process)
-    first, found = {
+    send, list_left = {
         # Children first: once the process is gone, they cannot be recognized as its children.
         "KILL": ("kin; kill -KILL $sid 2>/dev/null", "kin"),
         # Process first: a child stopped before its exec would keep the parent waiting.
@@ -185,12 +185,12 @@ def signal_command(name: str, until: str, seconds: int = GONE_WITHIN, process: s
     return f"""{identify}
 [ -n "$state" ] || {{ echo "the {process} process is not running" >&2; exit 20; }}
 sid=$pid
-{_kin(until)}{first}
+{_define_kin(until)}{send}
 tries=0
 while :; do
 {identify}
   case "${{state:--}}" in [{until}])
-    {found}
+    {list_left}
     [ "$left" ] || exit 0
     kill -{name} $left 2>/dev/null
   esac
@@ -208,7 +208,7 @@ def ending_command(command: str) -> str:
     return f"""{_identify(MAIN)}
 [ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
 sid=$pid
-{_kin("ZX")}kin
+{_define_kin("ZX")}kin
 {command} || exit
 kin
 [ -z "$left" ] || kill -KILL $left 2>/dev/null || true
@@ -238,14 +238,14 @@ def undo_stop_command(process: str = MAIN) -> tuple[str, ...]:
 
 
 def tolerate_missing(command: str) -> str:
-    """Wraps a :func:`signal` to a process that need not run."""
+    """Wraps a :func:`signal_command` to a process that need not run."""
     return f"({command}) || [ $? -eq 20 ]"
 
 
 UNDO_STOP = undo_stop_command()
 
 PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
-"""Patterns that :func:`files` accepts: only ``*`` and ``?`` are special to the shell."""
+"""Patterns that :func:`files_command` accepts: only ``*`` and ``?`` are special to the shell."""
 
 
 def files_command(pattern: str) -> str:
@@ -260,19 +260,19 @@ def files_command(pattern: str) -> str:
 
 
 def parse_files(output: str) -> dict[str, int]:
-    """Parses the output of :func:`files`: path to bytes, sorted."""
+    """Parses the output of :func:`files_command`: path to bytes, sorted."""
     found = (line.split(" ", 1) for line in output.splitlines())
     return dict(sorted((path, int(size)) for size, path in found))
 
 
-def look_command(process: str = MAIN) -> str:
+def status_command(process: str = MAIN) -> str:
     return f"""{_identify(process)}
 echo "$state $pid $began"
 """
 
 
 def parse_status(output: str) -> ProcessStatus:
-    """Parses the output of :func:`look`."""
+    """Parses the output of :func:`status_command`."""
     fields = output.split()
     if len(fields) != 3 or fields[0] in "ZX":
         return ProcessStatus(ProcessState.DEAD)

@@ -18,7 +18,7 @@ STATUS = f"{process.FOLDER}/{SECOND}.status"
 COUNTS = f"{process.FOLDER}/{SECOND}.changes"
 
 
-def copy_of(main: Program, events: str | None, data: str | None) -> Program:
+def build_copy(main: Program, events: str | None, data: str | None) -> Program:
     """Returns the program of the copy. ``events``: the main process's event log; ``data``: the folder of its data."""
     environment, argv = dict(main.environment), list(main.argv)
     owned = [*main.owned, STATUS, COUNTS]
@@ -30,7 +30,7 @@ def copy_of(main: Program, events: str | None, data: str | None) -> Program:
     return replace(main, argv=command, environment={**environment, SIDECAR_MARK: "1"}, owned=owned, sidecars={})
 
 
-def changes_of(counted: str) -> tuple[int | None, str | None]:
+def parse_changes(counted: str) -> tuple[int | None, str | None]:
     """Returns the number of changes, and why there may be more, from what the tracer has written."""
     number, _, trouble = counted.strip().partition(" ")
     if not number:
@@ -38,7 +38,7 @@ def changes_of(counted: str) -> tuple[int | None, str | None]:
     return (None, trouble) if trouble and not int(number) else (int(number), trouble or None)
 
 
-class RunningTwice(ProcessMethods):
+class SecondCopyMethods(ProcessMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode` that runs the second copy."""
 
     had_second: bool = False
@@ -47,12 +47,12 @@ class RunningTwice(ProcessMethods):
     def _main_program(self) -> Program:
         raise NotImplementedError
 
-    def event_path(self) -> str | None:
+    def event_log_path(self) -> str | None:
         """Returns where the main process writes its events."""
         raise NotImplementedError
 
     def second_unavailable(self) -> str | None:
-        program, events = self._main_program(), self.event_path()
+        program, events = self._main_program(), self.event_log_path()
         if events is None or names_log(list(program.argv), program.environment, events):
             return None
         return (
@@ -63,7 +63,7 @@ class RunningTwice(ProcessMethods):
     async def start_second(self, data: str | None = None) -> None:
         if (reason := self.second_unavailable()) is not None:
             raise NodeError(f"{self.name} cannot run a second copy of its process: {reason}")
-        program = copy_of(await self._to_start(), self.event_path(), data)
+        program = build_copy(await self._prepare_start(), self.event_log_path(), data)
         await self._record_undo(SECOND, ("sh", "-c", process.tolerate_missing(process.kill_command(SECOND))))
         await self.shell(f"mkdir -p {process.FOLDER} && rm -f {STATUS} {COUNTS}")
         self.had_second = True
@@ -72,13 +72,13 @@ class RunningTwice(ProcessMethods):
     async def second(self) -> SecondStatus:
         if not self.had_second:
             raise NodeError(f"{self.name}: no second copy of its process was started")
-        seen = await OneProcess(self, SECOND).process()
+        status = await OneProcess(self, SECOND).process()
         counted = await self.shell(f"cat {COUNTS} 2>/dev/null || true")
-        changes, not_proved = changes_of(counted)
-        if seen.incarnation is not None:
-            return SecondStatus(seen.incarnation, True, None, changes, not_proved)
-        said = (await self.shell(f"cat {STATUS} 2>/dev/null || true")).strip()
-        return SecondStatus(None, False, int(said) if said.isdigit() else None, changes, not_proved)
+        changes, not_proved = parse_changes(counted)
+        if status.incarnation is not None:
+            return SecondStatus(status.incarnation, True, None, changes, not_proved)
+        exit_status = (await self.shell(f"cat {STATUS} 2>/dev/null || true")).strip()
+        return SecondStatus(None, False, int(exit_status) if exit_status.isdigit() else None, changes, not_proved)
 
     async def end_second(self) -> None:
         if self.had_second:

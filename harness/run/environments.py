@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from assay.cluster.hosts.attached import AttachedCluster
     from assay.cluster.hosts.cluster import HostCluster
     from assay.cluster.sim.cluster import SimCluster
-    from assay.cluster.ssh.log_sizes import LogGrowthRecorder
+    from assay.cluster.ssh.logs import LogGrowthRecorder
     from assay.harness.run.node_logs import SimLogs
 
     Real = DockerCluster | HostCluster | AttachedCluster
@@ -213,7 +213,7 @@ class RealWorld:
         return self._cluster
 
     def _track_logs(self, cluster: Cluster) -> None:
-        from assay.cluster.ssh.log_sizes import LogGrowthRecorder
+        from assay.cluster.ssh.logs import LogGrowthRecorder
         from assay.cluster.ssh.node import SshNode
 
         nodes = [node for node in (*cluster.nodes, *cluster.spares) if isinstance(node, SshNode)]

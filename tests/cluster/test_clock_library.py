@@ -14,7 +14,7 @@ import pytest
 
 from assay.cluster.docker import preload
 from assay.cluster.sidecars import Sidecar
-from assay.cluster.ssh import clock, mapped_words
+from assay.cluster.ssh import preloaded
 from assay.cluster.ssh.node_processes import Program, add_sidecars
 
 pytestmark = pytest.mark.skipif(shutil.which(preload.COMPILER) is None, reason="needs a C compiler")
@@ -29,15 +29,15 @@ def shown(library: Path, file: Path, environment: dict[str, str]) -> tuple[float
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     words = subprocess.run(
-        ["sh", "-c", mapped_words.read_command(str(file))], capture_output=True, text=True, check=True
+        ["sh", "-c", preloaded.read_words_command(str(file))], capture_output=True, text=True, check=True
     )
-    return float(run.stdout) - time.time(), clock.parse_shown(words.stdout)
+    return float(run.stdout) - time.time(), preloaded.parse_shown(words.stdout)
 
 
 def test_a_process_beside_the_main_one_has_the_same_clock_and_is_no_proof_of_that_ones(tmp_path: Path) -> None:
     library, file = tmp_path / "shift.so", tmp_path / "shift"
     library.write_bytes(preload.compile_library(replace(preload.CLOCK, file=str(file))))
-    file.write_bytes(round(HOUR * clock.NANOSECONDS).to_bytes(8, "little") + bytes(16))
+    file.write_bytes(round(HOUR * preloaded.NANOSECONDS).to_bytes(8, "little") + bytes(16))
     main = add_sidecars(Program(["server"], "/", {}), {"agent": Sidecar(["agent"])})
     ahead, noted = shown(library, file, dict(main.sidecars["agent"].environment))
     assert ahead == pytest.approx(HOUR, abs=60)

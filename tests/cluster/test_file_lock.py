@@ -50,7 +50,7 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_waiter_names_the_holder_and_gives_up_at_its_limit(
     path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(file_lock, "SILENT", 0.0)
+    monkeypatch.setattr(file_lock, "ANNOUNCE_AFTER", 0.0)
     with (
         pytest.raises(LockHeldError, match=rf"a\.lock is held by process {holder.pid}, .*try again"),
         hold_lock(path, 0.2),

@@ -11,16 +11,15 @@ from typing import Any, cast
 
 from assay.cluster.node import Node, NodeError
 from assay.cluster.second_copy import second_log
-from assay.cluster.ssh import log_sizes
-from assay.cluster.ssh.log_sizes import FILE, LogGrowthRecorder, LogSizes, log_patterns
-from assay.cluster.ssh.logs import collect
+from assay.cluster.ssh import logs
+from assay.cluster.ssh.logs import LogGrowthRecorder, LogSizes, collect, log_patterns
 from assay.cluster.ssh.stream import follow_command, size_watch_command
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.reports.node_logs import GROWTH
 
 
 def test_the_report_looks_for_what_is_written() -> None:
-    assert FILE == GROWTH
+    assert logs.GROWTH == GROWTH
 
 
 def test_sizes_are_printed_when_they_change_and_each_look_ends_with_an_empty_line(tmp_path: Path) -> None:
@@ -53,7 +52,7 @@ def test_what_the_shell_prints_becomes_moments_with_sizes(monkeypatch: Any) -> N
     for moment, line in enumerate(printed):
         sizes.take(line, float(moment))
     assert sizes.seen == {log: [(3.0, 4), (9.0, 6)], own: [(3.0, 9)]}
-    monkeypatch.setattr(log_sizes, "MOST", 4)
+    monkeypatch.setattr(logs, "MAX_SIZES", 4)
     for moment in range(10, 20):
         sizes.take(f"{moment} /var/log/assay/process.log", 0.0)
         sizes.take("", float(moment))
@@ -115,7 +114,7 @@ def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) 
     assert said == ["n2: the sizes of its logs are not known to the end: n2 is gone"]
     assert again == []
     for name in ("n1", "n2"):
-        ((moment, size),) = json.loads((tmp_path / FILE).read_text())[name]["process.log"]
+        ((moment, size),) = json.loads((tmp_path / GROWTH).read_text())[name]["process.log"]
         assert size == 7
         assert moment > 0
 
@@ -158,7 +157,7 @@ def test_logs_of_one_name_are_both_kept_each_with_its_own_sizes(tmp_path: Path) 
         "error.log": "/var/log/one/error.log",
         "var-log-other-error.log": "/var/log/other/error.log",
     }
-    grown = json.loads((tmp_path / FILE).read_text())["n1"]
+    grown = json.loads((tmp_path / GROWTH).read_text())["n1"]
     assert {name: size for name, ((_, size),) in grown.items()} == {"error.log": 1, "var-log-other-error.log": 2}
 
 

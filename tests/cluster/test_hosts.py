@@ -251,9 +251,9 @@ def test_what_is_there_is_told_apart_and_a_greeting_is_none_of_it(tmp_path: Path
         "a file/below": "none",
     }  # fmt: skip
     paths = [f"{tmp_path}/{name}" for name in names]
-    found = shell("echo welcome; echo none /etc/passwd; " + upkeep.look_command(paths))
+    found = shell("echo welcome; echo none /etc/passwd; " + upkeep.path_states_command(paths))
     assert found.returncode == 0
-    assert upkeep.parse_look(found.stdout, paths) == dict(zip(paths, names.values(), strict=True))
+    assert upkeep.parse_path_states(found.stdout, paths) == dict(zip(paths, names.values(), strict=True))
 
 
 @pytest.mark.parametrize(

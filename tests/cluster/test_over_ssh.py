@@ -32,13 +32,16 @@ class Made(SshCluster):
         for path in ("a", "b"):
             self._journal.append(RemoveFile(path))
         if self.work is not None:
-            await self._call(self.work)
+            await self._in_thread(self.work)
+
+    def _program(self, node: Any) -> Any:
+        raise NotImplementedError
 
     def _undo(self, actions: Sequence[journal.Action]) -> list[str]:
         self.undone.append(actions)
         return list(self.left)
 
-    def _left(self, what: str) -> Exception:
+    def _leftover_error(self, what: str) -> Exception:
         return NodeError(f"still there: {what}")
 
 

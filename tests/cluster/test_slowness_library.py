@@ -17,7 +17,7 @@ import pytest
 
 from assay.cluster.docker import preload
 from assay.cluster.node import DiskChange, DiskErrorEffects, Slowed
-from assay.cluster.ssh import disk_slowness
+from assay.cluster.ssh import preloaded
 from assay.cluster.ssh.node_processes import SIDECAR_MARK
 
 from helpers import process_tree
@@ -63,7 +63,7 @@ except OSError as error:
 
 def orders(tmp_path: Path, change: DiskChange, errors: int) -> Path:
     """The file through which the library gets them."""
-    words = [0, 0, 0, 0, errors, disk_slowness.BITS[change], 0, 0, 0, 0, 0, 0]
+    words = [0, 0, 0, 0, errors, preloaded.BITS[change], 0, 0, 0, 0, 0, 0]
     path = tmp_path / "orders"
     path.write_bytes(struct.pack(f"<{len(words)}q", *words))
     return path
@@ -88,7 +88,7 @@ def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Po
     (root / "sub").mkdir(parents=True)
     (root / "file").write_bytes(b"hello")
     (tmp_path / "data-outside").touch()
-    environment = {**os.environ, "LD_PRELOAD": str(library), disk_slowness.FOLDER: str(root), **more}
+    environment = {**os.environ, "LD_PRELOAD": str(library), preloaded.DISK_VARIABLE: str(root), **more}
     program = PROGRAM.format(root=str(root), call=call)
     argv = [sys.executable, "-c", program]
     return subprocess.Popen(argv, cwd=file.parent, env=environment, stdout=subprocess.PIPE, text=True)
@@ -96,7 +96,7 @@ def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Po
 
 def counted(file: Path) -> tuple[Slowed, DiskErrorEffects]:
     shown = " ".join(str(word) for (word,) in struct.iter_unpack("<q", file.read_bytes()))
-    return disk_slowness.parse_slowed(shown), disk_slowness.parse_failures(shown)
+    return preloaded.parse_slowed(shown), preloaded.parse_failures(shown)
 
 
 @pytest.mark.parametrize(("change", "call"), [(change, call) for change, calls in CALLS.items() for call in calls])
@@ -110,7 +110,7 @@ def test_each_call_that_changes_something_is_rejected_and_changes_nothing(
     assert sorted(os.listdir(tmp_path / "data")) == ["file", "sub"]
 
 
-@pytest.mark.parametrize("errors", [1, disk_slowness.ENDS])
+@pytest.mark.parametrize("errors", [1, preloaded.ENDS])
 def test_a_process_beside_the_main_one_is_slow_and_takes_nothing_that_is_meant_for_that_one(
     tmp_path: Path, errors: int
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_folder_that_is_known_by_a_link_is_the_one_that_the_link_leads_to(
 ) -> None:
     (tmp_path / "data-linked").symlink_to(tmp_path / "data")
     file = orders(tmp_path, change, 1)
-    assert run(tmp_path, file, call, **{disk_slowness.FOLDER: f"{tmp_path}/data-linked"}) == (0, str(errno.EIO))
+    assert run(tmp_path, file, call, **{preloaded.DISK_VARIABLE: f"{tmp_path}/data-linked"}) == (0, str(errno.EIO))
     assert counted(file)[1] == DiskErrorEffects(1, 0)
 
 
@@ -148,8 +148,8 @@ def test_who_stops_itself_in_an_fsync_is_named_and_seen_to_stand_still(tmp_path:
     call = "os.fsync(file)" if own else "os.fork() or (os.fsync(file), os._exit(0)); os.wait()"
 
     def looked() -> Slowed:
-        argv = ["sh", "-c", disk_slowness.look_command(str(file))]
-        return disk_slowness.parse_slowed(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+        argv = ["sh", "-c", preloaded.read_disk_command(str(file))]
+        return preloaded.parse_slowed(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
 
     assert looked() == Slowed()
     with started(tmp_path, file, call) as program:

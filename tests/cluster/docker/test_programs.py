@@ -10,12 +10,12 @@ import pytest
 from assay.cluster.docker import DockerCluster
 from assay.cluster.docker.software import NodeImage
 from assay.cluster.hosts.attached import AttachedNode
-from assay.cluster.ssh import clock, disk_slowness
+from assay.cluster.ssh import preloaded
 from assay.cluster.system import Software
 
 from helpers.echo_system import StoringEcho
 
-OURS = f"{clock.LIBRARY}:{disk_slowness.LIBRARY}"
+OURS = f"{preloaded.CLOCK_LIBRARY}:{preloaded.DISK_LIBRARY}"
 
 
 class Given(StoringEcho):
@@ -46,4 +46,4 @@ def test_what_an_image_or_a_system_preloads_stands_beside_what_the_faults_need(
     cluster._images, cluster._files = {"broker": NodeImage("id", image)}, {"n1": ()}
     environment = cluster._program(AttachedNode("n1", "broker", 1, "10.0.0.1")).environment  # type: ignore[arg-type]
     assert environment["LD_PRELOAD"] == preloaded
-    assert environment[disk_slowness.FOLDER] == echo.data_folder(AttachedNode("n1", "broker", 1, ""))  # type: ignore[arg-type]
+    assert environment[preloaded.DISK_VARIABLE] == echo.data_folder(AttachedNode("n1", "broker", 1, ""))  # type: ignore[arg-type]

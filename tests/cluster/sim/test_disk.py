@@ -566,7 +566,8 @@ def test_a_process_ends_just_after_a_change_that_is_made(change: Callable[[Stora
         storage: Storage = disk.storage(check=process.check, fsync_delay=lambda: 0, process=process)
         storage.open("a").append(b"as it was")
         await storage.fsync_directory("")
-        disk.failure_plan.changes, disk.failure_plan.errors, disk.failure_plan.after_change = (CHANGES[change],) * ends, 0, True
+        plan = disk.failure_plan
+        plan.changes, plan.errors, plan.after_change = (CHANGES[change],) * ends, 0, True
         if not ends:
             await change(storage)
         else:

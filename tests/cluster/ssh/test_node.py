@@ -31,7 +31,7 @@ class Machine:
             for after, way in ways.items():
                 if command == way(named):
                     self.states[named] = after
-            if command == process.look_command(named):
+            if command == process.status_command(named):
                 return f"{state} 1 2"
         if self.fails == ("copy" if command.startswith("rm -rf") else command):
             raise NodeError("n1: the connection broke")

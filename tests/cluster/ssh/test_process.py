@@ -181,7 +181,7 @@ def test_a_process_ends_at_its_stop_signal(tmp_path: Path, by: Signals) -> None:
     shell(process.launch_command(["sleep", "60"], folder=str(tmp_path), environment={}, stop_signal=by))
     try:
         shell(process.terminate_command(by=by))
-        assert process.parse_status(shell(process.look_command())).state is ProcessState.DEAD
+        assert process.parse_status(shell(process.status_command())).state is ProcessState.DEAD
     finally:
         shell(process.tolerate_missing(process.kill_command()))
 
@@ -234,7 +234,7 @@ def test_a_process_of_root_finds_its_data_folder_and_those_of_its_logs(tmp_path:
 def test_a_process_does_not_start_where_its_data_folder_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "var").write_text("no folder")
     assert f"{tmp_path}/var" in launched(tmp_path, "var/data/")
-    assert process.parse_status(shell(process.look_command())).state is ProcessState.DEAD
+    assert process.parse_status(shell(process.status_command())).state is ProcessState.DEAD
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")

@@ -10,7 +10,7 @@ import pytest
 
 from assay.cluster.ssh import data_folders
 from assay.cluster.ssh.node_processes import SIDECAR_MARK, Program
-from assay.cluster.ssh.second_copy import COUNTS, STATUS, changes_of, copy_of
+from assay.cluster.ssh.second_copy import COUNTS, STATUS, build_copy, parse_changes
 
 EVENTS = "/var/log/x/events.jsonl"
 
@@ -25,7 +25,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 def test_the_copy_has_the_same_command_but_for_the_event_log() -> None:
     main = Program(["serve", "--events", EVENTS, "--port=1"], "/f", {"A": "1", "E": f"file:{EVENTS}"}, "me", ["/own"])
-    copy = copy_of(main, EVENTS, "/data")
+    copy = build_copy(main, EVENTS, "/data")
     assert copy.argv[3:7] == ["/data", f"{EVENTS}.second", COUNTS, STATUS]
     assert copy.argv[7:] == ["serve", "--events", f"{EVENTS}.second", "--port=1"]
     assert copy.environment == {"A": "1", "E": f"file:{EVENTS}.second", SIDECAR_MARK: "1"}
@@ -34,7 +34,7 @@ def test_the_copy_has_the_same_command_but_for_the_event_log() -> None:
 
 
 def test_the_copy_of_a_system_without_events_has_the_very_command() -> None:
-    assert copy_of(Program(["serve"], "/f", {}), None, None).argv[7:] == ["serve"]
+    assert build_copy(Program(["serve"], "/f", {}), None, None).argv[7:] == ["serve"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_copy_of_a_system_without_events_has_the_very_command() -> None:
 def test_no_changes_are_claimed_only_if_all_were_seen(
     counted: str, changes: int | None, not_proved: str | None
 ) -> None:
-    assert changes_of(counted) == (changes, not_proved)
+    assert parse_changes(counted) == (changes, not_proved)
 
 
 FILES: Mapping[str, str] = {".lock": "1", "a": "a", "d/e/f": "f", "d/.lock": "2", "d/[x]*": "3"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.ssh import tracing
-from assay.cluster.ssh.second_copy import changes_of
+from assay.cluster.ssh.second_copy import parse_changes
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Traces:
         given = str(self.data) if folder is None else folder
         command = tracing.command(argv, given, spared, str(counts), str(status))
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=True)
-        return Traced(*changes_of(counts.read_text()), status.read_text().strip(), done.stdout + done.stderr)
+        return Traced(*parse_changes(counts.read_text()), status.read_text().strip(), done.stdout + done.stderr)
 
     def python(self, code: str, spared: str = "") -> Traced:
         """The same of lines of Python. The data folder is ``data``, the files of it are ``old`` and ``sub``."""

@@ -98,7 +98,7 @@ def test_an_error_that_a_killed_process_does_not_take_is_not_reported() -> None:
         three.there.stop()
         writing = three.process.spawn(three.zk.create("/late"), "test")
         await asyncio.sleep(0.1)
-        three.zk._tell = lambda *_: three.process.kill()  # type: ignore[method-assign]  # right after it has failed
+        three.zk._notify_listeners = lambda *_: three.process.kill()  # type: ignore[method-assign]  # right after it has failed
         three.there.kill()
         await asyncio.sleep(1)
         assert three.process.dead
