@@ -12,7 +12,6 @@
 - ``rng``: all random sources of one run
 - ``naming``: names of nodes
 - ``addresses``: formats an address and a port
-- ``gather``: runs steps concurrently
 - ``deploy``: brings a system up on nodes
 - ``checked_hooks``: calls the methods of a deployment and names their errors
 - ``zookeeper``: the cluster's own ZooKeeper
@@ -24,7 +23,7 @@
 - ``file_lock``: locks among processes, waited for with a limit
 - ``journal``: undo journal, written before each change
 - ``leftovers``: undoes what dead sessions left behind
-- ``doctor``: reports what this machine can do, as a list of ``doctor_finding``
+- ``doctor``: reports what this machine and each host can do
 
 Imports nothing else of the project. Nemesis, workloads and harness import ``node`` and ``system``. Only the harness
 imports the three kinds of cluster.

@@ -21,7 +21,7 @@ from assay.cluster.system import (
     System,
 )
 
-NO_REQUESTS: Final = (Signals.SIGKILL, Signals.SIGSTOP, Signals.SIGCONT)
+NO_STOP_SIGNALS: Final = (Signals.SIGKILL, Signals.SIGSTOP, Signals.SIGCONT)
 """Signals that a process does not handle as a request to end."""
 
 
@@ -58,7 +58,7 @@ def read_stop_signal(system: System, role: str) -> Signals:
         return Signals.SIGTERM
     with naming_errors_of("stop_signal"):
         found = system.stop_signal(role)
-    if not isinstance(found, Signals) or found in NO_REQUESTS:
+    if not isinstance(found, Signals) or found in NO_STOP_SIGNALS:
         raise DeploymentError(
             f"stop_signal({role!r}) returned {found!r}: it takes a signal that asks a process to end, such as "
             "signal.SIGINT"

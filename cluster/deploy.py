@@ -14,18 +14,18 @@ from assay.cluster.checked_hooks import naming_errors_of
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsParts, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
-MISTAKES = (AttributeError, ImportError, NameError)
+USER_ERRORS = (AttributeError, ImportError, NameError)
 """Errors in the user's code. No later answer of a node can repair them."""
-POLL = 0.1
+READY_INTERVAL = 0.1
 """Seconds between two readiness checks."""
 
 
 @dataclass(frozen=True)
-class _Deadline:
-    """Deadline for readiness, on the loop's clock; ``patience``: its length in seconds."""
+class _ReadyDeadline:
+    """Deadline for readiness, on the loop's clock; ``seconds``: its length in seconds."""
 
     end: float
-    patience: float
+    seconds: float
     progress: Callable[[str], None]
 
 
@@ -35,7 +35,7 @@ async def start_system(system: System, cluster: Cluster, deadline: float, progre
     ``deadline``: seconds for everything. ``progress`` is called for each role. Raises :class:`DeploymentError`.
     """
     end = asyncio.get_running_loop().time() + deadline
-    waiting = _Deadline(end, deadline, progress)
+    waiting = _ReadyDeadline(end, deadline, progress)
     for role in system.roles:
         nodes = by_role(cluster, role)
         if not nodes:
@@ -55,36 +55,37 @@ async def start_system(system: System, cluster: Cluster, deadline: float, progre
         ) from None
 
 
-async def _wait_until_ready(system: System, cluster: Cluster, waiting: _Deadline, node: Node) -> None:
-    seen, cause = "it was not asked yet", None
+async def _wait_until_ready(system: System, cluster: Cluster, waiting: _ReadyDeadline, node: Node) -> None:
+    last_seen, cause = "it was not asked yet", None
     while asyncio.get_running_loop().time() < waiting.end:
         if (await node.process()).state is ProcessState.DEAD:
             raise _process_ended_error(cluster, node)
         if isinstance(node, SupportsParts):
-            for named in node.sidecars:
-                if (await node.part(named).process()).state is ProcessState.DEAD:
-                    raise DeploymentError(f"{node.name} ({node.role}): its process {named} ended before it was ready")
+            for sidecar in node.sidecars:
+                if (await node.part(sidecar).process()).state is ProcessState.DEAD:
+                    raise DeploymentError(f"{node.name} ({node.role}): its process {sidecar} ended before it was ready")
         try:
             async with asyncio.timeout_at(waiting.end):
                 answer = await _is_ready(system, node)
             if answer:
                 return
-            seen = "it answered that it is not ready" if answer is False else f"ready() returned {answer!r}"
+            last_seen = "it answered that it is not ready" if answer is False else f"ready() returned {answer!r}"
         except TimeoutError:
-            seen = "it did not answer"
+            last_seen = "it did not answer"
         except OSError as error:
-            seen = f"{type(error).__name__}: {error}"
+            last_seen = f"{type(error).__name__}: {error}"
         except (NodeError, DeploymentError):
             raise
-        except MISTAKES as error:
+        except USER_ERRORS as error:
             raise DeploymentError(f"ready() of {node.name} raised {type(error).__name__}: {error}") from error
         except Exception as error:  # noqa: BLE001 - an incomplete answer may break the user's parser: report, then ask again
             if cause is None or str(cause) != str(error):
                 waiting.progress(f"ready() of {node.name} raised {type(error).__name__}: {error}; it is asked again")
-            seen, cause = f"ready() raised {type(error).__name__}: {error}", error
-        await asyncio.sleep(POLL)
+            last_seen, cause = f"ready() raised {type(error).__name__}: {error}", error
+        await asyncio.sleep(READY_INTERVAL)
     raise DeploymentError(
-        f"{node.name} ({node.role}) at {node.address} was not ready within {waiting.patience:g} s; last seen: {seen}"
+        f"{node.name} ({node.role}) at {node.address} was not ready within {waiting.seconds:g} s; "
+        f"last seen: {last_seen}"
     ) from cause
 
 

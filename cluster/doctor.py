@@ -83,13 +83,13 @@ def _root() -> DoctorFinding:
 
 
 def _memory() -> DoctorFinding:
-    available = _mem_available()
+    available = _read_available_memory()
     good = available >= MEMORY_NEEDED
     remedy = "" if good else f"free memory up to {MEMORY_NEEDED / GIB:.0f} GiB, or use fewer --nodes"
     return DoctorFinding("memory", good, f"{available / GIB:.1f} GiB available", remedy, "Docker clusters")
 
 
-def _mem_available() -> int:
+def _read_available_memory() -> int:
     """Returns the kernel's estimate in bytes: free memory and reclaimable caches."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -124,11 +124,11 @@ def _image() -> DoctorFinding:
     try:
         if image.exists():
             return DoctorFinding("node image", True, image.image_reference(), enables=enables)
-        can = image.can_build()
+        can_build = image.can_build()
     except ImageError as error:
         return DoctorFinding("node image", False, _first_line(error), INSTALL_DOCKER, enables)
     remedy = "`assay image build` (a minute or two)"
-    if not can:
+    if not can_build:
         remedy = "a registry with debian:bookworm-slim, or `apt install debootstrap` and root; then `assay image build`"
     return DoctorFinding("node image", False, "not built yet", remedy, enables)
 
@@ -173,7 +173,7 @@ def _power_loss() -> DoctorFinding:
 
 
 def _cut_power() -> None:
-    """Raises ``OSError`` or :class:`EngineError`. After a crash, the next session's sweep removes the image."""
+    """Raises ``OSError`` or :class:`DockerEngineError`. After a crash, the next session's sweep removes the image."""
     path = disk.image_path(state_folder(), owner.current_owner(), "doctor", "disk")
     try:
         device = disk.make_disk(path)
@@ -196,7 +196,7 @@ def _preloads() -> DoctorFinding:
     faults = "clock, slow-disk, slow-fsync, disk-error, kill-in-write"
     enables = f"--nemesis={faults} with --cluster=docker; the simulation's need nothing"
     try:
-        sizes = [len(preload.compile_library(one)) for one in (preload.CLOCK, preload.SLOWNESS)]
+        sizes = [len(preload.compile_library(library)) for library in (preload.CLOCK, preload.SLOWNESS)]
     except OSError as error:
         return DoctorFinding(name, False, _first_line(error), "`apt install gcc libc6-dev`", enables)
     return DoctorFinding(
@@ -242,13 +242,13 @@ def _last_line(error: Exception) -> str:
     return str(error).strip().rpartition("\n")[2][-300:]
 
 
-ALL = "--cluster=ssh"
+SSH_CLUSTER = "--cluster=ssh"
 REMEDIES = {
-    "user": ("0", "log in as root, or set sudo = true for a user that may become root without a password", ALL),
-    "python": ("yes", "install python3, 3.10 or newer", ALL),
-    "iptables": ("yes", "install iptables; the kernel needs nf_tables", ALL),
+    "user": ("0", "log in as root, or set sudo = true for a user that may become root without a password", SSH_CLUSTER),
+    "python": ("yes", "install python3, 3.10 or newer", SSH_CLUSTER),
+    "iptables": ("yes", "install iptables; the kernel needs nf_tables", SSH_CLUSTER),
     "pkill": ("", "install procps", "kill and stop of processes that have children"),
-    "setsid": ("", "install util-linux", ALL),
+    "setsid": ("", "install util-linux", SSH_CLUSTER),
 }
 """For each line of :func:`upkeep.node_needs_command`: good value (empty: any but ``no``), remedy, and what needs it."""
 
@@ -261,12 +261,12 @@ def diagnose_hosts(hosts: Path) -> list[DoctorFinding]:
 
 
 def _diagnose_host(host: InventoryHost) -> list[DoctorFinding]:
-    where = str(host.reach)
+    where = str(host.ssh)
     try:
-        lines = run_on_host(host.reach, upkeep.node_needs_command(host.reach.address)).splitlines()
+        lines = run_on_host(host.ssh, upkeep.node_needs_command(host.ssh.address)).splitlines()
     except NodeError as error:
         remedy = "is it up, does the key open it, and is the host key the right one?"
-        return [DoctorFinding(where, False, str(error), remedy, ALL, required=True)]
+        return [DoctorFinding(where, False, str(error), remedy, SSH_CLUSTER, required=True)]
     findings = []
     for line in lines:
         what, _, value = line.partition(" ")
@@ -275,6 +275,8 @@ def _diagnose_host(host: InventoryHost) -> list[DoctorFinding]:
         wanted, remedy, enables = REMEDIES[what]
         good = value == wanted if wanted else value != "no"
         findings.append(
-            DoctorFinding(f"{where} {what}", good, value, "" if good else remedy, enables, required=enables == ALL)
+            DoctorFinding(
+                f"{where} {what}", good, value, "" if good else remedy, enables, required=enables == SSH_CLUSTER
+            )
         )
     return findings

@@ -1,4 +1,4 @@
-"""A second copy of a node's main process, with the same command, user, folder and address, beside the first one.
+"""A second copy of a node's main process, with the same command, user, folder and address, next to the first one.
 
 The copy belongs to the fault that started it. All other operations on the node's processes apply to the main process.
 The copy does not count as a process of the node and is never restarted. Its events and output are kept apart.

@@ -19,7 +19,7 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, S
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 USER = re.compile(r"([a-z_][a-z0-9_-]*|[0-9]+)(:([a-z_][a-z0-9_-]*|[0-9]+))?")
 """User of a process: ``name``, ``name:group`` or numbers."""
-TAKEN = ("main", "process", "packets", SECOND)
+RESERVED_NAMES = ("main", "process", "packets", SECOND)
 """Names that are already used for something else on a node."""
 
 
@@ -57,10 +57,10 @@ def find_sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
     with naming_errors_of("sidecars", node):
         found = system.sidecars(node)
     for name, sidecar in found.items():
-        if not NAME.fullmatch(name) or name in TAKEN:
+        if not NAME.fullmatch(name) or name in RESERVED_NAMES:
             raise DeploymentError(
                 f"sidecars() of {node.name}: {name!r} is not a valid process name: use small letters, digits and "
-                f"hyphens, but not {', '.join(TAKEN)}"
+                f"hyphens, but not {', '.join(RESERVED_NAMES)}"
             )
         if not isinstance(sidecar, Sidecar) or not is_command(sidecar.argv):
             raise DeploymentError(

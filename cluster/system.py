@@ -297,7 +297,7 @@ class SupportsReplicas(Protocol):
     async def replicas(self, cluster: Cluster) -> Sequence[StoredRecord]:
         """Returns all records of all replicas, once the replicas have rejoined or the system's time for that is over.
 
-        Called after the run, with every fault healed. Raises :class:`DeploymentError`, :class:`NodeError` or
+        Called after the run, with every fault healed. Raises :class:`DeploymentError`, ``NodeError`` or
         ``OSError`` if a node's disk cannot be read.
         """
 

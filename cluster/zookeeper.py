@@ -68,7 +68,7 @@ def render_configuration(
 
 
 def server_files(node: Node, cluster: Cluster) -> dict[str, bytes]:
-    """Returns the files that must be on ``node`` before :func:`argv` starts: absolute path to content.
+    """Returns the files that must be on ``node`` before :func:`server_command` starts: absolute path to content.
 
     The ensemble consists of all nodes of the node's role, whatever name the role has in the system.
     """
@@ -82,7 +82,7 @@ async def is_ready(node: Node) -> bool:
 
 
 async def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
-    """Does the same as :func:`ready`, by address; ``timeout`` is in seconds."""
+    """Does the same as :func:`is_ready`, by address; ``timeout`` is in seconds."""
     return await read_mode(host, port, timeout) is not None
 
 

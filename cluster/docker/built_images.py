@@ -11,8 +11,10 @@ from assay.cluster.docker import image, image_usage, layer, software, tools, use
 
 DERIVED = ("software", user_images.NAME, "tools")
 """Values of the label ``assay`` on images that lose their names to later images."""
-OURS = (*(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)), image.NAME, software.NAME)
-OURS += (user_images.NAME, user_images.BUNDLE)
+BUILT_NAMES = (
+    *(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)),
+    *(image.NAME, software.NAME, user_images.NAME, user_images.BUNDLE),
+)
 UNKNOWN = "no run of it is known here"
 
 
@@ -21,14 +23,14 @@ class BuiltImage:
     """A node image, or a layer of one.
 
     - ``name``: its name, or its id if another image has taken the name
-    - ``of``: the user's image or Dockerfile that it was built from
-    - ``purpose``: the systems and roles that run it, as far as noted here
+    - ``source``: the user's image or Dockerfile that it was built from
+    - ``purpose``: the systems and roles that run it, as far as this machine has notes
     """
 
     name: str
     size: str
     age: str
-    of: str
+    source: str
     used: bool
     purpose: str
 
@@ -49,13 +51,13 @@ def list_images() -> list[BuiltImage]:
         labels = json.loads(line)
         dangling = row["Tag"] == "<none>"
         # Labels are inherited, also by a user's image that was built on a node image.
-        if not (labels["assay"] in DERIVED if dangling else row["Repository"] in OURS):
+        if not (labels["assay"] in DERIVED if dangling else row["Repository"] in BUILT_NAMES):
             continue
         name = row["ID"].removeprefix("sha256:")[:12] if dangling else f"{row['Repository']}:{row['Tag']}"
         used = not dangling and _is_used(name, labels)
         purpose = image_usage.describe_usage(known.get(row["ID"], {})) or _base_purpose(name) or UNKNOWN
         found.append(BuiltImage(name, row["Size"], row["CreatedSince"], _source_of(labels), used, purpose))
-    return sorted(found, key=lambda kept: kept.name)
+    return sorted(found, key=lambda image: image.name)
 
 
 def _list_labelled() -> list[dict[str, str]]:
@@ -74,7 +76,7 @@ def prune() -> Iterator[str]:
 
     Raises ``ImageError`` for one that cannot be removed, for example because a container runs it.
     """
-    while unused := [kept.name for kept in list_images() if not kept.used]:
+    while unused := [image.name for image in list_images() if not image.used]:
         removed = [name for name in unused if _try_remove(name)]
         if not removed:
             remove(unused[0])  # raises the reason
@@ -94,12 +96,12 @@ def _base_purpose(name: str) -> str:
 
 
 def _source_of(labels: dict[str, str]) -> str:
-    """Returns the source of a user's image. Labels are inherited, and so is the Dockerfile's."""
+    """Returns the user's Dockerfile or image that an image was built from; empty if there is none."""
     return labels.get(user_images.DOCKERFILE_LABEL) or labels.get(tools.OWN, "")
 
 
 def _is_used(name: str, labels: dict[str, str]) -> bool:
-    """Returns whether a run may need it, as far as is known here. The user's current systems are not known."""
+    """Returns whether a run may need it. The user's current systems are not known here, so the answer may be wrong."""
     if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.image_reference(), user_images.bundle_reference()}:
         return True
     if labels["assay"] == user_images.NAME:

@@ -22,7 +22,7 @@ NODE_DEVICE = "/dev/assay-disk"
 """Name of the disk inside the container."""
 SIZE = 1 << 30
 """Bytes that a node may store. The image is sparse, so it only takes what is written (9 MB when new)."""
-TRIES = 20
+ATTACH_ATTEMPTS = 20
 """Attempts to get a loop device, because another session may take a free one first."""
 LOOP_MAJOR = 7
 FOLDER, SUFFIX = "disks", ".ext4"
@@ -41,12 +41,12 @@ class DiskImage:
     run_id: str
 
 
-def image_path(state: Path, mine: Owner, run_id: str, node: str) -> Path:
+def image_path(state: Path, creator: Owner, run_id: str, node: str) -> Path:
     """Returns the path of a node's image.
 
     It names the owner, so that the image is found even if the journal is lost.
     """
-    return state / FOLDER / f"{mine}.{run_id}.{node}{SUFFIX}"
+    return state / FOLDER / f"{creator}.{run_id}.{node}{SUFFIX}"
 
 
 def list_images(state: Path) -> list[DiskImage]:
@@ -59,13 +59,13 @@ def list_images(state: Path) -> list[DiskImage]:
 
 
 def make_disk(image: Path) -> str:
-    """Returns the loop device of a new disk. Its undo (:func:`remove`) must be in the journal before."""
+    """Returns the loop device of a new disk. Its undo (:func:`remove_disk`) must be in the journal before."""
     require_disk_support()
     image.parent.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
         file.truncate(SIZE)
     _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,nodiscard", str(image))
-    for _ in range(TRIES - 1):
+    for _ in range(ATTACH_ATTEMPTS - 1):
         try:
             return _attach(image)
         except DiskImageError:
@@ -113,7 +113,7 @@ def container_options(device: str) -> dict[str, Any]:
 
 
 def require_disk_support() -> None:
-    """Raises :class:`DiskError` for problems that are visible without a trial."""
+    """Raises :class:`DiskImageError` for problems that are visible without a trial."""
     if os.geteuid() != 0:
         raise DiskImageError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
     host = os.environ.get("DOCKER_HOST") or "unix://"

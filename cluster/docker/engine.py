@@ -70,9 +70,9 @@ def _require_socket(timeout: float) -> None:
     """Raises ``OSError`` if no process listens at a local socket. The SDK would leak its socket in that case."""
     url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if url.startswith("unix://"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-            one.settimeout(timeout)
-            one.connect(url.removeprefix("unix://"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout)
+            connection.connect(url.removeprefix("unix://"))
 
 
 def is_answering(timeout: float = 3) -> bool:
@@ -84,8 +84,8 @@ def is_answering(timeout: float = 3) -> bool:
         return False
 
 
-def run_labels(run_id: str, mine: owner.Owner) -> dict[str, str]:
-    return {LABEL: "run", RUN_LABEL: run_id, OWNER_LABEL: str(mine)}
+def run_labels(run_id: str, creator: owner.Owner) -> dict[str, str]:
+    return {LABEL: "run", RUN_LABEL: run_id, OWNER_LABEL: str(creator)}
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,13 @@ def remove_container(client: docker.DockerClient, name: str) -> bool:
 
 
 def remove_network(client: docker.DockerClient, name: str) -> bool:
-    """Removes all networks of this name, because older engines (Docker 20) allow several. False if there is none."""
-    gone = True
-    for found in client.networks.list(names=[f"^{re.escape(name)}$"]):
-        try:
-            client.networks.get(str(found.id)).remove()
-        except NotFound:
-            continue
-        gone = False
-    return not gone
+    """Removes all networks of this name: older engines (Docker 20) allow several. Returns False if there is none."""
+    removed = False
+    for network in client.networks.list(names=[f"^{re.escape(name)}$"]):
+        with contextlib.suppress(NotFound):
+            client.networks.get(str(network.id)).remove()
+            removed = True
+    return removed
 
 
 def unpause(client: docker.DockerClient, name: str) -> bool:
@@ -223,6 +221,6 @@ class DockerFreezer:
         except DockerEngineError as error:
             raise self._error("asked whether it is frozen", error) from error
 
-    def _error(self, what: str, error: DockerEngineError) -> NodeError:
-        gone = " (the container is gone)" if isinstance(error.__cause__, NotFound) else ""
-        return NodeError(f"{self._node} could not be {what}{gone}: {error}")
+    def _error(self, action: str, error: DockerEngineError) -> NodeError:
+        reason = " (the container is gone)" if isinstance(error.__cause__, NotFound) else ""
+        return NodeError(f"{self._node} could not be {action}{reason}: {error}")

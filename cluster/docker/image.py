@@ -109,7 +109,7 @@ def _build(step: BuildStep) -> None:
 
 def _download(folder: Path) -> str:
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    layer.run_command([*argv, *INTERPRETER.wheels(folder), "pip", *_pin_requirements()], timeout=300)
+    layer.run_command([*argv, *INTERPRETER.wheel_options(folder), "pip", *_pin_requirements()], timeout=300)
     return " ".join(_pin_requirements())
 
 

@@ -24,14 +24,14 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a shell that sshd starts."""
 
 # A busybox applet may have a program's name but lack features: this is tested if it matters.
-LOOK = f"""PATH={PATH}
+EXAMINE_SCRIPT = f"""PATH={PATH}
 for tool in {" ".join(TOOLS)}; do command -v $tool >/dev/null 2>&1 || echo "missing $tool"; done
 setpriv --reuid 0 --regid 0 --clear-groups cat /dev/null >/dev/null 2>&1 || echo "missing setpriv"
 for manager in {" ".join(MANAGERS)}; do command -v $manager >/dev/null 2>&1 && echo "manager $manager"; done
 [ -r /etc/os-release ] && . /etc/os-release && echo "system $PRETTY_NAME"
 exit 0
 """
-PYTHON = "import platform, sys; print(*sys.version_info[:2], *platform.libc_ver())"
+PYTHON_SCRIPT = "import platform, sys; print(*sys.version_info[:2], *platform.libc_ver())"
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,16 @@ class ImagePython:
     version: str
     platforms: tuple[str, ...]
 
-    def wheels(self, folder: Path) -> list[str]:
+    def wheel_options(self, folder: Path) -> list[str]:
         """Returns options of ``pip download`` for wheels of this Python."""
-        named = [f"--platform={platform}" for platform in self.platforms]
-        of_it = [f"--python-version={self.version}", "--implementation=cp", *named]
-        return ["--only-binary=:all:", *of_it, "-d", str(folder)]
+        platforms = [f"--platform={platform}" for platform in self.platforms]
+        python = [f"--python-version={self.version}", "--implementation=cp", *platforms]
+        return ["--only-binary=:all:", *python, "-d", str(folder)]
 
 
-def examine_image(image: str, named: str) -> ImageContents:
-    """Examines an image. Raises :class:`ImageError` if it has no shell; ``named`` is the user's name of it."""
-    lines = [line.partition(" ")[::2] for line in _run(image, named, LOOK).splitlines()]
+def examine_image(image: str, display_name: str) -> ImageContents:
+    """Examines an image. Raises :class:`ImageError` if it has no shell; ``display_name`` is the user's name of it."""
+    lines = [line.partition(" ")[::2] for line in _run(image, display_name, EXAMINE_SCRIPT).splitlines()]
     missing = {value for kind, value in lines if kind == "missing"}
     return ImageContents(
         tuple(tool for tool in TOOLS if tool in missing),
@@ -89,30 +89,30 @@ def read_settings(image: str) -> Settings:
     )
 
 
-def read_interpreter(image: str, named: str) -> ImagePython:
+def read_interpreter(image: str, display_name: str) -> ImagePython:
     """Returns the ``python3`` that the image's processes find. Raises :class:`ImageError`."""
-    return parse_interpreter(_run(image, named, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON)}"))
+    return parse_interpreter(_run(image, display_name, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON_SCRIPT)}"))
 
 
-def parse_interpreter(said: str) -> ImagePython:
-    """Parses the output of :data:`PYTHON`. Any C library other than glibc is considered musl."""
-    major, minor, *libc = said.split()
+def parse_interpreter(output: str) -> ImagePython:
+    """Parses the output of :data:`PYTHON_SCRIPT`. Any C library other than glibc is considered musl."""
+    major, minor, *libc = output.split()
     version = f"{major}.{minor}"
     if libc[:1] != ["glibc"]:
         return ImagePython(version, ("musllinux_1_1_x86_64", "musllinux_1_2_x86_64"))
-    has = tuple(map(int, re.findall(r"\d+", libc[1])[:2]))
+    glibc = tuple(map(int, re.findall(r"\d+", libc[1])[:2]))
     newer = ((28, "manylinux_2_28_x86_64"), (34, "manylinux_2_34_x86_64"))
-    return ImagePython(version, ("manylinux2014_x86_64", *(name for needs, name in newer if has >= (2, needs))))
+    return ImagePython(version, ("manylinux2014_x86_64", *(name for minimum, name in newer if glibc >= (2, minimum))))
 
 
-def _run(image: str, named: str, script: str) -> str:
+def _run(image: str, display_name: str, script: str) -> str:
     argv = ["docker", "run", "--rm", "--network=none", "--user=0", "--entrypoint=/bin/sh", image, "-c", script]
     done = layer.run_command(argv, check=False, timeout=120)
     if done.returncode == 127 and '"/bin/sh"' in done.stderr:  # the engine's words
         raise ImageError(
-            f"{named} has no shell (/bin/sh), which the harness needs on a node: build it FROM an image "
+            f"{display_name} has no shell (/bin/sh), which the harness needs on a node: build it FROM an image "
             "that has one, such as debian:bookworm-slim or busybox, and copy your program into that"
         )
     if done.returncode != 0:
-        raise ImageError(f"{named} could not be looked into: {layer.last_lines(done.stdout + done.stderr)}")
+        raise ImageError(f"{display_name} could not be looked into: {layer.last_lines(done.stdout + done.stderr)}")
     return done.stdout

@@ -15,10 +15,10 @@ from typing import Final
 from assay.cluster.file_lock import hold_lock
 from assay.cluster.journal import state_folder
 
-MOST: Final = 3
+MAX_NAMED: Final = 3
 """Number of systems that are named. The others are counted."""
 
-Uses = Mapping[str, Mapping[str, Collection[str]]]
+ImageUsage = Mapping[str, Mapping[str, Collection[str]]]
 """Image id to system name to roles of its nodes."""
 
 
@@ -28,14 +28,14 @@ def note_usage(system: str, images: Mapping[str, Collection[str]]) -> str | None
     Returns the reason if it cannot be noted, for example on a full disk.
     """
 
-    def with_these(before: Uses) -> Uses:
+    def add_roles(before: ImageUsage) -> ImageUsage:
         after = {image: {name: set(roles) for name, roles in systems.items()} for image, systems in before.items()}
         for role, ids in images.items():
             for image in ids:
                 after.setdefault(image, {}).setdefault(system, set()).add(role)
         return after
 
-    return _change_usage(with_these)
+    return _change_usage(add_roles)
 
 
 def forget_others(images: Collection[str]) -> str | None:
@@ -43,7 +43,7 @@ def forget_others(images: Collection[str]) -> str | None:
     return _change_usage(lambda before: {image: systems for image, systems in before.items() if image in images})
 
 
-def _change_usage(change: Callable[[Uses], Uses]) -> str | None:
+def _change_usage(change: Callable[[ImageUsage], ImageUsage]) -> str | None:
     try:
         with hold_lock(_lock()):
             before = read_usage()
@@ -53,7 +53,7 @@ def _change_usage(change: Callable[[Uses], Uses]) -> str | None:
     return None
 
 
-def read_usage() -> Uses:
+def read_usage() -> ImageUsage:
     """Returns the notes; empty if there are none or they are unreadable."""
     try:
         found = json.loads(_file().read_text())
@@ -65,16 +65,16 @@ def read_usage() -> Uses:
 def describe_usage(systems: Mapping[str, Collection[str]]) -> str:
     """Returns text like ``redis (sentinel, server), etcd (server)``; empty if no system is known."""
     named = [f"{name} ({', '.join(sorted(roles))})" for name, roles in sorted(systems.items())]
-    return ", ".join(named[:MOST]) + (f" and {len(named) - MOST} more" if len(named) > MOST else "")
+    return ", ".join(named[:MAX_NAMED]) + (f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else "")
 
 
-def _write(after: Uses, before: Uses) -> None:
+def _write(after: ImageUsage, before: ImageUsage) -> None:
     if after == before:
         return
-    text = json.dumps({one: {name: sorted(roles) for name, roles in of.items()} for one, of in after.items()}, indent=1)
-    passing = _file().with_suffix(".new")
-    passing.write_text(text)
-    os.replace(passing, _file())
+    plain = {image: {name: sorted(roles) for name, roles in systems.items()} for image, systems in after.items()}
+    temporary = _file().with_suffix(".new")
+    temporary.write_text(json.dumps(plain, indent=1))
+    os.replace(temporary, _file())
 
 
 def _file() -> Path:

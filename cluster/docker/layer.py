@@ -103,7 +103,7 @@ def base_origin() -> str:
 
 
 def can_build() -> bool:
-    """Returns whether :func:`ensure` would succeed, as far as can be known in a second."""
+    """Returns whether :func:`ensure_layer` would succeed, as far as can be known in a second."""
     if any(exists(reference) for reference in (REFERENCE, REGISTRY_BASE, IMPORTED_BASE)):
         return True
     return (shutil.which("debootstrap") is not None and os.geteuid() == 0) or _registry_answers()
@@ -135,13 +135,13 @@ def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str,
 STEP = re.compile(r"(?:Step|#\d+ \[(?:\S+ )?)\s*(\d+/\d+)\]?(?: :)? (.*)")
 """Matches ``Step 2/5 : RUN make`` of the classic builder and ``#7 [stage-1 2/5] RUN make`` of BuildKit."""
 CACHED = re.compile(r" ---> Using cache|#\d+ CACHED")
-AT_WORK = re.compile(r" ---> |#\d+ (\d|DONE)")
+WORKING = re.compile(r" ---> |#\d+ (\d|DONE)")
 """Lines after a step that is not taken from the cache."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 1800) -> None:
-    """Runs ``docker build`` with these options. ``stepped`` is called for each step that is not cached.
+def docker_build(options: Sequence[str], on_step: Progress, timeout: float = 1800) -> None:
+    """Runs ``docker build`` with these options. ``on_step`` is called for each step that is not cached.
 
     Raises :class:`ImageError` with the step and the last lines on failure, or after ``timeout`` seconds.
     """
@@ -154,18 +154,18 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
         )
     except NO_PROGRAM as error:
         raise ImageError(_not_installed_message("docker")) from error
-    with run, _kill_after(run, timeout) as over:
-        assert run.stdout is not None, "it was asked for"
+    with run, _kill_after(run, timeout) as timed_out:
+        assert run.stdout is not None, "it is a pipe"
         for line in run.stdout:
             lines.append(COLOUR.sub("", line.rstrip()))
             if found := STEP.match(line):
                 step, pending = f"step {found[1]}, {found[2].strip()}", not found[2].startswith("FROM ")
             elif pending and CACHED.match(line):
                 pending = False
-            elif pending and AT_WORK.match(line):
+            elif pending and WORKING.match(line):
                 pending = False
-                stepped(step)
-    if over.is_set():
+                on_step(step)
+    if timed_out.is_set():
         raise ImageError(f"{step or 'docker build'} did not end within {timeout:g} s")
     if run.returncode != 0:
         raise ImageError(
@@ -177,16 +177,16 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
 @contextlib.contextmanager
 def _kill_after(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.Event]:
     """Kills the process after ``seconds``. The event is set then."""
-    over = threading.Event()
+    timed_out = threading.Event()
 
     def end() -> None:
-        over.set()
+        timed_out.set()
         run.kill()
 
     timer = threading.Timer(seconds, end)
     timer.start()
     try:
-        yield over
+        yield timed_out
     finally:
         timer.cancel()
 
@@ -259,8 +259,10 @@ def _debootstrap() -> str:
         done = run_command(["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)], check=False)
         if done.returncode != 0:
             log = root / "debootstrap" / "debootstrap.log"
-            more = log.read_text(errors="replace") if log.exists() else ""
-            raise ImageError(f"debootstrap exited {done.returncode}:\n{last_lines(done.stdout + done.stderr + more)}")
+            log_text = log.read_text(errors="replace") if log.exists() else ""
+            raise ImageError(
+                f"debootstrap exited {done.returncode}:\n{last_lines(done.stdout + done.stderr + log_text)}"
+            )
         for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
             shutil.rmtree(root / cache, ignore_errors=True)
             (root / cache / "partial").mkdir(parents=True)

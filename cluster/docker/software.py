@@ -66,8 +66,8 @@ def require_software(system: System, role: str) -> Software:
         software = Software()
     else:
         software = system.software(role)
-    if said := _find_problem(software):
-        raise DeploymentError(f"software of role {role}: {said}")
+    if problem := _find_problem(software):
+        raise DeploymentError(f"software of role {role}: {problem}")
     return software
 
 
@@ -83,7 +83,7 @@ def _find_problem(software: Software) -> str | None:
     if software.dockerfile is not None and not Path(software.dockerfile).is_file():
         return (
             f"dockerfile {Path(software.dockerfile).absolute()} is not a file; "
-            "beside your module it is Path(__file__).parent / 'Dockerfile'"
+            "next to your module it is Path(__file__).parent / 'Dockerfile'"
         )
     if software.user is not None and not USER.fullmatch(software.user):
         return f"user takes a name, or name:group, not {software.user!r}"
@@ -99,28 +99,30 @@ def ensure_images(system: System, roles: Collection[str], progress: Progress) ->
         recipe = str(replace(software, environment={}, user=None))
         try:
             if recipe not in built:
-                built[recipe] = _ensure(base, software, progress)
+                built[recipe] = _ensure_image(base, software, progress)
             found[role] = replace(built[recipe], user=software.user or built[recipe].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
-    if problem := image_usage.note_usage(system.name, {role: (one.id, *one.below) for role, one in found.items()}):
+    if problem := image_usage.note_usage(
+        system.name, {role: (node_image.id, *node_image.below) for role, node_image in found.items()}
+    ):
         progress(problem)
     return found
 
 
-def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
+def _ensure_image(base: str, software: Software, progress: Progress) -> NodeImage:
     if software.image is None and software.dockerfile is None:
         return NodeImage(_ensure_with_packages(base, software, progress), below=(base,))
     with image.hold_build_lock():
         if software.image is not None:
-            mine = user_images.find_or_pull(software.image, progress)
+            own = user_images.find_or_pull(software.image, progress)
         else:
-            mine = user_images.build_dockerfile(Path(software.dockerfile or "").resolve(), progress)
-        tag = user_images.ensure_extended(mine, NAME, software.packages, BuildStep(progress))
+            own = user_images.build_dockerfile(Path(software.dockerfile or "").resolve(), progress)
+        tag = user_images.ensure_extended(own, NAME, software.packages, BuildStep(progress))
         lower = layer.image_id(tag)
-        made = _ensure_with_wheels(tag, mine, software, progress) if software.python else lower
-    said = image_contents.read_settings(mine.id)
-    return NodeImage(made, said.environment, said.folder, said.user, mine.shown, (mine.id, lower))
+        image_id = _ensure_with_wheels(tag, own, software, progress) if software.python else lower
+    settings = image_contents.read_settings(own.id)
+    return NodeImage(image_id, settings.environment, settings.folder, settings.user, own.display_name, (own.id, lower))
 
 
 def _ensure_with_packages(base: str, software: Software, progress: Progress) -> str:
@@ -137,13 +139,20 @@ def _ensure_with_packages(base: str, software: Software, progress: Progress) -> 
     return layer.image_id(tag)
 
 
-def _ensure_with_wheels(lower: str, mine: user_images.UserImage, software: Software, progress: Progress) -> str:
+def _ensure_with_wheels(lower: str, own: user_images.UserImage, software: Software, progress: Progress) -> str:
     """Returns the id of a user's image that already has the tools, extended by the wheels."""
-    alone = Software(python=software.python)
-    recipe = _dockerfile(mine.labels(), DISTUTILS, alone)
+    python_only = Software(python=software.python)
+    recipe = _dockerfile(own.labels(), DISTUTILS, python_only)
     tag = f"{NAME}:{hashlib.sha256(f'{layer.image_id(lower)} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
-        _build(tag, recipe, lower, alone, image_contents.read_interpreter(lower, mine.shown), BuildStep(progress))
+        _build(
+            tag,
+            recipe,
+            lower,
+            python_only,
+            image_contents.read_interpreter(lower, own.display_name),
+            BuildStep(progress),
+        )
     return layer.image_id(tag)
 
 
@@ -154,8 +163,8 @@ def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: I
             (context / "wheels").mkdir()
             what = f"wheels of {', '.join(software.python)} for Python {interpreter.version}"
             step(what, lambda: wheels.download(software.python, interpreter, context / "wheels", step.progress))
-        named = ", ".join((*software.packages, *software.python))
-        step(f"image with {named}", lambda: layer.build(recipe, tag, {"NODE": lower}, network="host", context=context))
+        names = ", ".join((*software.packages, *software.python))
+        step(f"image with {names}", lambda: layer.build(recipe, tag, {"NODE": lower}, network="host", context=context))
 
 
 def _dockerfile(labels: str, before: str, software: Software) -> str:

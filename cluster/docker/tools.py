@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.docker.image_contents import LOOK, MANAGERS, PATH, ImageContents
+from assay.cluster.docker.image_contents import EXAMINE_SCRIPT, MANAGERS, PATH, ImageContents
 
-PLACE = "/opt/assay-tools"
+TOOLS_FOLDER = "/opt/assay-tools"
 NODE_IMAGE = "assay.node-image"
 """Label with the node image that the image is used with."""
 OWN, OWN_ID = "assay.own", "assay.own-id"
 """Labels with the name and the id of the user's image that it was built on."""
 RECIPE = "assay.recipe"
-"""Label with the :func:`recipe` it was built by."""
+"""Label with the :func:`recipe_hash` it was built by."""
 
 _CORE = dict.fromkeys(("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"), "coreutils")
 _UTIL = dict.fromkeys(("setsid", "setpriv", "fallocate", "mount", "umount"), "util-linux")
@@ -57,7 +57,7 @@ INSTALL: Mapping[str, str] = {
 
 # sshd rejects root without a shell or with a locked password. Its own user comes with its packages. The script's
 # arguments are copied tools: their links precede weaker applets of the same name in PATH.
-SETTLE = f"""\
+SETTLE_SCRIPT = f"""\
 #!/bin/sh
 set -e
 mkdir -p /run/sshd /run/assay /var/log/assay /etc/ssh /root /tmp /usr/local/bin
@@ -71,9 +71,9 @@ shell=$(sed -n '/^root:/s/.*://p' /etc/passwd)
 case "$shell" in *nologin|*false) shell=;; esac
 [ -x "$shell" ] || sed -i 's#^\\(root:.*:\\)[^:]*$#\\1/bin/sh#' /etc/passwd
 [ ! -f /etc/shadow ] || sed -i 's/^root:[!][^:]*:/root:*:/' /etc/shadow
-for tool in "$@"; do ln -sf {PLACE}/bin/$tool /usr/local/bin/$tool; done
+for tool in "$@"; do ln -sf {TOOLS_FOLDER}/bin/$tool /usr/local/bin/$tool; done
 """
-NODE = f"""\
+NODE_SCRIPT = f"""\
 #!/bin/sh
 mkdir -p /run/sshd
 PATH={PATH}
@@ -89,7 +89,7 @@ BUNDLE = f"""\
 ARG NODE
 FROM $NODE
 LABEL assay=tools {NODE_IMAGE}=@REFERENCE@
-RUN set -e; place={PLACE}; mkdir -p $place/bin $place/real $place/lib $place/xtables \\
+RUN set -e; place={TOOLS_FOLDER}; mkdir -p $place/bin $place/real $place/lib $place/xtables \\
  && cp -L /lib64/ld-linux-x86-64.so.2 $place/ld.so \\
  && cp -r /usr/lib/python3.11 $place/lib/ && rm -rf $place/lib/python3.11/test $place/lib/python3.11/ensurepip \\
  && cp /usr/lib/x86_64-linux-gnu/xtables/*.so $place/xtables/ \\
@@ -107,53 +107,53 @@ RUN set -e; place={PLACE}; mkdir -p $place/bin $place/real $place/lib $place/xta
 
 def recipe_hash() -> str:
     """Returns a hash of everything that determines what is added to an image."""
-    parts = (LOOK, SETTLE, NODE, BUNDLE, str(PACKAGES), str(INSTALL))
+    parts = (EXAMINE_SCRIPT, SETTLE_SCRIPT, NODE_SCRIPT, BUNDLE, str(PACKAGES), str(INSTALL))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def render_dockerfile(
-    labels: str, named: str, found: ImageContents, packages: Sequence[str], bundle: str | None
+    labels: str, display_name: str, found: ImageContents, packages: Sequence[str], bundle: str | None
 ) -> str:
     """Returns a Dockerfile with the build arguments NODE and OWN. Raises ``ValueError`` if something cannot be added.
 
-    ``packages``: what the system requires. ``bundle``: the image with copies. ``named``: the user's image, for
+    ``packages``: what the system requires. ``bundle``: the image with copies. ``display_name``: the user's image, for
     messages.
     """
     lines = ["ARG NODE", "ARG OWN", "FROM $NODE AS node", "FROM $OWN", f"LABEL {labels}"]
     lines += ['SHELL ["/bin/sh", "-c"]', "USER 0", ""]
     return (
         "\n".join(lines)
-        + _render_installation(named, found, packages, bundle)
+        + _render_installation(display_name, found, packages, bundle)
         + _render_settings(() if bundle is None else found.missing)
     )
 
 
-def _render_installation(named: str, found: ImageContents, packages: Sequence[str], bundle: str | None) -> str:
+def _render_installation(display_name: str, found: ImageContents, packages: Sequence[str], bundle: str | None) -> str:
     if found.manager is not None:
-        has = PACKAGES[found.manager]
-        names = list(dict.fromkeys([*(has[tool] for tool in found.missing), *packages]))
+        package_of = PACKAGES[found.manager]
+        names = list(dict.fromkeys([*(package_of[tool] for tool in found.missing), *packages]))
         return INSTALL[found.manager].format(packages=" ".join(names)) if names else ""
     if packages:
         raise ValueError(
-            f"{named} has no package manager that is known here ({', '.join(MANAGERS)}), which could install "
+            f"{display_name} has no package manager that is known here ({', '.join(MANAGERS)}), which could install "
             f"{', '.join(packages)}: bring them in its Dockerfile, and leave `packages` out"
         )
-    if bare := [tool for tool in found.missing if tool not in COPIED]:
+    if unavailable := [tool for tool in found.missing if tool not in COPIED]:
         raise ValueError(
-            f"{named} lacks {', '.join(bare)}, and has no package manager that is known here ({', '.join(MANAGERS)}): "
-            "add them in its Dockerfile, for example with all applets of busybox"
+            f"{display_name} lacks {', '.join(unavailable)}, and has no package manager that is known here "
+            f"({', '.join(MANAGERS)}): add them in its Dockerfile, for example with all applets of busybox"
         )
-    return f"COPY --from={bundle} {PLACE} {PLACE}\n" if found.missing else ""
+    return f"COPY --from={bundle} {TOOLS_FOLDER} {TOOLS_FOLDER}\n" if found.missing else ""
 
 
 def _render_settings(copied: Sequence[str]) -> str:
     return f"""\
-COPY --from=node /usr/bin/tini-static {PLACE}/tini
+COPY --from=node /usr/bin/tini-static {TOOLS_FOLDER}/tini
 COPY sshd_config /etc/ssh/assay_sshd_config
-COPY settle node {PLACE}/
-RUN {" ".join(("/bin/sh", f"{PLACE}/settle", *copied))}
+COPY settle node {TOOLS_FOLDER}/
+RUN {" ".join(("/bin/sh", f"{TOOLS_FOLDER}/settle", *copied))}
 WORKDIR /
 HEALTHCHECK NONE
-ENTRYPOINT ["{PLACE}/tini", "--", "/bin/sh", "{PLACE}/node"]
+ENTRYPOINT ["{TOOLS_FOLDER}/tini", "--", "/bin/sh", "{TOOLS_FOLDER}/node"]
 CMD []
 """

@@ -27,7 +27,7 @@ class UserImage:
 
     name: str
     id: str
-    shown: str
+    display_name: str
 
     def labels(self) -> str:
         """Returns the labels of images built on it."""
@@ -39,13 +39,13 @@ def build_dockerfile(path: Path, progress: Progress) -> UserImage:
     """Builds the image of a Dockerfile, as far as the engine's cache lacks it. Raises :class:`ImageError`."""
     name = f"{NAME}:{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
-    def stepped(step: str) -> None:
+    def report_step(step: str) -> None:
         if " LABEL assay" not in step:  # a step of this project's own
             progress(f"{path}: {step}")
 
     options = [f"--label=assay={NAME}", f"--label={DOCKERFILE_LABEL}={path}", "--network=host"]
     try:
-        layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], stepped)
+        layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], report_step)
     except ImageError as error:
         raise ImageError(f"{path}: {error}") from error
     return UserImage(name, layer.image_id(name), str(path))
@@ -82,37 +82,43 @@ def ensure_extended(own: UserImage, prefix: str, packages: Sequence[str], step: 
 
 
 def _build(own: UserImage, tag: str, packages: Sequence[str], step: BuildStep) -> None:
-    found = image_contents.examine_image(own.id, own.shown)
+    found = image_contents.examine_image(own.id, own.display_name)
     copied = found.manager is None and bool(found.missing)
     try:
-        text = tools.render_dockerfile(own.labels(), own.shown, found, packages, bundle_reference() if copied else None)
+        text = tools.render_dockerfile(
+            own.labels(), own.display_name, found, packages, bundle_reference() if copied else None
+        )
     except ValueError as error:
         raise ImageError(str(error)) from error
     if copied:
         _ensure_bundle(step)
     with tempfile.TemporaryDirectory(prefix="assay-own-") as folder:
-        for file, data in (("sshd_config", image.SSHD_CONFIG), ("settle", tools.SETTLE), ("node", tools.NODE)):
+        for file, data in (
+            ("sshd_config", image.SSHD_CONFIG),
+            ("settle", tools.SETTLE_SCRIPT),
+            ("node", tools.NODE_SCRIPT),
+        ):
             (Path(folder) / file).write_text(data)
         arguments = {"NODE": image.image_reference(), "OWN": own.id}
         added = ", ".join((*found.missing, *packages))
-        what = f"{added} ({found.manager or 'copied from the node image'})" if added else "an init"
+        additions = f"{added} ({found.manager or 'copied from the node image'})" if added else "an init"
         try:
             step(
-                f"{own.shown} ({found.system}) with {what}",
+                f"{own.display_name} ({found.system}) with {additions}",
                 lambda: layer.build(text, tag, arguments, network="host", context=Path(folder)),
             )
         except ImageError as error:
             if found.manager is None:
                 raise
-            raise ImageError(f"{error}\n{_remedy(own.shown, found.manager, found.missing)}") from error
+            raise ImageError(f"{error}\n{_remedy(own.display_name, found.manager, found.missing)}") from error
 
 
 def _remedy(name: str, manager: str, missing: Sequence[str]) -> str:
-    lacking = [tools.PACKAGES[manager][tool] for tool in missing]
+    packages = [tools.PACKAGES[manager][tool] for tool in missing]
     return (
         f"{name} lacks {', '.join(missing) or 'nothing that a node needs'}, and {manager} needs a network to "
         "install it: build the image where there is one (`assay image build --system=...`), after which none is "
-        f"needed, or install {', '.join(dict.fromkeys(lacking)) or 'the packages'} in its own Dockerfile"
+        f"needed, or install {', '.join(dict.fromkeys(packages)) or 'the packages'} in its own Dockerfile"
     )
 
 

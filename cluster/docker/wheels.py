@@ -22,35 +22,35 @@ from assay.cluster.docker.layer import ImageError, Progress
 
 PIP = (sys.executable, "-m", "pip")
 OPTIONS = ("--quiet", "--disable-pip-version-check")
-WITHIN = 300.0
+PIP_TIMEOUT = 300.0
 """Seconds for a download, and for a build."""
 NOT_FOUND = re.compile(r"^ERROR: No matching distribution found for ([^;(\n]+)", re.MULTILINE)
 """pip's message about a package without a wheel."""
 
 
-SHORT = 2
+SHORT_OUTPUT = 2
 """Number of lines up to which pip's output says no more than its last line."""
 
 
 class PipError(ImageError):
     """pip failed. The message begins with pip's last line. The lines before follow if they say more."""
 
-    def __init__(self, what: str, said: str) -> None:
-        self.said = said
-        more = "" if len(said.strip().splitlines()) <= SHORT else f"\n{layer.last_lines(said)}"
-        super().__init__(f"{what}: {find_last_error(said)}{more}")
+    def __init__(self, failure: str, output: str) -> None:
+        self.output = output
+        more = "" if len(output.strip().splitlines()) <= SHORT_OUTPUT else f"\n{layer.last_lines(output)}"
+        super().__init__(f"{failure}: {find_last_error(output)}{more}")
 
 
 def download(names: Sequence[str], interpreter: ImagePython, folder: Path, progress: Progress) -> str:
     """Downloads wheels of these packages, their dependencies and pip into the folder. Raises :class:`ImageError`."""
-    argv = ["download", *OPTIONS, *interpreter.wheels(folder), "--find-links", str(folder), "pip", *names]
+    argv = ["download", *OPTIONS, *interpreter.wheel_options(folder), "--find-links", str(folder), "pip", *names]
     built: list[str] = []
     while True:
         try:
             _run_pip(argv, "pip")
         except PipError as error:
-            lacking = NOT_FOUND.search(error.said)
-            if lacking is None or (requirement := lacking[1].strip()) in built:
+            not_found = NOT_FOUND.search(error.output)
+            if not_found is None or (requirement := not_found[1].strip()) in built:
                 raise
             built.append(requirement)
             progress(f"{requirement} has no wheel for Python {interpreter.version}: it is built here from its source")
@@ -71,14 +71,14 @@ def _build(requirement: str, folder: Path) -> None:
             )
 
 
-def _run_pip(argv: Sequence[str], what: str) -> None:
-    done = layer.run_command([*PIP, *argv], check=False, timeout=WITHIN)
+def _run_pip(argv: Sequence[str], failure: str) -> None:
+    done = layer.run_command([*PIP, *argv], check=False, timeout=PIP_TIMEOUT)
     if done.returncode != 0:
-        raise PipError(what, done.stdout + done.stderr)
+        raise PipError(failure, done.stdout + done.stderr)
 
 
-def find_last_error(said: str) -> str:
+def find_last_error(output: str) -> str:
     """Returns pip's last error, or else its last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error: ")]
     return (errors or lines or ["pip printed nothing"])[-1]

@@ -4,7 +4,6 @@
 - ``upkeep``: shell commands that prepare a host before a run and clean it afterwards
 - ``host_command``: runs a single command on a host, also to undo a change
 - ``cluster``: builds the cluster
-- ``doctor``: what each host can do
 - ``attached``: a cluster that is already running, known by addresses alone
 
 Nodes are those of ``cluster.ssh``. Imports ``cluster``, ``cluster.ssh`` and the parts of ``cluster.docker`` that

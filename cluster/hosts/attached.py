@@ -66,9 +66,9 @@ class AttachedCluster:
     async def start(self) -> None:
         """Reads the inventory. Raises :class:`~assay.cluster.hosts.inventory.InventoryError`."""
         found = inventory.read_addresses(self._hosts)
-        chosen = inventory.by_role(found, main_role(self._system.roles), self._counts, Path(self._hosts))
+        chosen = inventory.choose_by_role(found, main_role(self._system.roles), self._counts, Path(self._hosts))
         self.nodes = [
-            cast(Node, AttachedNode(item.name, item.role, item.index, chosen[item.role][item.index - 1].reach.address))
+            cast(Node, AttachedNode(item.name, item.role, item.index, chosen[item.role][item.index - 1].ssh.address))
             for item in plan_nodes(self._system.roles, self._counts)
         ]
         self.description = {"hosts": ", ".join(f"{node.name} {node.address}" for node in self.nodes)}

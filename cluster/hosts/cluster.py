@@ -59,28 +59,28 @@ class HostCluster(SshCluster):
     async def _set_up(self) -> None:
         """Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`."""
         main = main_role(self._system.roles)
-        chosen = inventory.by_role(inventory.read_inventory(self._hosts), main, self._counts, self._hosts)
+        chosen = inventory.choose_by_role(inventory.read_inventory(self._hosts), main, self._counts, self._hosts)
         plans = plan_nodes(self._system.roles, self._counts)
-        self._addresses = {item.name: chosen[item.role][item.index - 1].reach for item in plans}
+        self._addresses = {item.name: chosen[item.role][item.index - 1].ssh for item in plans}
         code = await self._in_thread(code_archive.archive_code, list(self._system.source))
         self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
         self._all_nodes = [await self._in_thread(self._prepare_node, item, journal) for item in plans]
         _require_distinct(self._all_nodes)
-        self._progress(f"connecting to {', '.join(str(reach) for reach in self._addresses.values())}")
+        self._progress(f"connecting to {', '.join(str(ssh) for ssh in self._addresses.values())}")
         deadline = time.monotonic() + SSH_WITHIN
         await gather_all(node.connect(deadline) for node in self._all_nodes)
         await gather_all(self._prepare(node, code, journal) for node in self._all_nodes)
         offsets = await gather_all(map(self._measure_clock, self._all_nodes))
         self.description = {
-            "hosts": ", ".join(f"{name} {reach}" for name, reach in self._addresses.items()),
+            "hosts": ", ".join(f"{name} {ssh}" for name, ssh in self._addresses.items()),
             "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._all_nodes, offsets, strict=True)),
         }
 
     def _prepare_node(self, item: PlannedNode, journal: undo.UndoJournal) -> SshNode:
-        reach = self._addresses[item.name]
-        connection = SshConnection(item.name, reach.login())
+        ssh = self._addresses[item.name]
+        connection = SshConnection(item.name, ssh.login())
         undo_log = NodeUndoLog(journal, self._to_undo_action)
-        node = self._create_node(item, resolve_ip(item.name, reach.address), connection, undo_log)
+        node = self._create_node(item, resolve_ip(item.name, ssh.address), connection, undo_log)
         node.spared_ports = sorted({port for one in self._addresses.values() for port in one.ports()})
         node.set_disk_unavailable("its data lie on a disk of the host's own")
         node.set_missing_preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")

@@ -23,9 +23,9 @@ An aborted command can be repeated, but until then the host is neither in use no
 """
 
 
-def run_on_host(reach: SshAddress, command: str, timeout: float = COMMAND_TIMEOUT) -> str:
+def run_on_host(ssh: SshAddress, command: str, timeout: float = COMMAND_TIMEOUT) -> str:
     """Returns the command's output. Raises :class:`~assay.cluster.node.NodeError`."""
-    connection = SshConnection(str(reach), reach.login())
+    connection = SshConnection(str(ssh), ssh.login())
     try:
         connection.connect(time.monotonic() + WITHIN)
         return connection.run(command, timeout=timeout)

@@ -26,7 +26,7 @@ import paramiko
 from assay.cluster.ssh.ssh_address import SshAddress
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError
 
-KNOWN: Final = "~/.ssh/known_hosts"
+KNOWN_HOSTS: Final = "~/.ssh/known_hosts"
 COMPOSE: Final = "compose:"
 OPTIONS: Final = {ZOOKEEPER_ROLE: "--zookeepers", CLIENT_ROLE: "--workers"}
 
@@ -35,17 +35,17 @@ class InventoryError(DeploymentError):
     """The file is unreadable, or does not say how to reach a host. The message names both, and the remedy."""
 
 
-class _RawReach(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _RawAddress(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     address: str = ""
     user: str = ""
     key: str = ""
     host_key: str = ""
     port: int = 22
     sudo: bool | None = None
-    jump: "_RawReach | None" = None
+    jump: "_RawAddress | None" = None
 
 
-class _RawHost(_RawReach, forbid_unknown_fields=True, omit_defaults=True):
+class _RawHost(_RawAddress, forbid_unknown_fields=True, omit_defaults=True):
     role: str = ""
 
 
@@ -54,7 +54,7 @@ class _RawInventory(msgspec.Struct, forbid_unknown_fields=True):
     user: str = "root"
     key: str = "~/.ssh/id_ed25519"
     sudo: bool = False
-    known_hosts: str = KNOWN
+    known_hosts: str = KNOWN_HOSTS
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class InventoryHost:
     """``role``: empty for the system's main role."""
 
     role: str
-    reach: SshAddress
+    ssh: SshAddress
 
 
 def read_inventory(path: Path) -> list[InventoryHost]:
@@ -70,12 +70,12 @@ def read_inventory(path: Path) -> list[InventoryHost]:
     file = _parse_inventory(path)
     known = _read_known_hosts(Path(file.known_hosts).expanduser())
     found = [
-        InventoryHost(one.role, _to_reach(one, file, known, f"{path}: host {number}"))
+        InventoryHost(one.role, _to_ssh_address(one, file, known, f"{path}: host {number}"))
         for number, one in enumerate(file.host, 1)
     ]
-    addresses = [one.reach.address for one in found]
-    if twice := sorted({one for one in addresses if addresses.count(one) > 1}):
-        raise InventoryError(f"{path}: {twice[0]} is named twice, but each node needs its own machine")
+    addresses = [one.ssh.address for one in found]
+    if repeated := sorted({one for one in addresses if addresses.count(one) > 1}):
+        raise InventoryError(f"{path}: {repeated[0]} is named twice, but each node needs its own machine")
     return found
 
 
@@ -133,19 +133,19 @@ def _address_of(container: Any) -> str:
     return found[0]
 
 
-def by_role(
+def choose_by_role(
     hosts: Sequence[InventoryHost], main: str | None, counts: Mapping[str, int], path: Path
 ) -> dict[str, list[InventoryHost]]:
     """Returns the first hosts of each role, as many as counted. Raises :class:`InventoryError` if there are too few."""
     chosen: dict[str, list[InventoryHost]] = {}
     for role, count in counts.items():
-        there = [host for host in hosts if (host.role or main) == role]
-        if len(there) < count:
+        candidates = [host for host in hosts if (host.role or main) == role]
+        if len(candidates) < count:
             option = OPTIONS.get(role, "--nodes")
             raise InventoryError(
-                f"{path} has {len(there)} hosts of the role {role}, and {count} are asked for ({option})"
+                f"{path} has {len(candidates)} hosts of the role {role}, and {count} are asked for ({option})"
             )
-        chosen[role] = there[:count]
+        chosen[role] = candidates[:count]
     return chosen
 
 
@@ -159,22 +159,22 @@ def _read_known_hosts(path: Path) -> paramiko.HostKeys:
     return keys
 
 
-def _to_reach(way: _RawReach, file: _RawInventory, known: paramiko.HostKeys, where: str) -> SshAddress:
-    if not way.address:
+def _to_ssh_address(raw: _RawAddress, file: _RawInventory, known: paramiko.HostKeys, where: str) -> SshAddress:
+    if not raw.address:
         raise InventoryError(f"{where} has no address")
-    host_key = way.host_key
+    host_key = raw.host_key
     if not host_key:
-        name = way.address if way.port == 22 else f"[{way.address}]:{way.port}"
-        there: Mapping[str, Any] = known.lookup(name) or {}
-        key = next((there[kind] for kind in sorted(there, key=lambda kind: (kind != "ssh-ed25519", kind))), None)
+        name = raw.address if raw.port == 22 else f"[{raw.address}]:{raw.port}"
+        keys: Mapping[str, Any] = known.lookup(name) or {}
+        key = next((keys[kind] for kind in sorted(keys, key=lambda kind: (kind != "ssh-ed25519", kind))), None)
         if key is None:
             raise InventoryError(
-                f"{where}: nothing is known of the host key of {name}: look at what `ssh-keyscan -p {way.port} "
-                f"{way.address}` says, and add it to {file.known_hosts}, or here as host_key"
+                f"{where}: nothing is known of the host key of {name}: look at what `ssh-keyscan -p {raw.port} "
+                f"{raw.address}` says, and add it to {file.known_hosts}, or here as host_key"
             )
         host_key = f"{key.get_name()} {key.get_base64()}"
-    jump = None if way.jump is None else _to_reach(way.jump, file, known, f"{where}, jump")
+    jump = None if raw.jump is None else _to_ssh_address(raw.jump, file, known, f"{where}, jump")
     # absolute, because the undo journal is read from other folders
-    key = str(Path(way.key or file.key).expanduser().absolute())
-    sudo = file.sudo if way.sudo is None else way.sudo
-    return SshAddress(way.address, way.user or file.user, key, host_key, way.port, sudo, jump)
+    key = str(Path(raw.key or file.key).expanduser().absolute())
+    sudo = file.sudo if raw.sudo is None else raw.sudo
+    return SshAddress(raw.address, raw.user or file.user, key, host_key, raw.port, sudo, jump)

@@ -74,7 +74,7 @@ def test_host_keys_are_those_that_ssh_knows(tmp_path: Path, port: int, name: str
     known = tmp_path / "known"
     known.write_text(f"{name} {HOST_KEY}\n")
     (host,) = read(tmp_path, f'known_hosts = "{known}"\n[[host]]\naddress = "10.0.0.11"\nport = {port}')
-    assert host.reach.host_key == HOST_KEY
+    assert host.ssh.host_key == HOST_KEY
 
 
 def test_of_several_host_keys_one_is_taken_whatever_their_order(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_of_several_host_keys_one_is_taken_whatever_their_order(tmp_path: Path) 
         known = tmp_path / "known"
         known.write_text("".join(f"10.0.0.11 {line}\n" for line in lines))
         (host,) = read(tmp_path, f'known_hosts = "{known}"\n[[host]]\naddress = "10.0.0.11"')
-        assert host.reach.host_key == other
+        assert host.ssh.host_key == other
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_each_role_gets_its_own_hosts_and_too_few_are_an_error() -> None:
         inventory.InventoryHost(role, SshAddress(f"h{number}", "root", "k", ""))
         for number, role in enumerate(("", "b", "a", "a"))
     ]
-    chosen = inventory.by_role(hosts, "a", {"a": 2, "b": 1}, Path("hosts.toml"))
-    assert [[host.reach.address for host in chosen[role]] for role in "ab"] == [["h0", "h2"], ["h1"]]
+    chosen = inventory.choose_by_role(hosts, "a", {"a": 2, "b": 1}, Path("hosts.toml"))
+    assert [[host.ssh.address for host in chosen[role]] for role in "ab"] == [["h0", "h2"], ["h1"]]
     with pytest.raises(InventoryError, match="has 1 hosts of the role b, and 2 are asked for"):
-        inventory.by_role(hosts, "a", {"b": 2}, Path("hosts.toml"))
+        inventory.choose_by_role(hosts, "a", {"b": 2}, Path("hosts.toml"))
 
 
 def test_keys_that_are_none_are_named(tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_a_host_that_cannot_be_had_is_asked_once_by_who_undoes(
 ) -> None:
     asked = []
 
-    def run(reach: SshAddress, command: str, timeout: float) -> str:
-        asked.append(f"{reach} {command}")
-        if reach.address == "away":
+    def run(ssh: SshAddress, command: str, timeout: float) -> str:
+        asked.append(f"{ssh} {command}")
+        if ssh.address == "away":
             raise error("it is closed")
         return ""
 
@@ -223,16 +223,16 @@ def test_what_undoes_something_has_more_time_than_another_command(
 
 
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
-    reach = SshAddress("h", "ann", "/k", HOST_KEY, 2222, True, SshAddress("bastion", "ann", "/k", HOST_KEY))
+    ssh = SshAddress("h", "ann", "/k", HOST_KEY, 2222, True, SshAddress("bastion", "ann", "/k", HOST_KEY))
     book = journal.UndoJournal(tmp_path, "run-1")
-    action = journal.RunOnHost(reach, ("sh", "-c", "true"))
+    action = journal.RunOnHost(ssh, ("sh", "-c", "true"))
     book.append(action)
     book.close(finished=False)
     assert [one for _, one in journal.read_journal(book.path).actions] == [action]
     assert journal.describe(action) == "ann@h:2222: sh -c true"
-    assert journal.describe(journal.RunOnHost(reach, ("sh", "-c", "..."), "cleaned")) == "ann@h:2222: cleaned"
+    assert journal.describe(journal.RunOnHost(ssh, ("sh", "-c", "..."), "cleaned")) == "ann@h:2222: cleaned"
     assert str(SshAddress("fd00::1", "ann", "/k", HOST_KEY)) == "ann@[fd00::1]:22"
-    assert msgspec.json.decode(msgspec.json.encode(reach), type=SshAddress) == reach
+    assert msgspec.json.decode(msgspec.json.encode(ssh), type=SshAddress) == ssh
 
 
 def shell(text: str) -> subprocess.CompletedProcess[str]:
@@ -344,7 +344,7 @@ def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Pa
     echo = Echo(place / "echo")
     hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
     node: Any = Here()
-    made = asyncio.run(hosts._what_is_made(node, "n1", {f"{place}/etc/settings": b""}))
+    made = asyncio.run(hosts._plan_created_paths(node, "n1", {f"{place}/etc/settings": b""}))
     shell(upkeep.claim_command("run-1"))
     (place / "etc").mkdir()
     (place / "etc/settings.assay-part").write_text("half of")
@@ -372,7 +372,7 @@ def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
 def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path) -> None:
     file = tmp_path / "hosts.toml"
     file.write_text('[[host]]\naddress = "10.0.0.11"\n[[host]]\naddress = "10.0.0.12"\nrole = "store"\n')
-    assert [(host.role, host.reach.address) for host in inventory.read_addresses(str(file))] == [
+    assert [(host.role, host.ssh.address) for host in inventory.read_addresses(str(file))] == [
         ("", "10.0.0.11"),
         ("store", "10.0.0.12"),
     ]

@@ -55,7 +55,12 @@ def test_each_package_manager_is_asked_once_for_what_is_missing_and_what_the_sys
 def test_an_image_that_lacks_nothing_gets_an_init_and_no_package(manager: str | None) -> None:
     made = text(ImageContents((), manager, "theirs"))
     steps = [line for line in made.splitlines() if line.startswith(("RUN", "COPY"))]
-    settled = [f"{tools.PLACE}/tini", "/etc/ssh/assay_sshd_config", f"{tools.PLACE}/", f"{tools.PLACE}/settle"]
+    settled = [
+        f"{tools.TOOLS_FOLDER}/tini",
+        "/etc/ssh/assay_sshd_config",
+        f"{tools.TOOLS_FOLDER}/",
+        f"{tools.TOOLS_FOLDER}/settle",
+    ]
     assert [step.split()[-1] for step in steps] == settled
     assert "\nUSER 0\n" in made
 
@@ -68,8 +73,8 @@ def test_every_tool_is_in_some_package_of_every_manager(manager: str) -> None:
 
 def test_without_a_package_manager_tools_are_copied_and_come_first() -> None:
     made = text(ImageContents(("sshd", "setpriv"), None, "theirs"))
-    assert f"COPY --from=assay-tools:1 {tools.PLACE} {tools.PLACE}\n" in made
-    assert f"RUN /bin/sh {tools.PLACE}/settle sshd setpriv\n" in made
+    assert f"COPY --from=assay-tools:1 {tools.TOOLS_FOLDER} {tools.TOOLS_FOLDER}\n" in made
+    assert f"RUN /bin/sh {tools.TOOLS_FOLDER}/settle sshd setpriv\n" in made
 
 
 @pytest.mark.parametrize(
