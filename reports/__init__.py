@@ -4,14 +4,12 @@ The failure text:
 
 - ``failure_text``: the text, a pure function
 - ``evidence``: looks up operations and faults for it
-- ``cut_description``: the links that a fault has cut, in words
-- ``reasons``: merges doubts that several anomalies share
 
 The page:
 
 - ``model``: reads a run's folder into one frozen value
 - ``page``: renders the HTML; ``html``: shared by all pages
-- ``timeline``: the plot, drawn with ``panel`` and ``palette``; ``fault_lanes``: its uppermost panel
+- ``timeline``: the plot, drawn with ``panel`` and ``palette``
 - parts of the model: ``files``, ``history_db`` (queries of the history), ``coverage`` (what was checked), ``faults``,
   ``roles`` (of the nodes), ``leadership``, ``zookeeper``, ``operations``, ``series`` (rates and latencies),
   ``node_logs`` with ``log_times``

@@ -27,16 +27,15 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
     """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
     first = find_forbidden(judgement)[:1]
     operations = find_operations(judgement)
-    faults = {number for finding in first for number in finding.faults}
-    if not operations and not faults:
+    fault_ids = {number for finding in first for number in finding.faults}
+    if not operations and not fault_ids:
         return EvidenceLines()
-    rows, lives = _read_operations(history.dataset("ops"), operations), _read_faults(history, faults)
-    moments = [time for one in first for time in (one.since, one.until)]
-    digits = find_digits(
-        (*_list_times(rows), *(time for one in lives for time in (one.injected, one.healed)), *moments)
-    )
+    rows, faults = _read_operations(history.dataset("ops"), operations), _read_faults(history, fault_ids)
+    times = [*_list_times(rows), *(time for fault in faults for time in (fault.injected, fault.healed))]
+    times += [time for finding in first for time in (finding.since, finding.until)]
+    digits = find_digits(times)
     return EvidenceLines(
-        _format_operations(rows, digits, history.worker_nodes), {one.id: one.line(digits) for one in lives}, digits
+        _format_operations(rows, digits, history.worker_nodes), {fault.id: fault.line(digits) for fault in faults}, digits
     )
 
 
@@ -84,7 +83,7 @@ def _cut(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class _FaultLife:
+class _InjectedFault:
     """Targets and times of one fault."""
 
     id: int
@@ -97,17 +96,17 @@ class _FaultLife:
         return f"{self.what} {format_duration(self.began, self.injected, self.healed, digits)}"
 
 
-def _read_faults(reader: HistoryReader, ids: set[int]) -> list[_FaultLife]:
+def _read_faults(reader: HistoryReader, ids: set[int]) -> list[_InjectedFault]:
     """Returns the faults with these ids that were injected, in order of injection."""
     rows = [row for row in reader.table("faults").to_pylist() if row["id"] in ids]
     healed = {row["id"]: int(row["time"]) for row in rows if row["phase"] == "healed"}
     injections = sorted((row for row in rows if row["phase"] == "injected"), key=lambda row: int(row["time"]))
-    return [_to_fault_life(row, healed.get(row["id"])) for row in injections]
+    return [_to_injected_fault(row, healed.get(row["id"])) for row in injections]
 
 
-def _to_fault_life(row: dict[str, Any], healed: int | None) -> _FaultLife:
+def _to_injected_fault(row: dict[str, Any], healed: int | None) -> _InjectedFault:
     detail = decode_detail(row["detail"])
     names = row["targets"].strip("[]").replace('"', "").replace(",", "+")
     cut, process = describe_cut(detail), detail.get("process")
     what = f"{row['fault']} {names}{f'@{process}' if process else ''}{f' ({cut})' if cut else ''}"
-    return _FaultLife(row["id"], what, read_begin(detail), int(row["time"]), healed)
+    return _InjectedFault(row["id"], what, read_begin(detail), int(row["time"]), healed)

@@ -4,8 +4,8 @@ The order is: the claim, the operations that contradict each other, the faults i
 that repeats the run, and the path of the report. An unknown verdict begins with UNKNOWN and the missing evidence,
 because a run that proves nothing is not a pass.
 
-The module is pure; its caller reads the history.
-Equal reasons of several anomalies to doubt a run become one sentence.
+The module is pure; its caller reads the history. If a run is doubtful for the same reason of several anomalies, the
+reasons become one sentence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +27,10 @@ def join_reasons(reasons: Sequence[str]) -> list[str]:
     """Returns the reasons in order of first occurrence: ``a, b and c are forbidden, but their checks had no data``."""
     subjects: dict[tuple[bool, str], list[str]] = {}
     for reason in reasons:
-        subject, about, rest = reason.partition(FORBIDDEN)
+        subject, separator, rest = reason.partition(FORBIDDEN)
         # Only a line about one anomaly counts, because a traceback may contain the same words.
-        about = "" if "\n" in reason else about
-        subjects.setdefault((bool(about), rest if about else reason), []).append(subject)
+        separator = "" if "\n" in reason else separator
+        subjects.setdefault((bool(separator), rest if separator else reason), []).append(subject)
     return [_format_reason(names, rest) if forbidden else rest for (forbidden, rest), names in subjects.items()]
 
 
@@ -42,13 +42,14 @@ def _format_reason(names: Sequence[str], rest: str) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}{FORBIDDEN.replace(' is ', ' are ')}{rest}"
 
 
-LINES: Final = 25
-WIDTH: Final = 300
-FAULTS: Final = 3
-ALSO: Final = 2
-CLAIMS: Final = 4
-REASONS: Final = 6
-REMARKS: Final = 3
+# Maximum numbers of lines in the text, of characters in a line, and of items of each kind.
+MAX_LINES: Final = 25
+MAX_WIDTH: Final = 300
+MAX_FAULTS: Final = 3
+MAX_SAME_CAUSE: Final = 2
+MAX_CLAIMS: Final = 4
+MAX_REASONS: Final = 6
+MAX_REMARKS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,14 @@ class FailureFooter:
     remarks: tuple[str, ...] = ()
 
 
-def describe(judgement: Judgement, evidence: EvidenceLines, ending: FailureFooter) -> str:
+def describe(judgement: Judgement, evidence: EvidenceLines, footer_data: FailureFooter) -> str:
     """Returns at most 25 lines. The first begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed).
 
-    Lines are cut at ``WIDTH`` characters, except the command and the path, because part of a command would do something
-    else.
+    Lines are cut at ``MAX_WIDTH`` characters, except the command and the path, because part of a command would do
+    something else.
     """
-    footer = list(_iterate_footer(ending))
-    body = list(islice(_iterate_body(judgement, evidence, ending), LINES - len(footer)))
+    footer = list(_iterate_footer(footer_data))
+    body = list(islice(_iterate_body(judgement, evidence, footer_data), MAX_LINES - len(footer)))
     return "\n".join([*map(_clip, body), *footer])
 
 
@@ -98,7 +99,7 @@ def find_forbidden(judgement: Judgement) -> list[Finding]:
     ]
 
 
-def _iterate_body(judgement: Judgement, evidence: EvidenceLines, ending: FailureFooter) -> Iterator[str]:
+def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: FailureFooter) -> Iterator[str]:
     if judgement.verdict is Verdict.UNKNOWN:
         yield from _iterate_unknown(judgement)
         yield from _iterate_tolerated(judgement)
@@ -111,7 +112,7 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, ending: Failure
     if findings:
         yield from _iterate_first_finding(findings[0], evidence)
         yield from _iterate_beneath(findings[0], judgement)
-        yield from (f"FAIL {finding.anomaly}: {finding.claim}" for finding in findings[1:CLAIMS])
+        yield from (f"FAIL {finding.anomaly}: {finding.claim}" for finding in findings[1:MAX_CLAIMS])
     else:
         yield "FAIL: the contract was broken, and no finding says where (see verdict.json)"
     counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.forbidden]
@@ -137,16 +138,16 @@ def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterato
         digits = max(evidence.digits, find_digits((finding.since, finding.until)))
         between = f" between {in_seconds(finding.since, digits)} and {in_seconds(finding.until, digits)} s"
     yield f"  faults in force{between}:{'' if finding.faults else ' none'}"
-    yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:FAULTS])
-    if len(finding.faults) > FAULTS:
-        yield f"    and {len(finding.faults) - FAULTS} more (the report has them)"
+    yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:MAX_FAULTS])
+    if len(finding.faults) > MAX_FAULTS:
+        yield f"    and {len(finding.faults) - MAX_FAULTS} more (the report has them)"
 
 
 def _iterate_beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
-    """Other findings of the same cause."""
+    """Yields the other findings of the same cause."""
     others = find_beneath(judgement, head)
-    yield from (f"  also seen as {finding.anomaly}: {finding.claim}" for finding in others[:ALSO])
-    if more := max(len(others) - ALSO, 0):
+    yield from (f"  also seen as {finding.anomaly}: {finding.claim}" for finding in others[:MAX_SAME_CAUSE])
+    if more := max(len(others) - MAX_SAME_CAUSE, 0):
         yield f"  and as {more} more finding{'s' * (more > 1)} (verdict.json)"
 
 
@@ -162,7 +163,7 @@ def _iterate_unknown(judgement: Judgement) -> Iterator[str]:
 def _find_first_lines(judgement: Judgement) -> tuple[list[str], int]:
     """Returns the first lines of the first reasons, and the number of others; tracebacks are only in verdict.json."""
     lines = join_reasons([reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown])
-    return lines[:REASONS], max(len(lines) - REASONS, 0)
+    return lines[:MAX_REASONS], max(len(lines) - MAX_REASONS, 0)
 
 
 def _iterate_tolerated(judgement: Judgement) -> Iterator[str]:
@@ -172,16 +173,16 @@ def _iterate_tolerated(judgement: Judgement) -> Iterator[str]:
         yield from (f"  {name}: {why}" for name, why in judgement.reasons.items() if name in judgement.anomalies)
 
 
-def _iterate_footer(ending: FailureFooter) -> Iterator[str]:
-    yield from (_clip(f"remark: {remark}") for remark in ending.remarks[:REMARKS])
-    if ending.seed is not None:
-        yield f"seed: {ending.seed}" + (f", history {ending.digest[:16]}" if ending.digest else "")
-    if ending.command is not None:
-        yield to_printable(f"repeat: {ending.command}")
-    if ending.report is not None:
-        yield to_printable(f"report: {ending.report}")
+def _iterate_footer(footer_data: FailureFooter) -> Iterator[str]:
+    yield from (_clip(f"remark: {remark}") for remark in footer_data.remarks[:MAX_REMARKS])
+    if footer_data.seed is not None:
+        yield f"seed: {footer_data.seed}" + (f", history {footer_data.digest[:16]}" if footer_data.digest else "")
+    if footer_data.command is not None:
+        yield to_printable(f"repeat: {footer_data.command}")
+    if footer_data.report is not None:
+        yield to_printable(f"report: {footer_data.report}")
 
 
 def _clip(line: str) -> str:
     flat = to_printable(" ".join(line.splitlines()))
-    return flat if len(flat) <= WIDTH else flat[: WIDTH - 1] + "…"
+    return flat if len(flat) <= MAX_WIDTH else flat[: MAX_WIDTH - 1] + "…"

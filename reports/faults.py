@@ -19,8 +19,8 @@ from assay.reports.history_db import HistoryDatabase, Row
 MOST_GROUPS: Final = 4
 """Maximum number of groups in words; further groups are counted."""
 
-Way = tuple[str, str]
-"""A direction of a link: (receiver that drops, sender). A link cut in both directions is two of them."""
+LinkDirection = tuple[str, str]
+"""One direction of a link: (receiver that drops, sender). A link cut in both directions has two of them."""
 
 
 def describe_cut(detail: Mapping[str, Any]) -> str | None:
@@ -35,31 +35,31 @@ def describe_cut(detail: Mapping[str, Any]) -> str | None:
     links = evidence.get("cut") if isinstance(evidence, dict) else None
     if not isinstance(evidence, dict) or not isinstance(links, list) or not links:
         return None
-    said = list(_iterate_groups({way for link in links for way in _split_link(str(link))}))
-    more = f" and {len(said) - MOST_GROUPS} more groups of links" if len(said) > MOST_GROUPS else ""
+    groups = list(_iterate_groups({direction for link in links for direction in _split_link(str(link))}))
+    more = f" and {len(groups) - MOST_GROUPS} more groups of links" if len(groups) > MOST_GROUPS else ""
     zookeeper = evidence.get("zookeeper")
     extent = "" if zookeeper is None else ", ZooKeeper included" if zookeeper else ", not ZooKeeper"
     name = f", as {evidence['likeness']} does" if "likeness" in evidence else ""
-    return f"cut {'; '.join(said[:MOST_GROUPS])}{more}{extent}{name}"
+    return f"cut {'; '.join(groups[:MOST_GROUPS])}{more}{extent}{name}"
 
 
-def _split_link(link: str) -> list[Way]:
+def _split_link(link: str) -> list[LinkDirection]:
     """Splits ``n1|n2`` into both directions, and ``n1<-n2`` into one."""
     near, sign, far = (*re.split(r"(\||<-)", link, maxsplit=1), "", "")[:3]
     return [(near, far), (far, near)] if sign == "|" else [(near, far)]
 
 
-def _iterate_groups(left: set[Way]) -> Iterable[str]:
-    while left:
-        ends = Counter(near for near, _ in left)
-        hub = min(ends, key=lambda node: (-ends[node], node))
-        far = {other for near, other in left if near == hub}
-        mutual = {other for other in far if (other, hub) in left}
+def _iterate_groups(remaining: set[LinkDirection]) -> Iterable[str]:
+    while remaining:
+        link_counts = Counter(near for near, _ in remaining)
+        hub = min(link_counts, key=lambda node: (-link_counts[node], node))
+        far = {other for near, other in remaining if near == hub}
+        mutual = {other for other in far if (other, hub) in remaining}
         if mutual:
             yield f"{hub} from {_join_names(mutual)}"
         if far - mutual:
             yield f"what {hub} gets from {_join_names(far - mutual)}"
-        left = left - {(hub, other) for other in far} - {(other, hub) for other in mutual}
+        remaining = remaining - {(hub, other) for other in far} - {(other, hub) for other in mutual}
 
 
 def _join_names(names: set[str]) -> str:
@@ -111,7 +111,7 @@ class FaultBand:
         return self.injected if self.injected is None or self.began is None else min(self.began, self.injected)
 
     def overlaps(self, start: int, stop: int) -> bool:
-        """Whether it was in force at some moment of the closed interval."""
+        """Returns whether it was in force at some moment of the closed interval."""
         return self.start is not None and self.start <= stop and (self.healed is None or self.healed >= start)
 
 

@@ -28,7 +28,7 @@ MAX_SCANNED_RUNS: Final = 200
 class OperationRate:
     """Operations of one kind in one run; ``rate``: successes per second of the run."""
 
-    verb: OperationCounts
+    counts: OperationCounts
     rate: float
 
 
@@ -42,11 +42,11 @@ class FaultSummary:
 
 
 @dataclass(frozen=True)
-class RunSummary:
+class RunTotals:
     """The compared values of a run, by kind of operation and by fault."""
 
-    paces: dict[str, OperationRate]
-    struck: dict[str, FaultSummary]
+    operation_rates: dict[str, OperationRate]
+    fault_summaries: dict[str, FaultSummary]
 
 
 @dataclass(frozen=True)
@@ -56,46 +56,48 @@ class Comparison:
     name: str
     started: str | None
     defect: str | None
-    paces: tuple[tuple[str, OperationRate | None, OperationRate | None], ...]
-    struck: tuple[tuple[str, FaultSummary, FaultSummary], ...]
+    operation_rates: tuple[tuple[str, OperationRate | None, OperationRate | None], ...]
+    fault_summaries: tuple[tuple[str, FaultSummary, FaultSummary], ...]
 
 
-def compare_with_last_pass(run_dir: Path, files: RunFiles, here: RunSummary) -> Comparison | None:
+def compare_with_last_pass(run_dir: Path, files: RunFiles, this_run: RunTotals) -> Comparison | None:
     """Compares with the last passing run before this one; None if there is none that can be read."""
     for path, other in _iterate_earlier_passes(run_dir, files):
         try:
             with HistoryDatabase(HistoryReader(path / "history", optional=tuple(SCHEMAS))) as recording:
-                there = summarize(recording.end(), count_operations(recording), read_fault_bands(recording)[0])
+                last_pass = summarize(recording.end(), count_operations(recording), read_fault_bands(recording)[0])
         except (HistoryError, EngineError, pa.ArrowException, OSError):
             continue
         settings = other.settings.get("settings") or {}
+        these_rates, its_rates = this_run.operation_rates, last_pass.operation_rates
+        these_faults, its_faults = this_run.fault_summaries, last_pass.fault_summaries
         return Comparison(
             name=path.name,
             started=other.run.started,
             defect=settings.get("defect") if isinstance(settings, dict) else None,
-            paces=tuple((f, here.paces.get(f), there.paces.get(f)) for f in {**here.paces, **there.paces}),
-            struck=tuple(
-                (fault, here.struck.get(fault, FaultSummary()), there.struck.get(fault, FaultSummary()))
-                for fault in sorted({*here.struck, *there.struck})
+            operation_rates=tuple((f, these_rates.get(f), its_rates.get(f)) for f in {**these_rates, **its_rates}),
+            fault_summaries=tuple(
+                (fault, these_faults.get(fault, FaultSummary()), its_faults.get(fault, FaultSummary()))
+                for fault in sorted({*these_faults, *its_faults})
             ),
         )
     return None
 
 
-def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[FaultBand]) -> RunSummary:
+def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[FaultBand]) -> RunTotals:
     """Summarizes a run; ``end`` in nanoseconds."""
     seconds = max(end, 1) / NANOSECONDS
-    struck: dict[str, FaultSummary] = {}
+    fault_summaries: dict[str, FaultSummary] = {}
     for band in bands:
         if band.injected is None:
             continue
-        known = struck.get(band.fault, FaultSummary())
+        known = fault_summaries.get(band.fault, FaultSummary())
         took = None if band.recovered is None or band.healed is None else (band.recovered - band.healed) / NANOSECONDS
         times = [time for time in (known.recovery, took) if time is not None]
-        struck[band.fault] = FaultSummary(
+        fault_summaries[band.fault] = FaultSummary(
             known.count + 1, known.effective + (band.took_effect is True), max(times, default=None)
         )
-    return RunSummary({verb.f: OperationRate(verb, verb.ok / seconds) for verb in counted}, struck)
+    return RunTotals({verb.f: OperationRate(verb, verb.ok / seconds) for verb in counted}, fault_summaries)
 
 
 def _iterate_earlier_passes(run_dir: Path, files: RunFiles) -> Iterator[tuple[Path, RunFiles]]:

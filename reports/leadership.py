@@ -19,12 +19,12 @@ from assay.reports.history_db import HistoryDatabase, Row
 MOST_LANES: Final = 12
 MOST_KEYS: Final = 120
 MOST_EVENTS: Final = 5_000
-ABOUT: Final = 200_000_000
+SIMULTANEOUS: Final = 200_000_000
 """Maximum difference in nanoseconds between leader changes that count as simultaneous."""
 CONTROLLER: Final = "controller"
 _BEGINS: Final = {"became-leader": False, "seen-leading": False, "became-controller": True}
 _ENDS: Final = {"became-follower": False, "seen-gone": False, "resigned-controller": True}
-_LIVES: Final = ("registered",)
+_STARTS: Final = ("registered",)
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Leadership:
     lanes: tuple[str, ...] = ()
     folded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
-    reigns: tuple[LeadershipTerm, ...] = ()
+    terms: tuple[LeadershipTerm, ...] = ()
     omitted: int = 0
     cut: bool = False
-    asked: bool = False
-    """Whether the data are the system's answers rather than event logs."""
+    from_queries: bool = False
+    """Whether the data are the system's answers to queries rather than event logs."""
 
     def label(self, lane: str) -> str:
         """Returns the label with the number of further keys: ``__consumer_offsets-0 +16``."""
@@ -65,7 +65,7 @@ def read_leadership(
     """Computes the lanes. ``wanted``: the keys of the findings, which come first; keys that clients used follow. Each
     of these has a lane; other keys with equal leadership share one.
     """
-    asked = bool(recording.rows("select 1 from events where event = 'seen-leading' limit 1"))
+    from_queries = bool(recording.rows("select 1 from events where event = 'seen-leading' limit 1"))
     leaders = "select distinct key from events where event in ('became-leader', 'seen-leading') and key is not null"
     used = {row["key"] for row in recording.rows("select distinct key from effects where key is not null")}
     keys = [row["key"] for row in recording.rows(leaders)]
@@ -74,40 +74,42 @@ def read_leadership(
         "select time, node, incarnation, event, key, epoch, controller_epoch from events "
         "where list_contains(?, event) "
         "and (key is null or list_contains(?, key)) order by time, node, incarnation, seq limit ?",
-        [[*_BEGINS, *_ENDS, *_LIVES], ordered[:MOST_KEYS], MOST_EVENTS],
+        [[*_BEGINS, *_ENDS, *_STARTS], ordered[:MOST_KEYS], MOST_EVENTS],
     )
-    reigns = compute_terms(rows, find_deaths(faults), end)
-    folded = group_alike(ordered[:MOST_KEYS], [key for key in ordered if key in wanted or key in used], reigns)
-    drawn = [key for key in folded if any(reign.lane == key for reign in reigns)][:MOST_LANES]
+    terms = compute_terms(rows, find_deaths(faults), end)
+    folded = group_alike(ordered[:MOST_KEYS], [key for key in ordered if key in wanted or key in used], terms)
+    drawn = [key for key in folded if any(term.lane == key for term in terms)][:MOST_LANES]
     lanes = sorted(drawn, key=lambda key: (key not in wanted and key not in used, natural_sort_key(key)))
-    if any(reign.lane == CONTROLLER for reign in reigns):
+    if any(term.lane == CONTROLLER for term in terms):
         lanes.insert(0, CONTROLLER)
-    shown = [reign for reign in reigns if reign.lane in lanes]
-    nodes = sorted({reign.node for reign in shown}, key=natural_sort_key)
+    shown = [term for term in terms if term.lane in lanes]
+    nodes = sorted({term.node for term in shown}, key=natural_sort_key)
     covered = sum(1 + len(folded[key]) for key in drawn)
     return Leadership(
         tuple(lanes), {key: folded[key] for key in drawn if folded[key]}, tuple(nodes), tuple(shown),
-        len(keys) - covered, len(rows) == MOST_EVENTS, asked,
+        len(keys) - covered, len(rows) == MOST_EVENTS, from_queries,
     )  # fmt: skip
 
 
 def group_alike(
-    keys: Sequence[str], alone: Collection[str], reigns: Sequence[LeadershipTerm]
+    keys: Sequence[str], alone: Collection[str], terms: Sequence[LeadershipTerm]
 ) -> dict[str, tuple[str, ...]]:
     """Groups keys whose partitions of one topic had the same leaders at about the same times. Returns for each first
     key the others that it represents. A key in ``alone`` is never grouped.
     """
-    of: dict[str, list[LeadershipTerm]] = {key: [] for key in keys}
-    for reign in reigns:
-        if reign.lane in of:
-            of[reign.lane].append(reign)
+    terms_of: dict[str, list[LeadershipTerm]] = {key: [] for key in keys}
+    for term in terms:
+        if term.lane in terms_of:
+            terms_of[term.lane].append(term)
     folded: dict[str, list[str]] = {}
     for key in keys:
         first = None if key in alone else next(
             (
                 other
                 for other in folded
-                if other not in alone and _get_topic(other) == _get_topic(key) and _are_alike(of[other], of[key])
+                if other not in alone
+                and _get_topic(other) == _get_topic(key)
+                and _are_alike(terms_of[other], terms_of[key])
             ),
             None,
         )  # fmt: skip
@@ -122,41 +124,43 @@ def _get_topic(key: str) -> str:
     return key.rpartition("-")[0]
 
 
-def _are_alike(these: Sequence[LeadershipTerm], those: Sequence[LeadershipTerm]) -> bool:
-    return len(these) == len(those) and all(
-        this.node == that.node and abs(this.start - that.start) < ABOUT and abs(this.stop - that.stop) < ABOUT
-        for this, that in zip(these, those, strict=True)
+def _are_alike(terms: Sequence[LeadershipTerm], others: Sequence[LeadershipTerm]) -> bool:
+    return len(terms) == len(others) and all(
+        term.node == other.node
+        and abs(term.start - other.start) < SIMULTANEOUS
+        and abs(term.stop - other.stop) < SIMULTANEOUS
+        for term, other in zip(terms, others, strict=True)
     )
 
 
 def compute_terms(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[LeadershipTerm]:
-    """Computes reigns from events in the order of their times; ``deaths``: when a node's process was killed."""
+    """Computes the terms from events in the order of their times; ``deaths``: when a node's process was killed."""
     begins: dict[str, list[Row]] = defaultdict(list)
-    doubts: dict[tuple[str, str], list[int]] = defaultdict(list)
-    lives: dict[str, list[int]] = defaultdict(list)
+    leadership_ends: dict[tuple[str, str], list[int]] = defaultdict(list)
+    process_ends: dict[str, list[int]] = defaultdict(list)
     for time, node in deaths:
-        lives[node].append(time)
+        process_ends[node].append(time)
     seen: dict[str, int] = {}
     for row in rows:
         node, event = row["node"], row["event"]
         if seen.setdefault(node, row["incarnation"]) != row["incarnation"]:
             seen[node] = row["incarnation"]
-            lives[node].append(row["time"])
+            process_ends[node].append(row["time"])
         if event in _BEGINS:
             begins[_find_lane(row, _BEGINS[event])].append(row)
         elif event in _ENDS:
-            doubts[node, _find_lane(row, _ENDS[event])].append(row["time"])
-    reigns = []
+            leadership_ends[node, _find_lane(row, _ENDS[event])].append(row["time"])
+    terms = []
     for lane, changes in begins.items():
         for position, row in enumerate(changes):
             start, node = row["time"], row["node"]
             following = next((other["time"] for other in changes[position + 1 :]), end)
             again = [other["time"] for other in changes[position + 1 :] if other["node"] == node]
-            ends = [time for time in (*doubts[node, lane], *lives[node], *again) if time > start]
+            ends = [time for time in (*leadership_ends[node, lane], *process_ends[node], *again) if time > start]
             believed = min([*ends, max(end, start)])
             epoch = row["controller_epoch"] if lane == CONTROLLER and row["key"] is None else row["epoch"]
-            reigns.append(LeadershipTerm(lane, node, epoch, start, max(start, min(following, believed)), believed))
-    return reigns
+            terms.append(LeadershipTerm(lane, node, epoch, start, max(start, min(following, believed)), believed))
+    return terms
 
 
 def natural_sort_key(text: str) -> list[tuple[int, str]]:

@@ -22,7 +22,7 @@ from assay.reports.edn_export import compress_history
 from assay.reports.faults import FaultBand, read_fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.history_db import HistoryDatabase
-from assay.reports.last_pass import Comparison, RunSummary, compare_with_last_pass, summarize
+from assay.reports.last_pass import Comparison, RunTotals, compare_with_last_pass, summarize
 from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
 from assay.reports.node_logs import LogLines, read_node_logs
 from assay.reports.operations import OperationLanes, OperationRow, choose_lanes, find_operations
@@ -40,7 +40,7 @@ from assay.reports.series import (
 from assay.reports.zookeeper import ZooKeeperActivity, read_activity
 
 T = TypeVar("T")
-LEAST: Final = 3
+MIN_FOLD: Final = 3
 """Minimum number of rows to fold; fewer are read as quickly."""
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -60,7 +60,7 @@ def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
         alike.setdefault(_NUMBER.sub("#", text(item)), []).append(item)
     folds: list[Fold[T]] = []
     for group in alike.values():
-        if len(group) < LEAST:
+        if len(group) < MIN_FOLD:
             folds += [Fold(item) for item in group]
         else:
             folds.append(Fold(group[0], tuple(group[1:])))
@@ -135,13 +135,13 @@ class RecordedRun:
     operations: int
     effects: int
     series: Series
-    verbs: tuple[OperationCounts, ...]
-    complaints: tuple[ErrorCount, ...]
-    sharings: tuple[GroupOwnership, ...]
+    operation_counts: tuple[OperationCounts, ...]
+    error_counts: tuple[ErrorCount, ...]
+    ownership_counts: tuple[GroupOwnership, ...]
     faults: tuple[FaultBand, ...]
     more_faults: int
     leadership: Leadership
-    agreement: ZooKeeperActivity
+    zookeeper_activity: ZooKeeperActivity
     log: LogLines
     moment: int | None
     """Initial time of the log view: the first finding, otherwise the first fault."""
@@ -153,8 +153,8 @@ class RecordedRun:
     """All operations in the format of :mod:`assay.reports.edn_export`, compressed; None if there are too many."""
 
     @property
-    def summary(self) -> RunSummary:
-        return summarize(self.end, self.verbs, self.faults)
+    def summary(self) -> RunTotals:
+        return summarize(self.end, self.operation_counts, self.faults)
 
 
 @dataclass(frozen=True)
@@ -305,8 +305,8 @@ def _read_recorded(
     end = recording.end()
     faults, more = read_fault_bands(recording)
     suspects = list(dict.fromkeys(finding.key for finding in shown if finding.key is not None))
-    led = read_leadership(recording, faults, suspects, end)
-    keys = [lane for lane in led.lanes if lane != CONTROLLER]
+    leadership = read_leadership(recording, faults, suspects, end)
+    keys = [lane for lane in leadership.lanes if lane != CONTROLLER]
     moments = _list_moments(shown, rows, faults)
     phases = recording.rows("select phase, min(call) as start from ops where phase <> 'main' group by phase")
     return RecordedRun(
@@ -315,13 +315,13 @@ def _read_recorded(
         operations=recording.operations,
         effects=recording.effects,
         series=compute_series(recording, end),
-        verbs=count_operations(recording),
-        complaints=count_errors(recording),
-        sharings=count_ownership(recording),
+        operation_counts=count_operations(recording),
+        error_counts=count_errors(recording),
+        ownership_counts=count_ownership(recording),
         faults=faults,
         more_faults=more,
-        leadership=led,
-        agreement=read_activity(recording, faults, keys, end),
+        leadership=leadership,
+        zookeeper_activity=read_activity(recording, faults, keys, end),
         log=read_node_logs(recording, run_dir / "logs", files.run.origin, moments),
         moment=moments[0] if moments else None,
         lanes=choose_lanes(recording, [rows[index] for index in _list_operations(shown) if index in rows], end),

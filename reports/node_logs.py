@@ -30,7 +30,7 @@ VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 GROWTH: Final = "growth.json"
 """In ``logs/``, by node and log file name: loop times with the file's size then (``cluster/ssh/logs.py``)."""
-_GROWN: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
+_GROWTH_DECODER: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
 
 
 class TimeSource(enum.Enum):
@@ -49,7 +49,7 @@ class LogLine:
     node: str
     event: bool
     text: str
-    placed: TimeSource = TimeSource.OWN
+    time_source: TimeSource = TimeSource.OWN
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class LogLines:
     omitted: int = 0
     timeless: tuple[str, ...] = ()
 
-    def any(self, placed: str) -> bool:
-        """Whether any line's time has this source, such as ``ARRIVAL``."""
-        return any(line.placed is TimeSource[placed] for line in self.lines)
+    def has_source(self, time_source: str) -> bool:
+        """Returns whether any line's time has this source, such as ``ARRIVAL``."""
+        return any(line.time_source is TimeSource[time_source] for line in self.lines)
 
 
 def read_node_logs(recording: HistoryDatabase, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
@@ -95,32 +95,37 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
     2. Otherwise it has the time of its arrival, if known.
     3. Otherwise it has the time of the first later line that has any, or of the last line.
     """
-    arrivals = _FileGrowth.of(path, origin)
+    growth = _FileGrowth.read(path, origin)
     last: LogLine | None = None
-    came: int | None = None
-    early: list[str] = []
+    last_arrival: int | None = None
+    timeless_lines: list[str] = []
     for line, end in _iterate_lines(path):
         time, text = _parse_line(line, origin)
-        arrived = arrivals.at(end)
-        if time is None and last is not None and last.placed is TimeSource.OWN and (arrived is None or arrived == came):
+        arrived = growth.find_arrival(end)
+        if (
+            time is None
+            and last is not None
+            and last.time_source is TimeSource.OWN
+            and (arrived is None or arrived == last_arrival)
+        ):
             if line.strip() and len(last.text) < LONGEST:
                 last = replace(last, text=f"{last.text}\n{line}"[:LONGEST])
             continue
-        placed = TimeSource.OWN if time is not None else TimeSource.ARRIVAL
+        time_source = TimeSource.OWN if time is not None else TimeSource.ARRIVAL
         moment = arrived if time is None else time
         if not line.strip():
             continue
         if moment is None:
-            early.append(line)
+            timeless_lines.append(line)
             continue
         if last is not None:
             yield last
-        yield from (LogLine(moment, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in early)
-        early = []
-        last, came = LogLine(moment, node, False, text[:LONGEST], placed), arrived
+        yield from (LogLine(moment, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in timeless_lines)
+        timeless_lines = []
+        last, last_arrival = LogLine(moment, node, False, text[:LONGEST], time_source), arrived
     if last is not None:
         yield last
-        yield from (LogLine(last.time, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in early)
+        yield from (LogLine(last.time, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in timeless_lines)
 
 
 @dataclass(frozen=True)
@@ -131,19 +136,19 @@ class _FileGrowth:
     sizes: Sequence[int] = ()
 
     @classmethod
-    def of(cls, path: Path, origin: Origin) -> Self:
+    def read(cls, path: Path, origin: Origin) -> Self:
         """Reads the sizes. Empty if they were not recorded, or if the file shrank, because sizes are then ambiguous."""
         try:
-            known = _GROWN.decode((path.parents[1] / GROWTH).read_bytes())
+            known = _GROWTH_DECODER.decode((path.parents[1] / GROWTH).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return cls()
-        looks = known.get(path.parent.name, {}).get(path.name, [])
-        sizes = [size for _, size in looks]
+        known_sizes = known.get(path.parent.name, {}).get(path.name, [])
+        sizes = [size for _, size in known_sizes]
         if sizes != sorted(sizes):
             return cls()
-        return cls([int((moment - origin.loop) * NANOSECONDS) for moment, _ in looks], sizes)
+        return cls([int((moment - origin.loop) * NANOSECONDS) for moment, _ in known_sizes], sizes)
 
-    def at(self, end: int) -> int | None:
+    def find_arrival(self, end: int) -> int | None:
         """Returns when all bytes up to ``end`` had arrived; None if unknown."""
         place = bisect_left(self.sizes, end)
         return self.times[place] if place < len(self.times) else None

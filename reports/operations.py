@@ -89,7 +89,7 @@ def choose_lanes(recording: HistoryDatabase, named: Sequence[OperationRow], end:
     if not workers:
         return OperationLanes((), (), 0, 0)
     indexes = {row.index for row in named}
-    _choose(recording, workers, named, total)
+    _create_chosen_table(recording, workers, named, total)
     rows = recording.rows(
         f"with picked as (select {_select_columns(LABEL)} from ops where index in (select index from chosen)) "
         "select p.*, l.call as following from picked p "
@@ -121,7 +121,9 @@ def to_operation(row: Row) -> OperationRow:
     )  # fmt: skip
 
 
-def _choose(recording: HistoryDatabase, workers: Sequence[str], named: Sequence[OperationRow], total: int) -> None:
+def _create_chosen_table(
+    recording: HistoryDatabase, workers: Sequence[str], named: Sequence[OperationRow], total: int
+) -> None:
     """Creates the table ``chosen``: all operations, or the named ones and at most both limits."""
     # Only times and indexes are copied, because texts are needed for the chosen operations alone.
     recording.table("lane", "select index, worker, call, ret from ops where list_contains(?, worker)", [list(workers)])

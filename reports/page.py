@@ -31,9 +31,9 @@ from assay.reports.panel import LEFT, RIGHT
 from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, draw_timeline
 
-SHOWN: Final = 3
+VISIBLE_FINDINGS: Final = 3
 """Number of findings of one anomaly that are visible; the others unfold."""
-LONG: Final = 110
+VISIBLE_CHARACTERS: Final = 110
 """Number of characters of an argument or a result that are visible; the rest unfolds."""
 
 
@@ -74,13 +74,15 @@ def _build_environment() -> Environment:
     environment.filters.update(
         seconds=format_seconds, count="{:,}".format, size=_format_size, milliseconds=_format_milliseconds,
         moment=_format_moment, gantt=build_gantt,
-        sentence=_capitalize, middle=html.shorten_middle, moment_link=_format_moment_link, pace=_format_rate,
-        amiss=_format_unsuccessful, duration=_format_duration,
+        sentence=_capitalize, middle=html.shorten_middle, moment_link=_format_moment_link, rate=_format_rate,
+        unsuccessful=_format_unsuccessful, duration=_format_duration,
         fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _format_finding),
         keys=lambda findings: join_keys([finding.key for finding in findings]), joined=join_reasons,
         several=lambda number: "s" * (number > 1), lasted=format_lasting, injection=format_injection,
     )  # fmt: skip
-    environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_count_decimals)
+    environment.globals.update(
+        long=VISIBLE_CHARACTERS, longest=LONGEST_LIST, shown=VISIBLE_FINDINGS, decimals=_count_decimals
+    )
     return environment
 
 
@@ -214,13 +216,17 @@ def _format_moment_link(row: OperationRow) -> str:
     return f"#t={in_seconds(row.call, MILLISECONDS)}&op={row.index}"
 
 
-def _format_rate(pace: OperationRate | None) -> str:
-    return "—" if pace is None else f"{pace.rate:,.1f}"
+def _format_rate(operations: OperationRate | None) -> str:
+    return "—" if operations is None else f"{operations.rate:,.1f}"
 
 
-def _format_unsuccessful(pace: OperationRate | None) -> str:
+def _format_unsuccessful(operations: OperationRate | None) -> str:
     """Returns the share of operations that failed or are indeterminate."""
-    return "—" if pace is None or not pace.verb.total else f"{(pace.verb.total - pace.verb.ok) / pace.verb.total:.1%}"
+    return (
+        "—"
+        if operations is None or not operations.counts.total
+        else f"{(operations.counts.total - operations.counts.ok) / operations.counts.total:.1%}"
+    )
 
 
 def _format_duration(value: float | None) -> str:
@@ -267,15 +273,17 @@ def _build_log_data(recorded: RecordedRun, roles: Roles) -> dict[str, Any]:
     place = {node: number for number, node in enumerate(nodes)}
     return {
         "nodes": nodes,
-        "roles": [[roles.of.get(node, ""), roles.tone(node) or ""] for node in nodes] if roles.several else None,
+        "roles": [[roles.by_node.get(node, ""), roles.node_tone(node) or ""] for node in nodes]
+        if roles.has_several
+        else None,
         "moment": None if recorded.moment is None else recorded.moment / NANOSECONDS,
         "lines": [
-            [round(line.time / NANOSECONDS, 6), place[line.node], int(line.event), line.text, line.placed.value]
+            [round(line.time / NANOSECONDS, 6), place[line.node], int(line.event), line.text, line.time_source.value]
             for line in recorded.log.lines
         ],
     }
 
 
 def _read_scripts() -> list[str]:
-    """Bokeh's scripts without widgets, tables and typesetting."""
+    """Returns Bokeh's scripts without widgets, tables and typesetting."""
     return [script.replace("\r\n", "\n") for script in Resources(mode="inline", components=["bokeh"]).js_raw]

@@ -1,7 +1,7 @@
-"""The colours of a report, by role and by theme, for the page's style and for the plots.
+"""The colours of a report, by name and by theme, for the page's style and for the plots.
 
 Fault bands are a warm tint behind everything. A single red is reserved for operations that a finding names, so that
-it has a single meaning. Nodes use the eight tones in order.
+it has a single meaning. Nodes use eight colours in order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,13 +43,13 @@ NODE_TONES: Final = 8
 ROLE_TONES: Final = 6
 
 
-def get_node_role(position: int) -> str:
-    """Returns the role of the node at this position; after eight nodes the tones repeat."""
+def get_node_tone(position: int) -> str:
+    """Returns the colour name of the node at this position; after eight nodes the colours repeat."""
     return f"node{position % NODE_TONES}"
 
 
 def get_role_tone(position: int) -> str:
-    """Returns the text colour of the node role at this position, dark enough for text; after six roles they repeat."""
+    """Returns the colour name of the node role at this position, dark enough for text; after six roles they repeat."""
     return f"role{position % ROLE_TONES}"
 
 
@@ -61,9 +61,9 @@ def iterate_css_variables(palette: Mapping[str, str]) -> Iterator[str]:
 
 @dataclass
 class Painter:
-    """Colours models, and remembers which property has which role, so that the page can change the theme.
+    """Colours models, and remembers which property has which colour name, so that the page can change the theme.
 
-    ``entries``: model id, property, role.
+    ``entries``: model id, property, colour name.
     """
 
     entries: list[tuple[str, str, str]] = field(default_factory=list)

@@ -55,15 +55,15 @@ def shorten(text: str, limit: int = 100) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def add_panel(desk: PlotContext, title: str, height: int, **options: Any) -> Any:
+def add_panel(plot: PlotContext, title: str, height: int, **options: Any) -> Any:
     """Adds the next figure below, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
     panel = figure(
-        height=height, sizing_mode="stretch_width", x_range=desk.axis, toolbar_location=None,
+        height=height, sizing_mode="stretch_width", x_range=plot.axis, toolbar_location=None,
         tools="", min_border_left=LEFT, min_border_right=RIGHT, min_border_top=6, min_border_bottom=4,
         title=title, background_fill_color=None, border_fill_color=None, outline_line_color=None, **options,
     )  # fmt: skip
     zoom, pan = BoxZoomTool(dimensions="width"), PanTool(dimensions="width")
-    panel.add_tools(zoom, pan, CrosshairTool(overlay=desk.cursor))
+    panel.add_tools(zoom, pan, CrosshairTool(overlay=plot.cursor))
     panel.toolbar.active_drag = zoom
     panel.title.text_font_size = "11.5px"
     panel.title.text_font = FONT
@@ -78,24 +78,24 @@ def add_panel(desk: PlotContext, title: str, height: int, **options: Any) -> Any
         axis.minor_tick_line_color = None
         axis.major_tick_line_color = None
         axis.axis_line_color = None
-        desk.painter.paint(axis, major_label_text_color="muted", axis_label_text_color="muted")
-    desk.painter.paint(panel.title, text_color="muted")
-    desk.painter.paint(panel.ygrid[0], grid_line_color="grid")
-    _shade_faults(desk, panel)
+        plot.painter.paint(axis, major_label_text_color="muted", axis_label_text_color="muted")
+    plot.painter.paint(panel.title, text_color="muted")
+    plot.painter.paint(panel.ygrid[0], grid_line_color="grid")
+    _shade_faults(plot, panel)
     chosen = Span(dimension="height", location=None, line_width=1.5, line_dash="dashed")
-    desk.painter.paint(chosen, line_color="accent")
+    plot.painter.paint(chosen, line_color="accent")
     panel.add_layout(chosen)
-    desk.chosen.append(chosen)
-    desk.panels.append(panel)
+    plot.chosen.append(chosen)
+    plot.panels.append(panel)
     return panel
 
 
-def _shade_faults(desk: PlotContext, panel: Any) -> None:
-    force = panel.vstrip(x0="injected", x1="healed", source=desk.bands, line_color=None, fill_alpha=0.5)
-    after = panel.vstrip(x0="healed", x1="recovered", source=desk.bands, line_color=None, fill_alpha=0.7)
+def _shade_faults(plot: PlotContext, panel: Any) -> None:
+    force = panel.vstrip(x0="injected", x1="healed", source=plot.bands, line_color=None, fill_alpha=0.5)
+    after = panel.vstrip(x0="healed", x1="recovered", source=plot.bands, line_color=None, fill_alpha=0.7)
     force.level = after.level = "underlay"
-    desk.painter.paint(force.glyph, fill_color="fault")
-    desk.painter.paint(after.glyph, fill_color="recover")
+    plot.painter.paint(force.glyph, fill_color="fault")
+    plot.painter.paint(after.glyph, fill_color="recover")
 
 
 def label_lanes(panel: Any, labels: Sequence[str]) -> None:
@@ -107,14 +107,14 @@ def label_lanes(panel: Any, labels: Sequence[str]) -> None:
     panel.ygrid.grid_line_color = None
 
 
-def add_legend(desk: PlotContext, panel: Any, items: Sequence[LegendItem]) -> None:
+def add_legend(plot: PlotContext, panel: Any, items: Sequence[LegendItem]) -> None:
     """Adds a legend in one line above the frame, at its right end."""
     legend = Legend(
         items=list(items), orientation="horizontal", location="top_right", border_line_color=None,
         background_fill_color=None, label_text_font=FONT, label_text_font_size="11px", glyph_height=10, glyph_width=14,
         spacing=10, padding=0, margin=0, label_standoff=4, label_height=12,
     )  # fmt: skip
-    desk.painter.paint(legend, label_text_color="muted")
+    plot.painter.paint(legend, label_text_color="muted")
     panel.add_layout(legend, "above")
 
 

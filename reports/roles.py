@@ -9,35 +9,35 @@ from assay.reports.palette import get_role_tone
 
 @dataclass(frozen=True)
 class Roles:
-    """``of``: role by node, in the cluster's order; empty if unknown, as in an older run."""
+    """``by_node``: role by node, in the cluster's order; empty if unknown, as in an older run."""
 
-    of: Mapping[str, str] = field(default_factory=dict)
+    by_node: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The roles, in the order of their first nodes."""
-        return tuple(dict.fromkeys(self.of.values()))
+        return tuple(dict.fromkeys(self.by_node.values()))
 
     @property
-    def several(self) -> bool:
+    def has_several(self) -> bool:
         """Whether there is more than one role."""
         return len(self.names) > 1
 
     def nodes(self, role: str) -> tuple[str, ...]:
-        return tuple(node for node, has in self.of.items() if has == role)
+        return tuple(node for node, node_role in self.by_node.items() if node_role == role)
 
-    def tone_of(self, role: str) -> str:
+    def role_tone(self, role: str) -> str:
         """Returns the palette's name for a role's colour, which is also its CSS class: ``role0``."""
         return get_role_tone(self.names.index(role))
 
-    def tone(self, node: str) -> str | None:
+    def node_tone(self, node: str) -> str | None:
         """Returns the colour of a node's role; None if there is only one role, or the node is unknown."""
-        return self.tone_of(self.of[node]) if self.several and node in self.of else None
+        return self.role_tone(self.by_node[node]) if self.has_several and node in self.by_node else None
 
-    def common(self, nodes: Collection[str]) -> str | None:
+    def common_role(self, nodes: Collection[str]) -> str | None:
         """Returns the role that all of these nodes share; None if they differ, or there is only one role."""
-        found = {self.of.get(node) for node in nodes}
-        return next(iter(found)) if self.several and len(found) == 1 else None
+        found = {self.by_node.get(node) for node in nodes}
+        return next(iter(found)) if self.has_several and len(found) == 1 else None
 
 
 def read_roles(settings: Mapping[str, Any]) -> Roles:

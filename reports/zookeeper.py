@@ -106,8 +106,8 @@ def compute_sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end
         changes = sorted(by_node[node])
         for position, (start, event) in enumerate(changes):
             if event == "registered":
-                stop, how = changes[position + 1] if position + 1 < len(changes) else (max(end, start), "")
-                found.append(ZooKeeperSession(node, start, stop, how == "session-lost"))
+                stop, last_event = changes[position + 1] if position + 1 < len(changes) else (max(end, start), "")
+                found.append(ZooKeeperSession(node, start, stop, last_event == "session-lost"))
     return found
 
 
@@ -116,7 +116,7 @@ def compute_in_sync(rows: Iterable[Row], end: int) -> list[InSyncInterval]:
     last: dict[str, tuple[Row, tuple[int, ...], tuple[int, ...] | None]] = {}
     found: list[InSyncInterval] = []
 
-    def ended(key: str, stop: int) -> None:
+    def close_interval(key: str, stop: int) -> None:
         row, members, out = last[key]
         found.append(InSyncInterval(key, members, row["epoch"], row["node"], row["time"], max(stop, row["time"]), out))
 
@@ -127,14 +127,14 @@ def compute_in_sync(rows: Iterable[Row], end: int) -> list[InSyncInterval]:
         out = None if row["osr"] is None else _parse_numbers(row["osr"])
         key = row["key"]
         if key in last:
-            before, same, known = last[key]
-            unchanged = members == same and row["epoch"] == before["epoch"] and out in (None, known)
+            before, last_members, known = last[key]
+            unchanged = members == last_members and row["epoch"] == before["epoch"] and out in (None, known)
             if (row["epoch"] or 0) < (before["epoch"] or 0) or unchanged:
                 continue
-            ended(key, row["time"])
+            close_interval(key, row["time"])
         last[key] = (row, members, out)
     for key in last:
-        ended(key, end)
+        close_interval(key, end)
     return found
 
 

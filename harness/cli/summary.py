@@ -67,13 +67,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 def read_marks(given: Path | None) -> "KnownFailures":
     """Reads the marks of the file, or of the default file if it exists, as of today."""
-    from assay.reports.index.known import KnownError, KnownFailures, read_known
+    from assay.reports.index.known import KnownFailures, KnownFailuresError, read_known
 
     today = datetime.now(UTC).date()
     path = given or (KNOWN if KNOWN.exists() else None)
     try:
         return KnownFailures(today=today) if path is None else read_known(path, today)
-    except (KnownError, OSError) as error:
+    except (KnownFailuresError, OSError) as error:
         raise InputError(str(error)) from error
 
 

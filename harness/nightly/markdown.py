@@ -74,8 +74,8 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         what = " + ".join(map(escape, one.anomalies)) or "failed"
         words = [f"**{what}** in {escape(one.workload)} of {escape(one.system)}"]
         words[0] += f"{shape}: {one.rate.failed} of {one.rate.runs} runs, first seen {first}, last {last} (UTC)."
-        if one.green or one.suspects:
-            green = [f"green at `{sanitize_text(one.green)}`"] if one.green else []
+        if one.last_pass_version or one.suspects:
+            green = [f"green at `{sanitize_text(one.last_pass_version)}`"] if one.last_pass_version else []
             since = [*green, *(f"`{sanitize_text(name)}`" for name in one.suspects)]
             words.append(f"Versions: {_join_some(since)}.")
         if one.mark is not None:

@@ -20,7 +20,7 @@ class Failure:
     """``entries``: the failed runs, newest first. ``rate``: their share in all runs of their cells that passed or
     failed.
 
-    A pass whose run is no longer in the store counts for ``green``, but not for a rate.
+    A pass whose run is no longer in the store counts for ``last_pass_version``, but not for a rate.
     """
 
     system: str
@@ -36,18 +36,18 @@ class Failure:
     new: bool
     """Whether it first occurred on the newest night."""
     tonight: bool
-    green: str
+    last_pass_version: str
     """The version of the last pass of its cells before the first of these runs; empty if unknown."""
     suspects: tuple[str, ...]
-    """The known versions after ``green``, up to that of the first of these runs."""
+    """The known versions after ``last_pass_version``, up to that of the first of these runs."""
     commits: tuple[str, ...]
-    """The known commits after ``green`` up to the version of the first of these runs, the newest first."""
+    """The known commits after ``last_pass_version`` up to the version of the first of these runs, the newest first."""
     mark: Mark | None
     expired: bool
 
     @property
     def counts(self) -> bool:
-        """Whether it needs attention: it has no mark, or an expired one."""
+        """Whether it counts as a failure of the night: it has no mark, or an expired one."""
         return self.mark is None or self.expired
 
     @property
@@ -99,7 +99,7 @@ def _build_failure(
     key: Key,
     group: list[Entry],
     by_cell: dict[CellKey, list[Entry]],
-    green: str,
+    last_pass_version: str,
     versions: dict[str, str],
     nights: Sequence[NightEntry],
     since: str,
@@ -108,7 +108,7 @@ def _build_failure(
     system, workload, anomalies, shape = key
     first = group[0]
     runs = [entry for cell in {entry.cell for entry in group} for entry in by_cell[cell]]
-    mark = known.mark(system, workload, anomalies)
+    mark = known.find_mark(system, workload, anomalies)
     return Failure(
         system=system,
         workload=workload,
@@ -120,11 +120,11 @@ def _build_failure(
         nights=len({entry.night for entry in group}),
         new=first.started >= since,
         tonight=group[-1].started >= since,
-        green=green,
-        suspects=_list_versions_between(versions, green, first.version),
-        commits=_list_commits_between(nights, green, first.version),
+        last_pass_version=last_pass_version,
+        suspects=_list_versions_between(versions, last_pass_version, first.version),
+        commits=_list_commits_between(nights, last_pass_version, first.version),
         mark=mark,
-        expired=mark is not None and known.expired(mark),
+        expired=mark is not None and known.is_expired(mark),
     )
 
 
@@ -146,13 +146,13 @@ def _find_last_pass(group: Sequence[Entry], passes: dict[Hashable, list[Entry]])
     """
     started = group[0].started
 
-    def last(places: set[Hashable]) -> str:
+    def find_last(places: set[Hashable]) -> str:
         passed = [one for place in places for one in passes.get(place, ()) if one.started < started]
         return max(passed, key=lambda one: one.started).version if passed else ""
 
     every = {place for entry in group for place in _identify_cells(entry)}
     variants = all(entry.before != entry.cell for entry in group)
-    return (last({entry.planned for entry in group if entry.planned}) if variants else "") or last(every)
+    return (find_last({entry.planned for entry in group if entry.planned}) if variants else "") or find_last(every)
 
 
 def _find_first_times(entries: Iterable[Entry]) -> dict[str, str]:
@@ -172,12 +172,15 @@ def _list_versions_between(versions: dict[str, str], green: str, red: str) -> tu
 
 
 def _list_commits_between(nights: Sequence[NightEntry], green: str, red: str) -> tuple[str, ...]:
-    """Follows the nights back from ``red`` to ``green``; empty if a night in between has no known predecessor."""
-    came = {night.version: night for night in reversed(nights) if night.after not in ("", night.version)}
+    """Returns the commits after ``green`` up to ``red``, night by night.
+
+    Empty if a night in between has no known predecessor.
+    """
+    night_by_version = {night.version: night for night in reversed(nights) if night.after not in ("", night.version)}
     found: list[str] = []
     version = red
     while green and version != green:
-        night = came.pop(version, None)
+        night = night_by_version.pop(version, None)
         if night is None:
             return ()
         found += night.commits

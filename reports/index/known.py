@@ -24,7 +24,7 @@ from assay.harness.core.files import read_file
 Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
 
-class KnownError(ValueError):
+class KnownFailuresError(ValueError):
     """Raised for an invalid file; the message names the place."""
 
 
@@ -38,7 +38,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     expires: date
 
     @property
-    def about(self) -> tuple[str, str, tuple[str, ...]]:
+    def key(self) -> tuple[str, str, tuple[str, ...]]:
         return self.system, self.workload, tuple(sorted(self.anomalies))
 
 
@@ -53,34 +53,34 @@ class KnownFailures:
     marks: tuple[Mark, ...] = ()
     today: date = date.min
 
-    def mark(self, system: str, workload: str, anomalies: Iterable[str]) -> Mark | None:
+    def find_mark(self, system: str, workload: str, anomalies: Iterable[str]) -> Mark | None:
         wanted = system, workload, tuple(sorted(anomalies))
-        return next((mark for mark in self.marks if mark.about == wanted), None)
+        return next((mark for mark in self.marks if mark.key == wanted), None)
 
-    def expired(self, mark: Mark) -> bool:
+    def is_expired(self, mark: Mark) -> bool:
         return mark.expires < self.today
 
-    def idle(self, failures: Collection[tuple[str, str, tuple[str, ...]]]) -> list[Mark]:
+    def unused_marks(self, failures: Collection[tuple[str, str, tuple[str, ...]]]) -> list[Mark]:
         """Returns the marks of failures that no run has."""
-        return [mark for mark in self.marks if mark.about not in failures]
+        return [mark for mark in self.marks if mark.key not in failures]
 
 
 def read_known(path: Path, today: date) -> KnownFailures:
-    """Reads the file. Raises :class:`KnownError` or ``FileNotFoundError``."""
+    """Reads the file. Raises :class:`KnownFailuresError` or ``FileNotFoundError``."""
     try:
         entries = msgspec.convert(tomllib.loads(read_file(path).decode()), _File).failure
     except (ValueError, msgspec.ValidationError) as error:
-        raise KnownError(f"{path}: {error}; each failure is a [[failure]] table") from error
+        raise KnownFailuresError(f"{path}: {error}; each failure is a [[failure]] table") from error
     marks: list[Mark] = []
     for number, entry in enumerate(entries, start=1):
         try:
             # msgspec would accept text as a date, and truncate a datetime to one.
             if type(entry.get("expires", date.min)) is not date:
-                raise KnownError("`expires` must be a date without quotes, such as 2026-12-24")
+                raise KnownFailuresError("`expires` must be a date without quotes, such as 2026-12-24")
             mark = msgspec.convert(entry, Mark)
-            if len(set(mark.anomalies)) < len(mark.anomalies) or mark.about in {other.about for other in marks}:
-                raise KnownError("it names an anomaly twice, or repeats an earlier mark")
-        except (KnownError, msgspec.ValidationError) as error:
-            raise KnownError(f"{path}: [[failure]] number {number}: {error}") from error
+            if len(set(mark.anomalies)) < len(mark.anomalies) or mark.key in {other.key for other in marks}:
+                raise KnownFailuresError("it names an anomaly twice, or repeats an earlier mark")
+        except (KnownFailuresError, msgspec.ValidationError) as error:
+            raise KnownFailuresError(f"{path}: [[failure]] number {number}: {error}") from error
         marks.append(mark)
     return KnownFailures(tuple(marks), today)

@@ -75,7 +75,7 @@ def render_page(
         trends=trends,
         standing=_find_verdict(found, count_verdicts(runs)),
         sections=_build_sections(found),
-        idle=known.idle({(one.system, one.workload, one.anomalies) for one in found}),
+        unused_marks=known.unused_marks({(one.system, one.workload, one.anomalies) for one in found}),
         matrix=board,
         tally=count_verdicts(runs),
         all=count_verdicts(store.entries),

@@ -22,13 +22,13 @@ def test_rates_and_faults_stand_side_by_side(tmp_path: Path) -> None:
     report = read_report(write_run(tmp_path / "2", RED, ordinary(40), faults=False))
     assert report.earlier is not None
     assert (report.earlier.name, report.earlier.started) == ("1", "2026-01-01T00:00:00+00:00")
-    paces = {f: (here, there) for f, here, there in report.earlier.paces}
-    here, there = paces["send"]
+    operation_rates = {f: (here, there) for f, here, there in report.earlier.operation_rates}
+    here, there = operation_rates["send"]
     assert here is not None
     assert there is not None
-    assert (here.verb.total, there.verb.total) == (20, 30)
-    assert there.rate == pytest.approx(there.verb.ok / 5.9, rel=0.01)
-    ((fault, mine, other),) = report.earlier.struck
+    assert (here.counts.total, there.counts.total) == (20, 30)
+    assert there.rate == pytest.approx(there.counts.ok / 5.9, rel=0.01)
+    ((fault, mine, other),) = report.earlier.fault_summaries
     assert (fault, mine.count, other.count, other.effective) == ("kill", 0, 1, 1)
     assert other.recovery == pytest.approx(0.25)
 

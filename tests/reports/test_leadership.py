@@ -57,8 +57,8 @@ def test_a_killed_leader_leads_no_longer_and_leaves_a_gap() -> None:
 
 def test_a_new_life_ends_what_the_former_believed() -> None:
     rows = [event(0, "n1", "became-leader"), event(50, "n1", "registered", key=None, incarnation=2)]
-    (reign,) = compute_terms(rows, [], END)
-    assert reign.believed == 50
+    (term,) = compute_terms(rows, [], END)
+    assert term.believed == 50
 
 
 def test_controllers_have_a_lane_of_their_own() -> None:
@@ -67,8 +67,8 @@ def test_controllers_have_a_lane_of_their_own() -> None:
         event(20, "n1", "became-follower", key="k"),
         event(70, "n1", "resigned-controller", key=None),
     ]
-    (reign,) = compute_terms(rows, [], END)
-    assert (reign.lane, reign.epoch, reign.stop) == (CONTROLLER, 4, 70)
+    (term,) = compute_terms(rows, [], END)
+    assert (term.lane, term.epoch, term.stop) == (CONTROLLER, 4, 70)
 
 
 @given(
@@ -85,10 +85,10 @@ def test_reigns_never_end_before_they_begin_nor_overlap_but_in_belief(
     changes: list[tuple[int, str, str, int]],
 ) -> None:
     rows = [event(time, node, name, incarnation=life) for time, node, name, life in changes]
-    reigns = compute_terms(rows, [], END)
-    assert len(reigns) == sum(1 for change in changes if change[2] == "became-leader")
-    assert all(reign.start <= reign.stop <= reign.believed <= END for reign in reigns)
-    assert all(one.stop <= other.start for one, other in itertools.pairwise(reigns))
+    terms = compute_terms(rows, [], END)
+    assert len(terms) == sum(1 for change in changes if change[2] == "became-leader")
+    assert all(term.start <= term.stop <= term.believed <= END for term in terms)
+    assert all(one.stop <= other.start for one, other in itertools.pairwise(terms))
 
 
 def test_keys_are_ordered_as_people_count() -> None:
@@ -115,32 +115,32 @@ def test_who_ends_with_a_fault_leads_no_longer(tmp_path: Path, fault: str, ended
     with HistoryDatabase(HistoryReader(tmp_path / "history")) as recording:
         bands, _ = read_fault_bands(recording)
     assert find_deaths(bands) == ([(30, "n1")] if ended else [])
-    (reign,) = compute_terms([event(0, "n1", "became-leader")], find_deaths(bands), END)
-    assert reign.believed == (30 if ended else END)
+    (term,) = compute_terms([event(0, "n1", "became-leader")], find_deaths(bands), END)
+    assert term.believed == (30 if ended else END)
 
 
-def reign(lane: str, node: str, start: int, stop: int) -> LeadershipTerm:
+def term(lane: str, node: str, start: int, stop: int) -> LeadershipTerm:
     return LeadershipTerm(lane, node, 0, start, stop, stop)
 
 
 def test_partitions_of_one_topic_that_are_led_alike_are_one() -> None:
-    reigns = [
+    terms = [
         *(
-            reign(f"o-{number}", node, start, start + ABOUT * 5)
+            term(f"o-{number}", node, start, start + ABOUT * 5)
             for number in (0, 3)
             for node, start in (("n1", 0), ("n2", 9))
         ),
-        reign("o-1", "n1", 0, ABOUT * 5),
-        reign("o-2", "n1", ABOUT - 1, ABOUT * 5),
-        reign("o-4", "n1", ABOUT, ABOUT * 5),
-        reign("p-1", "n1", 0, ABOUT * 5),
-        reign("o-5", "n2", 0, ABOUT * 5),
+        term("o-1", "n1", 0, ABOUT * 5),
+        term("o-2", "n1", ABOUT - 1, ABOUT * 5),
+        term("o-4", "n1", ABOUT, ABOUT * 5),
+        term("p-1", "n1", 0, ABOUT * 5),
+        term("o-5", "n2", 0, ABOUT * 5),
     ]
     keys = ["o-0", "o-1", "o-2", "o-3", "o-4", "o-5", "p-1"]
-    assert group_alike(keys, [], reigns) == {
+    assert group_alike(keys, [], terms) == {
         "o-0": ("o-3",), "o-1": ("o-2",), "o-4": (), "o-5": (), "p-1": (),
     }  # fmt: skip
-    assert group_alike(keys, ["o-2", "o-0"], reigns) == {key: () for key in keys}
+    assert group_alike(keys, ["o-2", "o-0"], terms) == {key: () for key in keys}
 
 
 def test_what_clients_know_of_is_never_folded_and_stands_above_the_rest(tmp_path: Path) -> None:
@@ -170,6 +170,6 @@ def test_what_a_system_answered_is_drawn_and_called_that(tmp_path: Path) -> None
             writer.event(time=time, node=node, incarnation=0, seq=seq, event=name, key="main")
     with HistoryDatabase(HistoryReader(tmp_path / "history")) as recording:
         led = read_leadership(recording, [], [], 9)
-    assert led.asked
+    assert led.from_queries
     assert led.lanes == ("main",)
-    assert [(one.node, one.start, one.stop, one.believed) for one in led.reigns] == [("n1", 1, 3, 3), ("n2", 3, 5, 5)]
+    assert [(one.node, one.start, one.stop, one.believed) for one in led.terms] == [("n1", 1, 3, 3), ("n2", 3, 5, 5)]

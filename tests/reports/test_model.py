@@ -55,7 +55,7 @@ def test_faults_are_read_from_injected_to_recovered(tmp_path: Path) -> None:
     # Called from 2.0 s on and returned by 3.0 s: operations 20 to 29, of which 29 failed.
     assert kill.succeeded == 9
     assert (partition.injected, partition.failures) == (None, ("target: no one leads orders-9",))
-    assert [(reign.node, reign.stop) for reign in recorded.leadership.reigns] == [
+    assert [(term.node, term.stop) for term in recorded.leadership.terms] == [
         ("n3", 2 * SECOND),
         ("n1", recorded.end),
     ]

@@ -42,7 +42,7 @@ def test_a_traceback_belongs_to_the_line_before_it_and_what_comes_first_to_the_l
     path.write_text(
         "booting\n 101.000000 ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x\n 102.000000 INFO on\n"
     )
-    reported = [(word.time, word.text, word.placed) for word in read_log(path, "n1", ORIGIN)]
+    reported = [(word.time, word.text, word.time_source) for word in read_log(path, "n1", ORIGIN)]
     assert reported == [
         (SECOND, "booting", TimeSource.NEIGHBOUR),
         (SECOND, "ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x", TimeSource.OWN),
@@ -66,7 +66,7 @@ def log(tmp_path: Path) -> Path:
 def test_lines_without_a_time_have_that_by_which_they_had_arrived(log: Path) -> None:
     log.write_text("zwei\neins\nhalf\nlate\n")
     looked_at(log, (0.5, 5), (1.0, 13), (1.5, 15), (2.5, 20))
-    reported = [(word.time / SECOND, word.text, word.placed) for word in read_log(log, "n1", ORIGIN)]
+    reported = [(word.time / SECOND, word.text, word.time_source) for word in read_log(log, "n1", ORIGIN)]
     assert reported == [
         (0.5, "zwei", TimeSource.ARRIVAL),
         (1.0, "eins", TimeSource.ARRIVAL),
@@ -90,7 +90,7 @@ def test_a_line_without_a_time_that_came_later_is_no_part_of_the_one_before_it(l
     timed = " 101.000000 INFO on\n"
     log.write_text(f"{timed}  at once\nmuch later\n")
     looked_at(log, (1.2, len(timed) + 10), (9.0, len(timed) + 21))
-    reported = [(word.time / SECOND, word.text, word.placed) for word in read_log(log, "n1", ORIGIN)]
+    reported = [(word.time / SECOND, word.text, word.time_source) for word in read_log(log, "n1", ORIGIN)]
     assert reported == [(1.0, "INFO on\n  at once", TimeSource.OWN), (9.0, "much later", TimeSource.ARRIVAL)]
 
 

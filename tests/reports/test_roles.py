@@ -44,10 +44,10 @@ def contrast(one: list[float], other: list[float]) -> float:
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("number", range(ROLE_TONES))
 def test_every_tone_is_readable_wherever_a_node_is_named(palette: dict[str, str], number: int) -> None:
-    tone = channels(palette[get_role_tone(number)])
+    node_tone = channels(palette[get_role_tone(number)])
     chip = mixed(palette["fault"], palette["card"], 0.55)
     for ground in (channels(palette["card"]), channels(palette["code"]), channels(palette["page"]), chip):
-        assert contrast(tone, ground) >= READABLE
+        assert contrast(node_tone, ground) >= READABLE
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
@@ -59,18 +59,18 @@ def test_tones_differ(palette: dict[str, str]) -> None:
 
 def test_roles_are_told_apart_in_the_order_of_their_nodes() -> None:
     roles = read_roles({"nodes": NODES})
-    assert roles.several
+    assert roles.has_several
     assert roles.names == ("server", "sentinel")
     assert roles.nodes("server") == ("n1", "n2", "n3")
-    assert [roles.tone(node) for node in ("n3", "sentinel1", "unheard")] == ["role0", "role1", None]
-    assert roles.common(["n1", "n3"]) == "server"
-    assert roles.common(["n1", "sentinel1"]) is None
+    assert [roles.node_tone(node) for node in ("n3", "sentinel1", "unheard")] == ["role0", "role1", None]
+    assert roles.common_role(["n1", "n3"]) == "server"
+    assert roles.common_role(["n1", "sentinel1"]) is None
 
 
 @pytest.mark.parametrize("settings", [{}, {"nodes": None}, {"nodes": ["n1"]}, {"nodes": {"n1": 7}}])
 def test_what_is_not_known_has_no_colour(settings: dict[str, object]) -> None:
     assert read_roles(settings) == Roles()
-    assert not read_roles(settings).several
+    assert not read_roles(settings).has_several
 
 
 def drawn(folder: Path, nodes: dict[str, str]) -> str:

@@ -169,11 +169,11 @@ def test_a_run_that_is_gone_is_no_failure_and_still_says_what_was_green(tmp_path
         folder = night(tmp_path, began, [of], [result(of, outcome, name, started=began.isoformat())])
         folder.write(msgspec.structs.replace(folder.read(), version=at))
     (before,) = group_failures(read_store(tmp_path, {}), KnownFailures())
-    assert (before.new, before.green, before.rate.failed, before.rate.runs) == (False, "v1", 2, 4)
+    assert (before.new, before.last_pass_version, before.rate.failed, before.rate.runs) == (False, "v1", 2, 4)
     store.delete_runs(paths[:3])
     stored = read_store(tmp_path, {})
     (after,) = group_failures(stored, KnownFailures())
-    assert (after.new, after.green, after.rate.failed, after.rate.runs) == (True, "v3", 1, 1)
+    assert (after.new, after.last_pass_version, after.rate.failed, after.rate.runs) == (True, "v3", 1, 1)
     gone = [(entry.standing, entry.reason) for entry in stored.entries[:3]]
     assert gone == [(RunVerdict.PASS, ""), (RunVerdict.NONE, GONE), (RunVerdict.PASS, "")]
     store.delete_runs(paths[3:])
@@ -222,7 +222,7 @@ def test_a_defect_in_a_plain_cell_was_green_before_it_and_the_page_has_the_commi
         commits = (f"abc {HOSTILE}",) if after else ()
         folder.write(msgspec.structs.replace(folder.read(), version=at, after=after, commits=commits))
     (one,) = group_failures(read_store(tmp_path, {}), KnownFailures())
-    assert (one.system, one.green, one.suspects) == ("broker with isr-of-one", "v1", ("v2",))
+    assert (one.system, one.last_pass_version, one.suspects) == ("broker with isr-of-one", "v1", ("v2",))
     assert one.entries[0].planned == planned.name
     html = render_page(read_store(tmp_path, {}), KnownFailures()).html
     assert "1 commit since <code>v1</code>" in html

@@ -93,27 +93,27 @@ def test_new_ones_come_first_then_those_of_tonight_then_those_not_seen_again() -
 def test_versions_are_those_after_the_last_pass_before_the_first_failure() -> None:
     elsewhere = KILL._replace(workload="test_group")
     (one,) = found(entry(1), entry(2), entry(3, cell=elsewhere), failed(4), entry(5), failed(6))
-    assert (one.green, one.suspects) == ("v2", ("v3", "v4"))
+    assert (one.last_pass_version, one.suspects) == ("v2", ("v3", "v4"))
     (never,) = found(failed(1), entry(2))
-    assert (never.green, never.suspects) == ("", ())
+    assert (never.last_pass_version, never.suspects) == ("", ())
     (same,) = found(entry(1, version="v"), failed(2, version="v"))
-    assert (same.green, same.suspects) == ("v", ())
+    assert (same.last_pass_version, same.suspects) == ("v", ())
     (unstated,) = found(entry(1, version=""), failed(2))
-    assert (unstated.green, unstated.suspects) == ("", ())
+    assert (unstated.last_pass_version, unstated.suspects) == ("", ())
 
 
 def test_a_defect_in_a_plain_cell_and_a_found_schedule_were_green_where_their_cell_was() -> None:
     defect = KILL._replace(system="broker with isr-of-one")
     (one,) = found(entry(1), failed(2, cell=defect, base="broker"))
-    assert (one.green, one.suspects, one.system) == ("v1", ("v2",), "broker with isr-of-one")
+    assert (one.last_pass_version, one.suspects, one.system) == ("v1", ("v2",), "broker with isr-of-one")
     assert (one.rate.failed, one.rate.runs) == (1, 1), "the correct one's passes are not of its rate"
     (other,) = found(entry(1), failed(2, cell=defect._replace(workload="test_group"), base="broker"))
-    assert (other.green, other.suspects) == ("", ())
+    assert (other.last_pass_version, other.suspects) == ("", ())
     searched = entry(1, cell=KILL._replace(nemesis="any"), planned="explore/test_log/any/sim")
     (one,) = found(searched, failed(2, planned=searched.planned))
-    assert (one.green, one.suspects) == ("v1", ("v2",))
+    assert (one.last_pass_version, one.suspects) == ("v1", ("v2",))
     (unplanned,) = found(replace(searched, planned=""), failed(2))
-    assert unplanned.green == "", "no name is no common name"
+    assert unplanned.last_pass_version == "", "no name is no common name"
 
 
 def test_a_variant_was_green_where_its_own_cell_was_not_where_the_plain_system_is_in_another() -> None:
@@ -122,11 +122,11 @@ def test_a_variant_was_green_where_its_own_cell_was_not_where_the_plain_system_i
     own = entry(1, planned=red.planned)
     plain = entry(2, planned="run/test_log/kill/sim", version="v3")
     (one,) = found(own, plain, red)
-    assert (one.green, one.suspects) == ("v1", ("v3",))
+    assert (one.last_pass_version, one.suspects) == ("v1", ("v3",))
     (alone,) = found(plain, red)
-    assert alone.green == "v3"
+    assert alone.last_pass_version == "v3"
     (by_hand,) = found(own, entry(2), replace(red, cell=KILL, base=""))
-    assert by_hand.green == "v2", "of the plain system every pass of the cell counts"
+    assert by_hand.last_pass_version == "v2", "of the plain system every pass of the cell counts"
 
 
 def test_commits_are_those_of_all_nights_after_the_green_one() -> None:
@@ -137,7 +137,7 @@ def test_commits_are_those_of_all_nights_after_the_green_one() -> None:
         for night, (version, after, commits) in zip(made.nights, said, strict=True)
     ]
     (one,) = group_failures(replace(made, nights=tuple(nights)), KnownFailures())
-    assert (one.green, one.commits) == ("v1", ("d", "c", "b"))
+    assert (one.last_pass_version, one.commits) == ("v1", ("d", "c", "b"))
     nights[1] = replace(nights[1], after="")
     (gap,) = group_failures(replace(made, nights=tuple(nights)), KnownFailures())
     assert gap.commits == (), "a night that is missing may have had others"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.reports.index.known import KnownError, KnownFailures, read_known
+from assay.reports.index.known import KnownFailures, KnownFailuresError, read_known
 
 TODAY = date(2026, 11, 24)
 ENTRY = """\
@@ -28,24 +28,24 @@ def read(tmp_path: Path, text: str, today: date = TODAY) -> KnownFailures:
 
 def test_a_mark_is_found_by_its_set_of_anomalies(tmp_path: Path) -> None:
     known = read(tmp_path, ENTRY)
-    mark = known.mark("broker", "test_log", ("lost-write", "vanished"))
+    mark = known.find_mark("broker", "test_log", ("lost-write", "vanished"))
     assert mark is not None
     assert mark.reason == "being repaired"
-    assert known.mark("broker", "test_log", ("lost-write",)) is None
-    assert known.mark("broker", "test_group", ("lost-write", "vanished")) is None
-    assert known.mark("other", "test_log", ("lost-write", "vanished")) is None
+    assert known.find_mark("broker", "test_log", ("lost-write",)) is None
+    assert known.find_mark("broker", "test_group", ("lost-write", "vanished")) is None
+    assert known.find_mark("other", "test_log", ("lost-write", "vanished")) is None
 
 
 @pytest.mark.parametrize(("day", "over"), [(23, False), (24, False), (25, True)])
 def test_a_mark_counts_through_its_last_day(tmp_path: Path, day: int, over: bool) -> None:
     known = read(tmp_path, ENTRY, date(2026, 11, day))
-    assert known.expired(known.marks[0]) is over
+    assert known.is_expired(known.marks[0]) is over
 
 
 def test_a_mark_without_a_failure_is_reported(tmp_path: Path) -> None:
     known = read(tmp_path, ENTRY)
-    assert known.idle([]) == list(known.marks)
-    assert known.idle([known.marks[0].about]) == []
+    assert known.unused_marks([]) == list(known.marks)
+    assert known.unused_marks([known.marks[0].about]) == []
 
 
 def test_an_empty_file_marks_nothing(tmp_path: Path) -> None:
@@ -72,5 +72,5 @@ def test_an_empty_file_marks_nothing(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(tmp_path: Path, change: tuple[str, str], named: str) -> None:
     assert change[0] in ENTRY
-    with pytest.raises(KnownError, match=rf"(?s)known-failures\.toml.*{named}"):
+    with pytest.raises(KnownFailuresError, match=rf"(?s)known-failures\.toml.*{named}"):
         read(tmp_path, ENTRY.replace(*change))
