@@ -1,17 +1,12 @@
 """The machines of a run, and the system on them, behind one interface.
 
 - ``node``: interface of a machine of any kind
-- ``commands``: commands that a user runs on a node
 - ``system``: every protocol that a system under test may satisfy
-- ``node_counts``: how many nodes each role can have
-- ``membership``: servers that leave and join the cluster
 - ``sidecars``: additional processes on a node
 - ``second_copy``: a second copy of a node's main process
-- ``inspection``: what a system shows of its own state
 - ``runtime``: what a simulated process gets from its world
 - ``rng``: all random sources of one run
 - ``naming``: names of nodes
-- ``addresses``: formats an address and a port
 - ``deploy``: brings a system up on nodes
 - ``checked_hooks``: calls the methods of a deployment and names their errors
 - ``zookeeper``: the cluster's own ZooKeeper

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from assay.cluster.commands import SupportsCommands
-
 
 class ProcessState(enum.StrEnum):
     """Process state, as in ``/proc/PID/stat``."""
@@ -31,6 +29,36 @@ class ProcessStatus:
 
 class NodeError(Exception):
     """A node did not do what was asked. The message names the node, the attempted action and the remedy."""
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """Exit status, standard output and standard error of a command on a node."""
+
+    status: int
+    output: str
+    errors: str = ""
+
+
+class SupportsCommands(Protocol):
+    """The part of :class:`Node` that runs commands of a user's system, fault or workload."""
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        changes: bool = False,
+        undo: str | Sequence[str] | None = None,
+    ) -> CommandResult:
+        """Runs a command as root: text for the shell, or a program with its arguments. Any exit status is a result.
+
+        ``changes``: the command changes something, and the run's logs list it. ``undo``: the command that reverts the
+        change, noted before the change. It runs when the cluster is closed, or by ``assay heal``, and must do no harm
+        if there is nothing to revert. Raises ``NodeError`` after ``timeout`` seconds, and in the simulation, which has
+        no programs.
+        """
 
 
 @dataclass(frozen=True)
@@ -416,3 +444,8 @@ class Cluster(Protocol):
 def by_role(cluster: Cluster, role: str) -> list[Node]:
     """Returns the nodes of one role, in the cluster's order."""
     return [node for node in cluster.nodes if node.role == role]
+
+
+def join_host_port(address: str, port: int) -> str:
+    """Returns ``10.0.0.11:9092`` or ``[fd00::11]:9092``."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

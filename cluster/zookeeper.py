@@ -9,8 +9,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.addresses import join_host_port
-from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.node import Cluster, Node, by_role, join_host_port
 from assay.cluster.system import ZOOKEEPER_PORT
 
 DATA = "/var/lib/zookeeper"

@@ -292,8 +292,7 @@ GROUPS = {
         "assay.harness.core.operation", "assay.harness.core.client", "assay.harness.core.blocking",
     ),
     "Systems and nodes": (
-        "assay.cluster.system", "assay.cluster.node", "assay.cluster.node_counts", "assay.cluster.membership",
-        "assay.cluster.commands", "assay.cluster.inspection", "assay.cluster.runtime", "assay.cluster.sidecars",
+        "assay.cluster.system", "assay.cluster.node", "assay.cluster.runtime", "assay.cluster.sidecars",
     ),
     "Faults": (
         "assay.nemesis.faults.fault", "assay.nemesis.faults.impact", "assay.nemesis.faults.process",

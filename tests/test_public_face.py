@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import assay
-from assay.cluster import membership, system
+from assay.cluster import system
 from assay.harness.core import generator
 
 FACE = Path(assay.__file__)
@@ -32,7 +32,7 @@ def test_what_a_type_checker_sees_is_what_there_is() -> None:
         assert getattr(assay, name) is not None
 
 
-@pytest.mark.parametrize("module", [generator, membership, system])
+@pytest.mark.parametrize("module", [generator, system])
 def test_all_that_a_system_and_a_workload_are_made_of_is_there(module: ModuleType) -> None:
     """Each optional protocol of a system, and each generator."""
     own = getattr(module, "__all__", None) or [

@@ -11,8 +11,8 @@ from contextvars import Context
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay.cluster.commands import CommandResult
 from assay.cluster.node import (
+    CommandResult,
     DiskChange,
     DiskErrorEffects,
     Exhaustion,

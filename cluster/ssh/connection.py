@@ -17,9 +17,7 @@ from dataclasses import dataclass
 
 import paramiko
 
-from assay.cluster.addresses import join_host_port
-from assay.cluster.commands import CommandResult
-from assay.cluster.node import NodeError
+from assay.cluster.node import CommandResult, NodeError, join_host_port
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one attempt to connect."""

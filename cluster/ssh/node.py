@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from signal import Signals
 from typing import Protocol, TypeVar
 
-from assay.cluster.commands import CommandResult
-from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
+from assay.cluster.node import CommandResult, Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
 from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node_processes import Program

@@ -5,8 +5,7 @@ from pathlib import Path
 import msgspec
 import paramiko
 
-from assay.cluster.addresses import join_host_port
-from assay.cluster.node import NodeError
+from assay.cluster.node import NodeError, join_host_port
 from assay.cluster.ssh.connection import Login
 
 

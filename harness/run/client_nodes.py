@@ -7,8 +7,7 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Any, Final
 
-from assay.cluster.addresses import join_host_port
-from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.node import Cluster, Node, by_role, join_host_port
 from assay.cluster.system import (
     CLIENT_ROLE,
     ZOOKEEPER_PORT,

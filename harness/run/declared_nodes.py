@@ -15,12 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.cluster.node_counts import SupportsNodeCounts
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsNodeCounts, System
 from assay.harness.run.settings import Settings
 
 if TYPE_CHECKING:
-    from assay.cluster.node_counts import NodeCounts
+    from assay.cluster.system import NodeCounts
 
 NodeDeclarations = Mapping[str, tuple[int, ...]]
 """By role, its possible numbers, the default first. A role that is missing can have any number."""

@@ -20,9 +20,8 @@ import msgspec
 import pytest
 
 from assay.checkers.judging.contract import Contract
-from assay.cluster.node_counts import NodeCounts
 from assay.cluster.sidecars import SupportsSidecars
-from assay.cluster.system import SupportsSettings, System
+from assay.cluster.system import NodeCounts, SupportsSettings, System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator, mix, split_phases

@@ -23,9 +23,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.checkers.liveness.snapshots import STALL
-from assay.cluster.inspection import Inspector, Invariants, SeenAtRest, SupportsInvariants, SupportsSnapshots
 from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, SupportsParts
-from assay.cluster.system import DeploymentError, System
+from assay.cluster.system import (
+    DeploymentError,
+    Inspector,
+    Invariants,
+    SeenAtRest,
+    SupportsInvariants,
+    SupportsSnapshots,
+    System,
+)
 from assay.harness.core.history import History
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import to_printable

@@ -20,9 +20,15 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster.deploy import start_system
-from assay.cluster.inspection import SupportsInspection, SupportsSnapshots
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, SupportsReplicas, System
+from assay.cluster.system import (
+    ZOOKEEPER_ROLE,
+    DeploymentError,
+    SupportsInspection,
+    SupportsReplicas,
+    SupportsSnapshots,
+    System,
+)
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
 from assay.harness.core.history import History

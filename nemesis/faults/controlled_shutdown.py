@@ -11,8 +11,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.cluster.membership import SupportsHandover
 from assay.cluster.node import Node
+from assay.cluster.system import SupportsHandover
 from assay.nemesis.faults.fault import Census, Injection
 from assay.nemesis.faults.process import draw_target
 from assay.nemesis.faults.restart import Restart

@@ -36,9 +36,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.cluster.membership import SupportsMembership
 from assay.cluster.node import Cluster, ProcessState, SupportsDataRestore
-from assay.cluster.system import SupportsDataFolder, SupportsMove, System
+from assay.cluster.system import SupportsDataFolder, SupportsMembership, SupportsMove, System
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.membership_actions import MOVE_SECONDS as RETURN_SECONDS

@@ -14,8 +14,8 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, cast
 
-from assay.cluster.membership import MembershipState
 from assay.cluster.node import Node, NodeError, ProcessState, SupportsDataRestore
+from assay.cluster.system import MembershipState
 from assay.nemesis.faults.data_loss import read_lock_files
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
 from assay.nemesis.faults.move import ASK_EVERY, choose_placement

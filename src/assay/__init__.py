@@ -43,18 +43,9 @@ if TYPE_CHECKING:
     from assay.checkers.objects.sets import SET_ANOMALIES
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
-    from assay.cluster.commands import CommandResult
-    from assay.cluster.inspection import (
-        Inspector,
-        Invariants,
-        SeenAtRest,
-        SupportsInspection,
-        SupportsInvariants,
-        SupportsSnapshots,
-    )
-    from assay.cluster.membership import MembershipState, SupportsHandover, SupportsMembership
     from assay.cluster.node import (
         Cluster,
+        CommandResult,
         Exhaustion,
         Flow,
         Node,
@@ -74,7 +65,6 @@ if TYPE_CHECKING:
         Traffic,
         by_role,
     )
-    from assay.cluster.node_counts import NodeCounts, SupportsNodeCounts
     from assay.cluster.runtime import Runtime
     from assay.cluster.sidecars import Sidecar, SupportsSidecars
     from assay.cluster.system import (
@@ -83,6 +73,11 @@ if TYPE_CHECKING:
         ZOOKEEPER_ROLE,
         Defect,
         DeploymentError,
+        Inspector,
+        Invariants,
+        MembershipState,
+        NodeCounts,
+        SeenAtRest,
         Software,
         StoredRecord,
         SupportsClientRoles,
@@ -95,12 +90,18 @@ if TYPE_CHECKING:
         SupportsDefects,
         SupportsFailover,
         SupportsGroups,
+        SupportsHandover,
         SupportsHold,
+        SupportsInspection,
+        SupportsInvariants,
         SupportsLockFiles,
+        SupportsMembership,
         SupportsMove,
+        SupportsNodeCounts,
         SupportsReplicas,
         SupportsRetention,
         SupportsSettings,
+        SupportsSnapshots,
         SupportsSoftware,
         SupportsSoleReplica,
         SupportsStandalone,
@@ -178,26 +179,22 @@ _HOMES = {
     "assay.checkers.objects.sets": "SET_ANOMALIES",
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
-    "assay.cluster.commands": "CommandResult",
-    "assay.cluster.inspection": (
-        "Inspector Invariants SeenAtRest SupportsInspection SupportsInvariants SupportsSnapshots"
-    ),
-    "assay.cluster.membership": "MembershipState SupportsHandover SupportsMembership",
     "assay.cluster.node": (
-        "Cluster Exhaustion Flow Node NodeError Part ProcessState ProcessStatus Slowed SupportsClockShift "
-        "SupportsDataRestore SupportsDiskFull SupportsMemoryLimit SupportsPacketShaping SupportsParts "
+        "Cluster CommandResult Exhaustion Flow Node NodeError Part ProcessState ProcessStatus Slowed "
+        "SupportsClockShift SupportsDataRestore SupportsDiskFull SupportsMemoryLimit SupportsPacketShaping SupportsParts "
         "SupportsPowerLoss SupportsSlowDisk Traffic by_role"
     ),
-    "assay.cluster.node_counts": "NodeCounts SupportsNodeCounts",
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.sidecars": "Sidecar SupportsSidecars",
     "assay.cluster.system": (
-        "CLIENT_ROLE Defect DeploymentError Software StoredRecord SupportsClientRoles SupportsClientSessions "
-        "SupportsClientSoftware SupportsCodePackages SupportsDataFiles SupportsDataFolder "
-        "SupportsDefectDescriptions SupportsDefects SupportsFailover SupportsGroups SupportsHold "
-        "SupportsLockFiles SupportsMove SupportsReplicas SupportsRetention SupportsSettings SupportsSoftware "
-        "SupportsSoleReplica SupportsStandalone SupportsStopSignal SupportsStrikePoints SupportsStrongerPromises "
-        "SupportsTurningPoints SupportsZooKeeperClient System ZOOKEEPER_PORT ZOOKEEPER_ROLE zookeeper_servers"
+        "CLIENT_ROLE Defect DeploymentError Inspector Invariants MembershipState NodeCounts SeenAtRest Software "
+        "StoredRecord SupportsClientRoles SupportsClientSessions SupportsClientSoftware SupportsCodePackages "
+        "SupportsDataFiles SupportsDataFolder SupportsDefectDescriptions SupportsDefects SupportsFailover "
+        "SupportsGroups SupportsHandover SupportsHold SupportsInspection SupportsInvariants SupportsLockFiles "
+        "SupportsMembership SupportsMove SupportsNodeCounts SupportsReplicas SupportsRetention SupportsSettings "
+        "SupportsSnapshots SupportsSoftware SupportsSoleReplica SupportsStandalone SupportsStopSignal "
+        "SupportsStrikePoints SupportsStrongerPromises SupportsTurningPoints SupportsZooKeeperClient System "
+        "ZOOKEEPER_PORT ZOOKEEPER_ROLE zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",

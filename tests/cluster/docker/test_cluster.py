@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from assay.cluster import zookeeper
-from assay.cluster.commands import CommandResult
 from assay.cluster.docker.engine import open_engine, undo_action
 from assay.cluster.journal import RunInContainer, read_journal
-from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.node import CommandResult, Node, NodeError, ProcessState
 
 from helpers.echo_system import PORT, echoes, until
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.commands import CommandResult
-from assay.cluster.node import NodeError
+from assay.cluster.node import CommandResult, NodeError
 from assay.cluster.ssh import connection as module
 from assay.cluster.ssh.connection import SshConnection
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from assay.cluster import journal
-from assay.cluster.commands import CommandResult
-from assay.cluster.node import NodeError
+from assay.cluster.node import CommandResult, NodeError
 from assay.cluster.ssh import logs, process
 from assay.cluster.ssh.node import SshNode
 
