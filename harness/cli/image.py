@@ -68,7 +68,7 @@ def list_images(arguments: argparse.Namespace) -> ExitCode:
 
     try:
         for one in built_images.list_images():
-            on = f", on {one.of}" if one.of else ""
+            on = f", on {one.source}" if one.source else ""
             print(f"{' ' if one.used else '*'} {one.name:36} {one.size:>8}  {one.age:18} {one.purpose}{on}")
     except ImageError as error:
         raise InputError(str(error)) from error

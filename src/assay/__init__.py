@@ -181,8 +181,8 @@ _HOMES = {
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.node": (
         "Cluster CommandResult Exhaustion Flow Node NodeError Part ProcessState ProcessStatus Slowed "
-        "SupportsClockShift SupportsDataRestore SupportsDiskFull SupportsMemoryLimit SupportsPacketShaping SupportsParts "
-        "SupportsPowerLoss SupportsSlowDisk Traffic by_role"
+        "SupportsClockShift SupportsDataRestore SupportsDiskFull SupportsMemoryLimit SupportsPacketShaping "
+        "SupportsParts SupportsPowerLoss SupportsSlowDisk Traffic by_role"
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.sidecars": "Sidecar SupportsSidecars",

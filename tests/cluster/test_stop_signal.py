@@ -71,7 +71,7 @@ class Known:
 
 def in_docker(system: Echo, folder: Path) -> SshNode:
     cluster = DockerCluster(system, {"broker": 1}, run_id="run", seed=1, state_dir=folder)
-    return cluster._node(ITEM, LOGIN, NO_JOURNAL)
+    return cluster._prepare_node(ITEM, LOGIN, NO_JOURNAL)
 
 
 def on_a_host(system: Echo, folder: Path) -> SshNode:

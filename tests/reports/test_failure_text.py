@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS, Finding, Judgement, Verdict
-from assay.reports.failure_text import LINES, WIDTH, EvidenceLines, FailureFooter, describe
+from assay.reports.failure_text import MAX_LINES, MAX_WIDTH, EvidenceLines, FailureFooter, describe
 
 ENDING = FailureFooter(seed=7, command="pytest t --seed=7", report="store/latest/report.html", digest="ab" * 32)
 
@@ -101,9 +101,9 @@ def test_never_more_than_25_lines_and_the_command_is_always_there(
 ) -> None:
     text = describe(judgement(verdict, *findings, unknown=tuple(unknown)), EvidenceLines(), ENDING)
     lines = text.split("\n")
-    assert len(lines) <= LINES
-    assert len(text.splitlines()) <= LINES
-    assert max(len(line) for line in lines) <= WIDTH
+    assert len(lines) <= MAX_LINES
+    assert len(text.splitlines()) <= MAX_LINES
+    assert max(len(line) for line in lines) <= MAX_WIDTH
     assert "repeat: pytest t --seed=7" in lines
 
 
@@ -116,7 +116,7 @@ def test_the_command_and_the_path_are_whole_however_long(verdict: Verdict) -> No
     lines = describe(judgement(verdict, finding(claim="c" * 1_000)), EvidenceLines(), ending).split("\n")
     assert f"repeat: {command}" in lines
     assert f"report: {report}" in lines
-    assert max(len(line) for line in lines if not line.startswith(("repeat:", "report:"))) == WIDTH
+    assert max(len(line) for line in lines if not line.startswith(("repeat:", "report:"))) == MAX_WIDTH
 
 
 def test_a_command_cannot_move_the_cursor() -> None:

@@ -15,8 +15,8 @@ from assay.harness.core.operation import Effect
 from assay.reports.faults import read_fault_bands
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.leadership import (
-    ABOUT,
     CONTROLLER,
+    SIMULTANEOUS,
     LeadershipTerm,
     compute_terms,
     find_deaths,
@@ -126,15 +126,15 @@ def term(lane: str, node: str, start: int, stop: int) -> LeadershipTerm:
 def test_partitions_of_one_topic_that_are_led_alike_are_one() -> None:
     terms = [
         *(
-            term(f"o-{number}", node, start, start + ABOUT * 5)
+            term(f"o-{number}", node, start, start + SIMULTANEOUS * 5)
             for number in (0, 3)
             for node, start in (("n1", 0), ("n2", 9))
         ),
-        term("o-1", "n1", 0, ABOUT * 5),
-        term("o-2", "n1", ABOUT - 1, ABOUT * 5),
-        term("o-4", "n1", ABOUT, ABOUT * 5),
-        term("p-1", "n1", 0, ABOUT * 5),
-        term("o-5", "n2", 0, ABOUT * 5),
+        term("o-1", "n1", 0, SIMULTANEOUS * 5),
+        term("o-2", "n1", SIMULTANEOUS - 1, SIMULTANEOUS * 5),
+        term("o-4", "n1", SIMULTANEOUS, SIMULTANEOUS * 5),
+        term("p-1", "n1", 0, SIMULTANEOUS * 5),
+        term("o-5", "n2", 0, SIMULTANEOUS * 5),
     ]
     keys = ["o-0", "o-1", "o-2", "o-3", "o-4", "o-5", "p-1"]
     assert group_alike(keys, [], terms) == {

@@ -87,8 +87,8 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
     assert {name for name, one in found.items() if one.used} == used
     of_no_use = {"assay-node:old", *(f"assay-software:{n}" for n in (2, 3, 4, 6)), "assay-own:2", "130000000000"}
     assert set(found) - used == of_no_use
-    assert found["assay-software:1"].of == "theirs:7"
-    assert found["assay-own:1"].of == str(tmp_path / "Dockerfile")
+    assert found["assay-software:1"].source == "theirs:7"
+    assert found["assay-own:1"].source == str(tmp_path / "Dockerfile")
 
     image_usage.note_usage("redis", {"server": (digest(5), digest(4))})
     image_usage.note_usage("old", {"server": (digest(3),)})

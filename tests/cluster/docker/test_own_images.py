@@ -117,7 +117,7 @@ def test_an_image_without_a_package_manager_gets_copies_and_is_a_node_like_any(t
             await one.drop_from([other])
             assert await one.dropped() == {other.name: 0}
             assert await one.shell("python3 -c 'import ctypes, ssl, sys; print(sys.version_info[0])'") == "3\n"
-            assert one._clock is None, "what was compiled here is loaded there"
+            assert one._clock_missing is None, "what was compiled here is loaded there"
         finally:
             await cluster.close()
 
@@ -142,9 +142,11 @@ def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_rest_comes_from
     (path.parent / "greeting").write_text("good day")
     other = user_images.build_dockerfile(path, steps.append)
     assert (other.name, other.id != first.id, len(steps)) == (first.name, True, 2)
-    assert [one.used for one in built_images.list_images() if one.of == str(path) and one.name == other.name] == [True]
+    assert [one.used for one in built_images.list_images() if one.source == str(path) and one.name == other.name] == [
+        True
+    ]
     path.unlink()
-    assert [one.used for one in built_images.list_images() if one.of == str(path)] == [False, False], (
+    assert [one.used for one in built_images.list_images() if one.source == str(path)] == [False, False], (
         "the former has no name"
     )
 

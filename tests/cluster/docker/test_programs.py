@@ -28,7 +28,7 @@ class Given(StoringEcho):
 
 
 @pytest.mark.parametrize(
-    ("image", "system", "preloaded"),
+    ("image", "system", "libraries"),
     [
         ({}, {}, OURS),
         ({"LD_PRELOAD": "/lib/image.so"}, {}, f"{OURS}:/lib/image.so"),
@@ -36,7 +36,7 @@ class Given(StoringEcho):
     ],
 )
 def test_what_an_image_or_a_system_preloads_stands_beside_what_the_faults_need(
-    tmp_path: Path, image: Mapping[str, str], system: Mapping[str, str], preloaded: str
+    tmp_path: Path, image: Mapping[str, str], system: Mapping[str, str], libraries: str
 ) -> None:
     echo = Given(tmp_path / "echo")
     echo.given = system
@@ -45,5 +45,5 @@ def test_what_an_image_or_a_system_preloads_stands_beside_what_the_faults_need(
     )
     cluster._images, cluster._files = {"broker": NodeImage("id", image)}, {"n1": ()}
     environment = cluster._program(AttachedNode("n1", "broker", 1, "10.0.0.1")).environment  # type: ignore[arg-type]
-    assert environment["LD_PRELOAD"] == preloaded
+    assert environment["LD_PRELOAD"] == libraries
     assert environment[preloaded.DISK_VARIABLE] == echo.data_folder(AttachedNode("n1", "broker", 1, ""))  # type: ignore[arg-type]

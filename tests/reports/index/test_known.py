@@ -45,7 +45,7 @@ def test_a_mark_counts_through_its_last_day(tmp_path: Path, day: int, over: bool
 def test_a_mark_without_a_failure_is_reported(tmp_path: Path) -> None:
     known = read(tmp_path, ENTRY)
     assert known.unused_marks([]) == list(known.marks)
-    assert known.unused_marks([known.marks[0].about]) == []
+    assert known.unused_marks([known.marks[0].key]) == []
 
 
 def test_an_empty_file_marks_nothing(tmp_path: Path) -> None:
