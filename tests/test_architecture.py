@@ -108,7 +108,7 @@ ONE_EACH = (
 )  # fmt: skip
 """Modules that each hold one check, fault, command, system, workload, client or protocol."""
 STAND_ALONE = {
-    "cluster/docker/preload", "cluster/sim/zookeeper/wire", "cluster/ssh/disk_filling",
+    "cluster/sim/zookeeper/wire", "cluster/ssh/disk_filling",
     "harness/core/generator/describe", "harness/core/history/lookup",
     "harness/plugin/terminal", "system_under_test/client/draft_consumer",
     "system_under_test/controller/damage", "system_under_test/groups/session_timers", "system_under_test/log/search",
