@@ -76,8 +76,8 @@ def in_docker(system: Echo, folder: Path) -> SshNode:
 
 def on_a_host(system: Echo, folder: Path) -> SshNode:
     cluster: Any = HostCluster(system, {"broker": 1}, hosts=folder, run_id="run", seed=1, state_dir=folder)
-    cluster._reaches = {ITEM.name: Known()}
-    node: SshNode = cluster._node(ITEM, NO_JOURNAL)
+    cluster._addresses = {ITEM.name: Known()}
+    node: SshNode = cluster._prepare_node(ITEM, NO_JOURNAL)
     return node
 
 
