@@ -20,7 +20,7 @@ MOST_GROUPS: Final = 4
 """Maximum number of groups in words; further groups are counted."""
 
 LinkDirection = tuple[str, str]
-"""One direction of a link: (receiver that drops, sender). A link cut in both directions has two of them."""
+"""Direction of a link: (receiver that drops, sender). A link cut in both directions has two of them."""
 
 
 def describe_cut(detail: Mapping[str, Any]) -> str | None:

@@ -86,7 +86,7 @@ FAST_FSYNC = 0.0005
 
 
 class DiskAccess(NamedTuple):
-    """One process's access to the disk, as its storage and its open files share it."""
+    """Access of one process to the disk, as its storage and its open files share it."""
 
     require_alive: Callable[[], None]
     """Raises an error if the process is dead."""
