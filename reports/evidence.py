@@ -35,7 +35,9 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
     times += [time for finding in first for time in (finding.since, finding.until)]
     digits = find_digits(times)
     return EvidenceLines(
-        _format_operations(rows, digits, history.worker_nodes), {fault.id: fault.line(digits) for fault in faults}, digits
+        _format_operations(rows, digits, history.worker_nodes),
+        {fault.id: fault.line(digits) for fault in faults},
+        digits,
     )
 
 
