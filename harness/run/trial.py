@@ -104,7 +104,7 @@ class Trial:
     system: System
     settings: Settings
     world: World
-    folder: RunOutput
+    output: RunOutput
     faults: FaultCatalogue
     interrupt: Interrupt
     progress: Progress
@@ -169,10 +169,10 @@ class Trial:
         loop = asyncio.get_running_loop()
         # Simulated seconds pass quickly, and a killed simulation can be replayed: nothing is sealed before its end.
         sealing = None if getattr(loop, "simulated", False) else loop
-        history = self.folder.open_history(sealing)
+        history = self.output.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
-            self.folder.write(f"history/{WORKER_NODES}", msgspec.json.encode(report.worker_nodes, order="sorted"))
+            self.output.write(f"history/{WORKER_NODES}", msgspec.json.encode(report.worker_nodes, order="sorted"))
             digest = history.digest()
             history.close()
         except BaseException:
@@ -192,10 +192,10 @@ class Trial:
         """Copies the nodes' logs into the run's folder, once. An error costs the run neither its history nor its
         verdict.
         """
-        if self._cluster is not None and self.folder.logs is not None and not self._logs_kept:
+        if self._cluster is not None and self.output.logs is not None and not self._logs_kept:
             self._logs_kept = True
             try:
-                missing = await self.world.save_logs(self.folder.logs)
+                missing = await self.world.save_logs(self.output.logs)
             except Exception as error:  # noqa: BLE001 - user code lists the logs
                 missing = [describe_with_location(error)]
             for one in missing:
@@ -229,7 +229,7 @@ class Trial:
             reseed=sources.reseed,
             between_steps=self.world.between_steps,
         )
-        self.folder.write("schedule.json", encode_schedule(schedule))
+        self.output.write("schedule.json", encode_schedule(schedule))
         collector = EventLogCollector(
             list_possible_servers(self.cluster, self.system), history, stamps, conductor.event
         )
@@ -281,7 +281,7 @@ class Trial:
                 await self.live_judge.stop()
                 self._problems.extend(self.live_judge.problems)
             self._problems.extend(await conductor.close())
-            self.folder.write("schedule.json", encode_schedule(conductor.outcome))
+            self.output.write("schedule.json", encode_schedule(conductor.outcome))
             await leader_poller.stop()
             await collector.stop()
             self._problems.extend((*leader_poller.problems, *collector.problems))

@@ -56,8 +56,7 @@ class HistoryInMemory(History):
     def close(self) -> None:
         self.closed = True
 
-    def abandon(self) -> None:
-        self.closed = True
+    abandon = close
 
 
 def compute_digest(columns: Columns) -> str:
@@ -72,6 +71,7 @@ def compute_digest(columns: Columns) -> str:
 
 
 def _digest_column(name: str, text: bool, values: Sequence[Any]) -> bytes:
+    """Returns the digest of a column, as ``digest.ColumnDigest`` does. ``text``: whether its values are text."""
     nulls, numbers, text_bytes = _new_hash(), _new_hash(), _new_hash()
     missing = values.count(None)  # mostly all or none
     mixed = 0 < missing < len(values)
@@ -84,11 +84,11 @@ def _digest_column(name: str, text: bool, values: Sequence[Any]) -> bytes:
         numbers.update(array("i", map(len, encoded)).tobytes())
         text_bytes.update(b"".join(encoded))
     else:
-        present = [0 if value is None else value for value in values] if mixed else values
+        filled = [0 if value is None else value for value in values] if mixed else values
         try:
-            numbers.update(array("q", present).tobytes())
+            numbers.update(array("q", filled).tobytes())
         except TypeError:  # whole numbers of another type
-            numbers.update(array("q", map(int, present)).tobytes())
+            numbers.update(array("q", map(int, filled)).tobytes())
     combined = hashlib.blake2b(name.encode(), digest_size=16)
     for one in (nulls, numbers, text_bytes):
         combined.update(one.digest())
