@@ -71,7 +71,7 @@ async def load_segments(
 
     Raises ``OSError``.
     """
-    await swap.finish_swaps(storage, directory)
+    rejected = await swap.finish_swaps(storage, directory, config)
     bases = files.list_segment_bases(storage, directory)
     segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
@@ -85,6 +85,8 @@ async def load_segments(
         if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
+        if good and segment.base_offset > good[-1].next_offset:
+            lost = lost or _find_swapped_loss(good[-1].next_offset, segment.base_offset, rejected)
         following = next((other.base_offset for other in segments[index + 1 :] if other.file.size), None)
         sealed_below = following is not None and following <= (recovery_point or 0)
         scan = await _load(segment, trust=clean or sealed_below, closed_cleanly=clean, preallocated=preallocated)
@@ -122,11 +124,22 @@ def _find_damage(
     return Damage(end, problem or f"{directory}: ends at offset {end}, below its recovery point {recovery_point}")
 
 
+def _find_swapped_loss(start: int, end: int, rejected: Collection[swap.RejectedSwap]) -> Damage | None:
+    """Returns the damage if the offsets from ``start`` to ``end`` could have been in a swap file that was rejected.
+
+    Compaction leaves such gaps, too, so this is no proof. But a damaged log loses nothing, and is copied again.
+    """
+    return next((Damage(start, swapped.problem) for swapped in rejected if swapped.base < end <= swapped.end), None)
+
+
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
-    """Removes all other segments' files, last first: orphaned indexes, and files hidden by damage or by retention."""
+    """Removes all other segments' files, last first: orphaned indexes, and files hidden by damage or by retention.
+
+    Swap files are removed, too: those that a start could finish are finished by now.
+    """
     kept = {files.format_segment_name(base) + suffix for base in bases for suffix in files.SUFFIXES}
     for name in reversed(storage.listdir(directory)):
-        if (
+        if swap.is_swap_file(name) or (
             name.endswith((*files.SUFFIXES, files.RETIRED_SUFFIX, files.LOG_SUFFIX + TEMPORARY_SUFFIX))
             and files.is_segment_file(name)
             and name not in kept

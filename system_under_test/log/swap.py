@@ -7,14 +7,22 @@
 
 A ``.cleaned`` file is ignored. Kafka does the same, but its swap files do not name their end. The end would have to be
 read from the last entry; if that were damaged, too many segments could be removed.
+
+A start checks a swap file before it removes anything, because only a complete file can replace segments.
 """
 
+import asyncio
+import logging
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import SwapUnfinished
 from assay.system_under_test.log.files import (
     LOG_SUFFIX,
     format_segment_name,
+    is_segment_file,
     list_segment_bases,
     remove_files,
     remove_indexes,
@@ -26,6 +34,17 @@ from assay.system_under_test.runtime import Storage
 
 CLEANED_SUFFIX = ".log.cleaned"
 SWAP_SUFFIX = ".log.swap"
+_SWAP_NAME = re.compile(r"([0-9]{20})-([0-9]{20})" + re.escape(SWAP_SUFFIX))
+
+_log = logging.getLogger("assay.log")
+
+
+class RejectedSwap(NamedTuple):
+    """A swap file that replaces nothing, and the offsets of the segments that its name says it replaces."""
+
+    base: int
+    end: int
+    problem: str
 
 
 def find_cleanable(row: SegmentList, limit: int) -> tuple[Segment, ...]:
@@ -92,18 +111,53 @@ def format_cleaned_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{format_segment_name(base_offset)}{CLEANED_SUFFIX}"
 
 
-async def finish_swaps(storage: Storage, directory: str) -> None:
-    """Durably finishes the swaps that a crash interrupted, and removes unfinished cleaned files."""
-    names = storage.listdir(directory)
-    for name in names:
-        if name.endswith(CLEANED_SUFFIX):
+def is_swap_file(name: str) -> bool:
+    """Returns whether the broker could have given a swap file this name."""
+    return _SWAP_NAME.fullmatch(name) is not None
+
+
+async def finish_swaps(storage: Storage, directory: str, config: LogConfig) -> list[RejectedSwap]:
+    """Durably finishes the swaps that a crash interrupted, and removes unfinished cleaned files.
+
+    Returns the swap files that are no complete segments. They and the segments stay as they are. A swap file of the
+    broker is complete before the first segment is removed, so in this case nothing was removed, unless the disk has
+    damaged the file since.
+    """
+    rejected, changed = [], False
+    for name in storage.listdir(directory):
+        if name.endswith(CLEANED_SUFFIX) and is_segment_file(name):
             storage.remove(f"{directory}/{name}")
-        elif name.endswith(SWAP_SUFFIX):
-            base, _, end = name.removesuffix(SWAP_SUFFIX).partition("-")
-            if name.isascii() and base.isdigit() and end.isdigit():
-                _replace_files(storage, directory, int(base), int(end))
-    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            changed = True
+        elif found := _SWAP_NAME.fullmatch(name):
+            base, end = map(int, found.groups())
+            problem = await _find_problem(storage, directory, base, end, config)
+            if problem is None:
+                _replace_files(storage, directory, base, end)
+                changed = True
+            else:
+                _log.error("%s/%s does not replace any segment: %s", directory, name, problem)
+                rejected.append(RejectedSwap(base, end, f"{directory}/{name}: {problem}"))
+    if changed:
         await storage.fsync_directory(directory)
+    return rejected
+
+
+async def _find_problem(storage: Storage, directory: str, base: int, end: int, config: LogConfig) -> str | None:
+    """Returns why the swap file cannot replace the segments from ``base`` to below ``end``; None if it can."""
+    if not config.compacted:
+        return "this log was never compacted"
+    if not {base, end} <= {*list_segment_bases(storage, directory)}:
+        return f"there is no segment at {base} or none at {end}"
+    file = storage.open(_swap_path(directory, base, end))
+    try:
+        scan = SegmentScan(file, base, config)
+        for _ in iter(scan.step, False):
+            await asyncio.sleep(0)  # lets other tasks run
+    finally:
+        file.close()
+    if scan.problem is not None:
+        return f"at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
+    return f"it reaches up to offset {scan.next_offset}" if scan.next_offset > end else None
 
 
 def _swap_path(directory: str, base_offset: int, end_offset: int) -> str:

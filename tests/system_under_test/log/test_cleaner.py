@@ -459,6 +459,107 @@ def test_a_disk_that_fails_in_a_swap_takes_nothing(
     run(scenario)
 
 
+def swap_name(base: int, end: int) -> str:
+    return f"{format_segment_name(base)}-{format_segment_name(end)}.log.swap"
+
+
+async def four_segments(bench: Bench, *, compacted: bool = True) -> dict[str, bytes]:
+    """A closed log of the segments 0, 3, 6 and 9; returns the bytes of the first two."""
+    await bench.open(compacted=compacted)
+    await bench.fill(*values("a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "i1", "j1"))
+    assert bench.log.segment_offsets == (0, 3, 6, 9)
+    await bench.log.close()
+    return {
+        name: bench.disk.read(f"{DIRECTORY}/{format_segment_name(base)}.log") for name, base in (("0", 0), ("3", 3))
+    }
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("0-1000.log.swap", b"mine"),
+        ("0-9.log.swap", b""),
+        (swap_name(0, 90), b""),
+        (swap_name(0, 9), b"mine"),
+        (swap_name(0, 3), "0 and 3"),
+        (swap_name(1, 9), "3"),
+        ("mine.log.swap", b"mine"),
+        ("mine.log.cleaned", b"mine"),
+    ],
+)
+def test_a_start_takes_no_records_for_a_file_that_is_no_swap_file(
+    name: str, content: bytes | str, clean: bool, compacted: bool
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        segments = await four_segments(bench, compacted=compacted)
+        mine = content if isinstance(content, bytes) else b"".join(segments[one] for one in content.split(" and "))
+        bench.disk.write(f"{DIRECTORY}/{name}", mine)
+        log = await bench.open(clean=clean, recovery_point=10, compacted=compacted)
+        assert bench.offsets() == [*range(10)]
+        assert log.segment_offsets == (0, 3, 6, 9)
+        assert (name in bench.files()) == (not name.startswith("00000")), "only the broker's own names are removed"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_start_takes_no_records_of_a_log_that_was_never_compacted(empty: bool) -> None:
+    """Even for a file that could replace its segments."""
+
+    async def scenario(bench: Bench) -> None:
+        segments = await four_segments(bench, compacted=False)
+        bench.disk.write(f"{DIRECTORY}/{swap_name(0, 9)}", b"" if empty else segments["0"])
+        await bench.open(recovery_point=10, compacted=False)
+        assert bench.offsets() == [*range(10)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("gone", [[], [3]])
+def test_a_start_finishes_a_swap_of_which_a_part_was_done(gone: list[int], clean: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        segments = await four_segments(bench)
+        bench.disk.write(f"{DIRECTORY}/{swap_name(0, 6)}", segments["0"] + segments["3"])
+        for base in gone:
+            bench.disk.remove(f"{DIRECTORY}/{format_segment_name(base)}.log")
+        log = await bench.open(clean=clean, recovery_point=10)
+        assert bench.offsets() == [*range(10)]
+        assert log.segment_offsets == (0, 6, 9)
+        assert not [name for name in bench.files() if "swap" in name]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_swap_file_whose_segments_are_partly_gone_damages_the_log(clean: bool) -> None:
+    """The gap would pass for one that compaction has left. All bytes are kept."""
+
+    async def scenario(bench: Bench) -> None:
+        segments = await four_segments(bench)
+        await bench.open(clean=True, recovery_point=10)
+        await bench.log.tombstones.allow_gaps(lambda: 9)
+        await bench.log.close()
+        swapped = bytearray(segments["0"] + segments["3"])
+        swapped[-1] ^= 1
+        bench.disk.write(f"{DIRECTORY}/{swap_name(0, 6)}", bytes(swapped))
+        bench.disk.remove(f"{DIRECTORY}/{format_segment_name(3)}.log")
+        before = bench.files()
+        storage = bench.disk.storage(fsync_delay=lambda: 0)
+        config, wall_clock = bench.log.config, lambda: 0.0
+        log, recovery = await Log.open(storage, DIRECTORY, config, clean=clean, recovery_point=3, wall_clock=wall_clock)
+        assert recovery.damaged
+        assert recovery.problem is not None
+        assert swap_name(0, 6) in recovery.problem
+        assert bench.files() == before
+        log.reset(0)
+        assert bench.files() == [f"{format_segment_name(0)}.log"], "a later start finds no reason for damage"
+
+    run(scenario)
+
+
 def test_a_cut_waits_until_what_was_to_replace_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a start would bring back what was cut."""
 
