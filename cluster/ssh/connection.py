@@ -25,6 +25,8 @@ COMMAND_TIMEOUT = 30.0
 """Seconds for a command to end."""
 KEEPALIVE = 5
 """Seconds between keep-alive packets, which detect a dead peer."""
+GRACE = 5.0
+"""Seconds after a command's time limit until its machine must have reported the end."""
 KILLED = (-1, 137)
 """Exit codes of a command that a signal has ended: paramiko's and the shells'."""
 TAIL_LINES = 5
@@ -119,13 +121,14 @@ class SshConnection:
         channel, began = self._channel(), time.monotonic()
         try:
             channel.settimeout(timeout)
-            channel.exec_command(self._wrap_command(_limit_time(command, timeout)))
-            if stdin:
-                channel.sendall(stdin)
-            channel.shutdown_write()
-            output, errors = _drain(channel)
-            if not channel.status_event.wait(timeout):  # the streams have ended, the command has not
-                raise TimeoutError
+            with _limit_waiting(channel, timeout + GRACE):
+                channel.exec_command(self._wrap_command(_limit_time(command, timeout)))
+                if stdin:
+                    channel.sendall(stdin)
+                channel.shutdown_write()
+                output, errors = _drain(channel)
+                if not channel.status_event.wait(timeout):  # the streams have ended, the command has not
+                    raise TimeoutError
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
             broken = self._command_error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}")
@@ -143,7 +146,8 @@ class SshConnection:
         channel = self._channel()
         try:
             on_channel(channel)
-            channel.exec_command(self._wrap_command(command))
+            with _limit_waiting(channel, COMMAND_TIMEOUT):
+                channel.exec_command(self._wrap_command(command))
             rest = b""
             while data := channel.recv(65536):
                 *complete_lines, rest = (rest + data).split(b"\n")
@@ -351,6 +355,30 @@ def _limit_time(command: str, timeout: float) -> str:
     """
     limit = f"timeout -s KILL {math.ceil(timeout) + 1}"
     return f"limit='{limit}'; $limit true 2>/dev/null || limit=; exec $limit sh -c {shlex.quote(command)}"
+
+
+@contextlib.contextmanager
+def _limit_waiting(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
+    """Closes the channel after a time and raises ``TimeoutError``.
+
+    The channel's own limit holds for each read, and not for paramiko's wait until the machine accepts a command.
+    """
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # the connection may have ended meanwhile
+            channel.close()
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if expired.is_set():
+            raise TimeoutError
 
 
 def _drain(channel: paramiko.Channel) -> tuple[str, str]:

@@ -46,8 +46,8 @@ class Files(paramiko.SFTPServerInterface):
 class _Door(paramiko.ServerInterface):
     """A connection, of which so many sessions may be open at a time. No session is, once it is not ``heard``."""
 
-    def __init__(self, sessions: int, heard: threading.Event) -> None:
-        self._sessions, self._heard = sessions, heard
+    def __init__(self, sessions: int, heard: threading.Event, accepts: threading.Event) -> None:
+        self._sessions, self._heard, self._accepts = sessions, heard, accepts
         self._open: list[paramiko.Channel] = []
 
     def get_allowed_auths(self, username: str) -> str:
@@ -69,6 +69,7 @@ class _Door(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self._open.append(channel)
+        self._accepts.wait()
         threading.Thread(target=_execute, args=(channel, command), daemon=True).start()
         return True
 
@@ -108,6 +109,9 @@ class Machine:
         self.login = Login("127.0.0.1", "root", key, self._host_key, self._listening.getsockname()[1])
         self.reached: list[paramiko.Transport] = []
         self._heard: list[threading.Event] = []
+        self.accepts = threading.Event()
+        """While it is not set, commands are neither accepted nor refused."""
+        self.accepts.set()
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -121,7 +125,7 @@ class Machine:
             heard = threading.Event()
             heard.set()
             self._heard.append(heard)
-            transport.start_server(server=_Door(self._sessions, heard))
+            transport.start_server(server=_Door(self._sessions, heard, self.accepts))
             self.reached.append(transport)
 
     def silence(self) -> None:
@@ -131,6 +135,7 @@ class Machine:
 
     def close(self) -> None:
         self._listening.close()
+        self.accepts.set()
         for heard in self._heard:
             heard.set()
         for transport in self.reached:

@@ -14,7 +14,7 @@ import pytest
 
 from assay.cluster.node import CommandResult, NodeError
 from assay.cluster.ssh import connection as module
-from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.connection import CommandTimeoutError, SshConnection
 
 from helpers.small_disk import small_disk
 from helpers.ssh_machine import Machine, machine
@@ -110,6 +110,27 @@ def test_a_command_that_goes_on_and_on_has_a_time_limit_too() -> None:
         pytest.raises(NodeError, match=r"n1: .*no end after 1 s"),
     ):
         connection.run("while :; do echo more; sleep 0.1; done", timeout=1)
+
+
+def test_a_machine_that_neither_accepts_nor_refuses_a_command_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a machine whose sshd, or whose login, hangs."""
+    monkeypatch.setattr(module, "GRACE", 0.3)
+    monkeypatch.setattr(module, "COMMAND_TIMEOUT", 0.5)
+    with machine() as there, connected(there) as connection:
+        there.accepts.clear()
+        with pytest.raises(CommandTimeoutError, match=r"n1: .*no end after 0.5 s"):
+            connection.run("echo", timeout=0.5)
+        with pytest.raises(NodeError, match="the stream broke: TimeoutError"):
+            list(connection.lines("echo", lambda channel: None))
+        there.accepts.set()
+        assert connection.run("echo done") == "done\n"
+
+
+def test_a_machine_that_does_not_end_a_command_at_its_limit_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE", 0.5)
+    monkeypatch.setattr(module, "_limit_time", lambda command, timeout: command)
+    with machine() as there, connected(there) as connection, pytest.raises(CommandTimeoutError, match="no end after"):
+        connection.run("for i in 1 2 3 4 5 6 7 8 9 10; do echo more; sleep 0.4; done", timeout=1)
 
 
 def test_a_machine_that_can_set_no_limit_does_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
