@@ -55,8 +55,8 @@ INSTALL: Mapping[str, str] = {
     "apk": "RUN apk add --no-cache {packages}\n",
 }
 
-# sshd rejects root without a shell or with a locked password. Its own user comes with its packages. The script's
-# arguments are copied tools: their links precede weaker applets of the same name in PATH.
+# sshd rejects root without a shell or with a locked password. It needs a user of its own, which only its packages
+# create. The script's arguments are copied tools: their links precede weaker applets of the same name in PATH.
 SETTLE_SCRIPT = f"""\
 #!/bin/sh
 set -e

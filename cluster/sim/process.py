@@ -4,7 +4,7 @@ The context variable :data:`PROCESS` names the process of a task or a callback. 
 every context variable, so everything that a process starts belongs to it. ``None`` is the harness: clients, nemesis and
 observers, which no fault touches.
 
-Three rules, kept by the loop, the transports, the disk and the runtime together:
+The loop, the transports, the disk and the runtime together keep three rules:
 
 - *stopped*: its callbacks are queued and run in order after the resume. Effects that the stopping step still has on the
   outside world (network, event log) are queued too. So a process that stops itself (fault ``hold``) in the middle of a

@@ -88,7 +88,7 @@ class Shrinker:
         log = f"logs/shrinking-{runs_of.to_safe_name(entry.name)}.log"
         # The process checks its budget between runs, and plays some more at the end. If it takes much longer, it hangs.
         budget = max(1.0, min(self.night.shrink_seconds, left / 3))
-        result = AttemptResult(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command,
+        result = AttemptResult(cell=entry.night_cell, attempt=0, seed=entry.seed or 0, command=entry.command,
         started=began,
                         seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
         command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
@@ -144,7 +144,7 @@ def select_due(
             one
             for one in failure.entries
             if one.name in own and "schedule.json" in one.files
-            and one.planned in cells and cells[one.planned].kind in KINDS
+            and one.night_cell in cells and cells[one.night_cell].kind in KINDS
         ]  # fmt: skip
         if runs and not failure.shape and failure_key(failure) not in tried:
             chosen.append((failure, max(runs, key=lambda one: (one.cell.cluster == SIM, one.started))))

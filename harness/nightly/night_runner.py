@@ -222,7 +222,7 @@ class NightRunner:
             left = end - time.monotonic()
             if left <= 0 or self.interrupt.requested:
                 return
-            self.shrinks(entry.planned)
+            self.shrinks(entry.night_cell)
             try:
                 small = shrinker.shrink(failure, entry, left)
                 self.path.append_shrunk(small)

@@ -142,9 +142,9 @@ def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntr
         planned=sum(len(night.cells) for night in nights),
         done=sum(len({one.cell for one in part.done} & part.cells.keys()) for part in parts),
         version=sanitize_text(nights[0].version or ""),
-        after=sanitize_text(nights[0].after),
+        previous_version=sanitize_text(nights[0].after),
         commits=tuple(map(sanitize_text, nights[0].commits)),
-        now=", ".join(filter(None, (part.now for part in parts))),
+        running_cell=", ".join(filter(None, (part.now for part in parts))),
     )
 
 
@@ -193,10 +193,10 @@ def _make_run_entry(
     hits = _find_hits(judgement, zoo.get(defect))
     return Entry(
         **_describe_folder(folder),
-        more=more,
+        extra_links=more,
         cell=_make_cell_key(*parts),
-        base=sanitize_text(base),
-        planned="" if result is None else sanitize_text(result.cell),
+        base_system=sanitize_text(base),
+        night_cell="" if result is None else sanitize_text(result.cell),
         night=_to_utc(run.started)[:10] if night is None else sanitize_text(night.name),
         started=_to_utc(run.started),
         standing=standing,
@@ -241,9 +241,11 @@ def _make_attempt_entry(part: _NightPart, result: AttemptResult, *, gone: bool) 
     return Entry(
         name=make_attempt_name(result),
         address=address,
-        more=(("log", f"{address}/{quote(result.log)}"),) if result.log and (home / result.log).is_file() else (),
+        extra_links=(("log", f"{address}/{quote(result.log)}"),)
+        if result.log and (home / result.log).is_file()
+        else (),
         cell=_make_cell_key(*parts),
-        planned=sanitize_text(result.cell),
+        night_cell=sanitize_text(result.cell),
         night=sanitize_text(part.night.name),
         started=_to_utc(result.started),
         standing=standing,

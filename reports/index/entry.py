@@ -61,13 +61,13 @@ class Entry:
     """Its folder, relative to the store, as in a link."""
     files: tuple[str, ...] = ()
     """The members of ``FILES`` that exist."""
-    more: tuple[tuple[str, str], ...] = ()
+    extra_links: tuple[tuple[str, str], ...] = ()
     """Further links: label and address."""
     cell: CellKey
-    base: str = ""
+    base_system: str = ""
     """The system without the defect, for a run whose night counts the defect as an ordinary variant."""
-    planned: str = ""
-    """The name of its night's cell, equal on every night."""
+    night_cell: str = ""
+    """The name of its cell in the night's matrix, equal on every night."""
     night: str
     started: str
     standing: RunVerdict
@@ -89,14 +89,14 @@ class Entry:
     """Whether the run itself is no longer in the store, and only its night's record mentions it."""
 
     @property
-    def before(self) -> CellKey:
+    def pass_cell(self) -> CellKey:
         """The cell whose passes show when it last passed."""
-        return self.cell._replace(system=self.base or self.cell.system)
+        return self.cell._replace(system=self.base_system or self.cell.system)
 
     @property
     def links(self) -> list[tuple[str, str]]:
         """Label and address of each link, relative to the store."""
-        return [(FILES[file], f"{self.address}/{file}") for file in self.files] + list(self.more)
+        return [(FILES[file], f"{self.address}/{file}") for file in self.files] + list(self.extra_links)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +110,11 @@ class NightEntry:
     planned: int = 0
     done: int = 0
     version: str = ""
-    after: str = ""
+    previous_version: str = ""
     """The version of the previous night."""
     commits: tuple[str, ...] = ()
-    """Commits between the two, the newest first: ``git log --oneline``."""
-    now: str = ""
-    """The cell that is running."""
+    """Commits between the two versions, the newest first: ``git log --oneline``."""
+    running_cell: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ def _identify_cells(entry: Entry) -> set[Hashable]:
     They are the cell without the defect, and the name of the night's matrix cell. The plain cell is not enough, because
     a defect is part of the system's name, and a found schedule replaces the fault's.
     """
-    places: set[Hashable] = {entry.before, entry.planned}
+    places: set[Hashable] = {entry.pass_cell, entry.night_cell}
     return places - {""}
 
 
@@ -151,8 +151,10 @@ def _find_last_pass(group: Sequence[Entry], passes: dict[Hashable, list[Entry]])
         return max(passed, key=lambda one: one.started).version if passed else ""
 
     every = {place for entry in group for place in _identify_cells(entry)}
-    variants = all(entry.before != entry.cell for entry in group)
-    return (find_last({entry.planned for entry in group if entry.planned}) if variants else "") or find_last(every)
+    variants = all(entry.pass_cell != entry.cell for entry in group)
+    return (find_last({entry.night_cell for entry in group if entry.night_cell}) if variants else "") or find_last(
+        every
+    )
 
 
 def _find_first_times(entries: Iterable[Entry]) -> dict[str, str]:
@@ -176,7 +178,9 @@ def _list_commits_between(nights: Sequence[NightEntry], green: str, red: str) ->
 
     Empty if a night in between has no known predecessor.
     """
-    night_by_version = {night.version: night for night in reversed(nights) if night.after not in ("", night.version)}
+    night_by_version = {
+        night.version: night for night in reversed(nights) if night.previous_version not in ("", night.version)
+    }
     found: list[str] = []
     version = red
     while green and version != green:
@@ -184,5 +188,5 @@ def _list_commits_between(nights: Sequence[NightEntry], green: str, red: str) ->
         if night is None:
             return ()
         found += night.commits
-        version = night.after
+        version = night.previous_version
     return tuple(found)

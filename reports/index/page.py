@@ -200,7 +200,7 @@ def _build_row(one: Entry, cell: int, night: int, texts: _InternTable) -> list[A
         texts.place(home), last, texts.place(one.status), texts.place(said), texts.place(command), seed,
         one.figures.operations, files,
     ]  # fmt: skip
-    return row if one.name == one.address and not one.more else [*row, one.name, one.more]
+    return row if one.name == one.address and not one.extra_links else [*row, one.name, one.extra_links]
 
 
 def _build_query(one: Failure | Entry | Regression) -> str:

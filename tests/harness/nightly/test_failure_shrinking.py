@@ -176,7 +176,10 @@ def test_a_night_that_is_killed_meanwhile_loses_nothing(tmp_path: Path) -> None:
     assert running.shrinks
     orphan = int(running.owner.partition(".")[0])
     assert alive(orphan)
-    assert (read_store(tmp_path, {}).nights[0].now, only(tmp_path).rate.runs) == ("a, whose failure is made small", 2)
+    assert (read_store(tmp_path, {}).nights[0].running_cell, only(tmp_path).rate.runs) == (
+        "a, whose failure is made small",
+        2,
+    )
     shrinker = (sys.executable, str(FAKE), "small")
     results = night_runner.NightRunner(tmp_path, path, path.read(), 60.0, program=PROGRAM, shrinker=shrinker).run()
     assert not alive(orphan)

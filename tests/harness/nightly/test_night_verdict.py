@@ -179,7 +179,7 @@ def test_parts_are_one_night_for_the_page_and_the_summary(tmp_path: Path) -> Non
     assert (one.name, one.planned, one.done) == ("n", 4, 4)
     assert {entry.night for entry in stored.entries} == {"n"}
     crashed = next(entry for entry in stored.entries if entry.status == "crashed")
-    assert all((tmp_path / address).exists() for _, address in crashed.more)
+    assert all((tmp_path / address).exists() for _, address in crashed.extra_links)
 
 
 def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:

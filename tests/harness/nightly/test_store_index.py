@@ -148,7 +148,7 @@ def test_attempts_go_with_their_runs_and_stand_alone_without(tmp_path: Path) -> 
     assert (hung.standing, hung.status, hung.reason) == (RunVerdict.NONE, "hung", "no line for 600 s")
     assert hung.links == [("log", "nights/2026-11-24/logs/a%20b.txt")]
     (of,) = found.nights
-    assert (of.planned, of.done, of.ended, of.now) == (3, 3, None, "")
+    assert (of.planned, of.done, of.ended, of.running_cell) == (3, 3, None, "")
 
 
 def test_a_failed_attempt_whose_runs_all_passed_is_a_failure_of_its_own(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_defect_in_a_plain_cell_was_green_before_it_and_the_page_has_the_commi
         folder.write(msgspec.structs.replace(folder.read(), version=at, after=after, commits=commits))
     (one,) = group_failures(read_store(tmp_path, {}), KnownFailures())
     assert (one.system, one.last_pass_version, one.suspects) == ("broker with isr-of-one", "v1", ("v2",))
-    assert one.entries[0].planned == planned.name
+    assert one.entries[0].night_cell == planned.name
     html = render_page(read_store(tmp_path, {}), KnownFailures()).html
     assert "1 commit since <code>v1</code>" in html
     assert "<code>abc &lt;/script&gt;" in html

@@ -104,28 +104,28 @@ def test_versions_are_those_after_the_last_pass_before_the_first_failure() -> No
 
 def test_a_defect_in_a_plain_cell_and_a_found_schedule_were_green_where_their_cell_was() -> None:
     defect = KILL._replace(system="broker with isr-of-one")
-    (one,) = found(entry(1), failed(2, cell=defect, base="broker"))
+    (one,) = found(entry(1), failed(2, cell=defect, base_system="broker"))
     assert (one.last_pass_version, one.suspects, one.system) == ("v1", ("v2",), "broker with isr-of-one")
     assert (one.rate.failed, one.rate.runs) == (1, 1), "the correct one's passes are not of its rate"
-    (other,) = found(entry(1), failed(2, cell=defect._replace(workload="test_group"), base="broker"))
+    (other,) = found(entry(1), failed(2, cell=defect._replace(workload="test_group"), base_system="broker"))
     assert (other.last_pass_version, other.suspects) == ("", ())
-    searched = entry(1, cell=KILL._replace(nemesis="any"), planned="explore/test_log/any/sim")
-    (one,) = found(searched, failed(2, planned=searched.planned))
+    searched = entry(1, cell=KILL._replace(nemesis="any"), night_cell="explore/test_log/any/sim")
+    (one,) = found(searched, failed(2, night_cell=searched.night_cell))
     assert (one.last_pass_version, one.suspects) == ("v1", ("v2",))
-    (unplanned,) = found(replace(searched, planned=""), failed(2))
+    (unplanned,) = found(replace(searched, night_cell=""), failed(2))
     assert unplanned.last_pass_version == "", "no name is no common name"
 
 
 def test_a_variant_was_green_where_its_own_cell_was_not_where_the_plain_system_is_in_another() -> None:
     cell = KILL._replace(system="broker with isr-of-one")
-    red = failed(3, cell=cell, base="broker", planned="run/watched/test_log/kill/sim", version="v3")
-    own = entry(1, planned=red.planned)
-    plain = entry(2, planned="run/test_log/kill/sim", version="v3")
+    red = failed(3, cell=cell, base_system="broker", night_cell="run/watched/test_log/kill/sim", version="v3")
+    own = entry(1, night_cell=red.night_cell)
+    plain = entry(2, night_cell="run/test_log/kill/sim", version="v3")
     (one,) = found(own, plain, red)
     assert (one.last_pass_version, one.suspects) == ("v1", ("v3",))
     (alone,) = found(plain, red)
     assert alone.last_pass_version == "v3"
-    (by_hand,) = found(own, entry(2), replace(red, cell=KILL, base=""))
+    (by_hand,) = found(own, entry(2), replace(red, cell=KILL, base_system=""))
     assert by_hand.last_pass_version == "v2", "of the plain system every pass of the cell counts"
 
 
@@ -133,12 +133,12 @@ def test_commits_are_those_of_all_nights_after_the_green_one() -> None:
     made = store(entry(1), entry(2, RunVerdict.UNKNOWN), entry(3, RunVerdict.UNKNOWN), failed(4), failed(5))
     said = [("v1", "", ()), ("v2", "v1", ("b",)), ("v2", "v2", ()), ("v4", "v2", ("d", "c")), ("v5", "v4", ("e",))]
     nights = [
-        replace(night, version=version, after=after, commits=commits)
+        replace(night, version=version, previous_version=after, commits=commits)
         for night, (version, after, commits) in zip(made.nights, said, strict=True)
     ]
     (one,) = group_failures(replace(made, nights=tuple(nights)), KnownFailures())
     assert (one.last_pass_version, one.commits) == ("v1", ("d", "c", "b"))
-    nights[1] = replace(nights[1], after="")
+    nights[1] = replace(nights[1], previous_version="")
     (gap,) = group_failures(replace(made, nights=tuple(nights)), KnownFailures())
     assert gap.commits == (), "a night that is missing may have had others"
 
