@@ -48,6 +48,8 @@ class SshCluster(ABC):
     """See :class:`assay.cluster.node.Cluster`. A subclass defines how a cluster is set up and removed."""
 
     kind: str
+    leftover_error: type[Exception]
+    """Error that lists what was not removed."""
 
     def __init__(
         self, system: System, *, run_id: str, seed: int, state_dir: Path, progress: Callable[[str], None]
@@ -141,11 +143,7 @@ class SshCluster(ABC):
                 failed = await asyncio.to_thread(self._undo, actions)
                 journal.close(finished=not failed)
         if failed:
-            raise self._leftover_error("; ".join(failed) + "; `assay heal` tries again")
-
-    @abstractmethod
-    def _leftover_error(self, what: str) -> Exception:
-        """Returns the error that lists what was not removed."""
+            raise self.leftover_error(f"not undone: {'; '.join(failed)}; `assay heal` tries again")
 
     async def keep(self) -> None:
         """Replaces :meth:`close`: leaves nodes and processes for the user to look at, until ``assay heal``."""

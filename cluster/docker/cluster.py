@@ -62,6 +62,7 @@ class DockerCluster(SshCluster):
     """See :class:`assay.cluster.node.Cluster`. ``start`` creates the nodes; the nodes start their processes."""
 
     kind = "docker"
+    leftover_error = DockerEngineError
 
     def __init__(
         self,
@@ -300,9 +301,6 @@ class DockerCluster(SshCluster):
             action for action in actions if isinstance(action, undo.RemoveNetwork | undo.RemoveFile | undo.RemoveDisk)
         ]
         return [line for line in map(_perform, [*containers, *others]) if line]
-
-    def _leftover_error(self, what: str) -> Exception:
-        return DockerEngineError(f"not removed: {what}")
 
     def _container(self, node: str) -> str:
         return f"{self._prefix}-{node}"

@@ -39,6 +39,7 @@ class HostCluster(SshCluster):
     """See :class:`assay.cluster.node.Cluster`. ``start`` prepares the hosts; the nodes start their processes."""
 
     kind = "ssh"
+    leftover_error = NodeError
 
     def __init__(
         self,
@@ -181,9 +182,6 @@ class HostCluster(SshCluster):
             except (NodeError, OSError) as error:
                 failed.append(f"{undo.describe(action)}: {error}")
         return failed
-
-    def _leftover_error(self, what: str) -> Exception:
-        return NodeError(f"not undone: {what}")
 
 
 def resolve_ip(node: str, address: str) -> str:

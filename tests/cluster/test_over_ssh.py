@@ -20,6 +20,7 @@ class Made(SshCluster):
     """Makes two things, and no nodes."""
 
     kind = "here"
+    leftover_error = NodeError
 
     def __init__(self, state: Path, work: Callable[[], None] | None = None, left: Sequence[str] = ()) -> None:
         system: Any = None
@@ -40,9 +41,6 @@ class Made(SshCluster):
     def _undo(self, actions: Sequence[journal.Action]) -> list[str]:
         self.undone.append(actions)
         return list(self.left)
-
-    def _leftover_error(self, what: str) -> Exception:
-        return NodeError(f"still there: {what}")
 
 
 def entries(state: Path) -> list[journal.Action]:
@@ -74,7 +72,7 @@ def test_what_cannot_be_taken_away_is_reported_and_stays_in_the_journal(tmp_path
 
     with pytest.raises(NodeError) as raised:
         asyncio.run(live())
-    assert str(raised.value) == "still there: file a: is a folder; file b: is busy; `assay heal` tries again"
+    assert str(raised.value) == "not undone: file a: is a folder; file b: is busy; `assay heal` tries again"
     assert entries(tmp_path) == BOTH
 
 
@@ -110,7 +108,7 @@ def test_why_it_did_not_start_is_raised_also_where_something_is_left(tmp_path: P
     cluster._progress = said.append
     with pytest.raises(OSError, match="no room"):
         asyncio.run(cluster.start())
-    assert said == ["still there: file a: is busy; `assay heal` tries again"]
+    assert said == ["not undone: file a: is busy; `assay heal` tries again"]
     assert entries(tmp_path) == BOTH
 
 

@@ -77,7 +77,7 @@ def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch:
     found, detail = classify(cell(cluster="docker"), AttemptEnd(1), printed, [SeenRun(None)], WELL)
     assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value))
     cleared = (
-        f"ERROR w.py::t[none] - assay.cluster.docker.engine.DockerEngineError: not removed: n3 removed: {raised.value}"
+        f"ERROR w.py::t[none] - assay.cluster.docker.engine.DockerEngineError: not undone: n3 removed: {raised.value}"
     )
     found, detail = classify(cell(cluster="docker"), AttemptEnd(1), cleared, [PASS], WELL)
     assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value)), "after a run whose verdict is pass"
