@@ -24,39 +24,39 @@ GROUPS = (
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.oom_control"),
 )
 """Files with the limit and the count of killed processes (line ``oom_kill``), in cgroup version 2 and version 1."""
-MOST = 4 << 30
-"""Bytes. A higher limit counts as none."""
+MAX_LIMIT = 4 << 30
+"""Bytes. A machine with a higher limit counts as one without a limit."""
 CHUNK = 256 << 10
 """Bytes per allocation, less than any killed process frees.
 
 With larger chunks, the kernel could kill this process for the part that is still to be allocated.
 """
-WITHIN = 15.0
+KILL_TIMEOUT = 15.0
 """Seconds for the process to be gone."""
 
 
-def command(what: str, *given: str) -> str:
+def command(what: str, *arguments: str) -> str:
     """Returns the shell command that runs ``look``, or ``exhaust`` with a process id, on the node.
 
     The id can be ``$pid``.
     """
-    return f"{shlex.join(['python3', '-c', Path(__file__).read_text(), what])} {' '.join(given)}"
+    return f"{shlex.join(['python3', '-c', Path(__file__).read_text(), what])} {' '.join(arguments)}"
 
 
 def look() -> dict[str, int]:
     """Returns the ``limit`` in bytes and the number of processes killed (``ended``). Raises ``RuntimeError``."""
     for limit, events in GROUPS:
         try:
-            said = Path(limit).read_text().strip()
+            limit_text = Path(limit).read_text().strip()
             lines = [line.split() for line in Path(events).read_text().splitlines()]
         except FileNotFoundError:
             continue
-        if not said.isdigit() or int(said) > MOST:
-            raise RuntimeError(f"its memory has no limit of its own ({limit} says {said})")
+        if not limit_text.isdigit() or int(limit_text) > MAX_LIMIT:
+            raise RuntimeError(f"its memory has no limit of its own ({limit} says {limit_text})")
         counts = {name: int(count) for name, count in lines}
         if "oom_kill" not in counts:
             raise RuntimeError(f"the kernel does not count the processes it kills for lack of memory ({events})")
-        return {"limit": int(said), "ended": counts["oom_kill"]}
+        return {"limit": int(limit_text), "ended": counts["oom_kill"]}
     raise RuntimeError("there is no control group for memory")
 
 
@@ -64,24 +64,24 @@ def exhaust(pid: str) -> dict[str, int]:
     """Exhausts memory until the process is gone. ``taken``: allocated bytes. Raises ``RuntimeError`` if it survives."""
     before = look()
     Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
-    deadline = time.monotonic() + WITHIN
+    deadline = time.monotonic() + KILL_TIMEOUT
     taken, enough = mmap.mmap(-1, 8), mmap.mmap(-1, 1)
-    parent, taker = os.getpid(), os.fork()
-    if taker == 0:
+    parent, allocator = os.getpid(), os.fork()
+    if allocator == 0:
         _allocate(before["limit"], taken, enough, parent)
     try:
         while _is_alive(pid):
             if time.monotonic() >= deadline:
-                raise RuntimeError(f"process {pid} was not ended within {WITHIN:g} s")
+                raise RuntimeError(f"process {pid} was not ended within {KILL_TIMEOUT:g} s")
             time.sleep(0.01)
     finally:
         enough[0] = 1
-        _, status = os.waitpid(taker, 0)
+        _, status = os.waitpid(allocator, 0)
     # The kernel may also kill the taker, if the other process dies slowly. This process never signals the taker: the
     # kernel counts first and kills then, so a signal in between would appear as the exit status instead.
-    ended_too = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    found = look()
-    return {**found, "ended": found["ended"] - ended_too, "before": before["ended"], "taken": _read_counter(taken)}
+    allocator_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    now = look()
+    return {**now, "ended": now["ended"] - allocator_killed, "before": before["ended"], "taken": _read_counter(taken)}
 
 
 def _allocate(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoReturn:
@@ -108,9 +108,9 @@ def _is_alive(pid: str) -> bool:
     return state not in "ZX"
 
 
-def main(what: str, *given: str) -> int:
+def main(what: str, *arguments: str) -> int:
     try:
-        print(json.dumps(exhaust(*given) if what == "exhaust" else look()))
+        print(json.dumps(exhaust(*arguments) if what == "exhaust" else look()))
     except (OSError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1

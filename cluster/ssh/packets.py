@@ -73,13 +73,13 @@ def command(
     ``spared``: TCP ports that are not shaped, on either side: SSH's ports, if this node may be a jump host. ``tables``:
     ``ip6tables`` if the node and its peers are known by IPv6 addresses.
     """
-    to = [f"-d {address} " for address in addresses] if addresses is not None else [""]
-    passing = [f"-m mark --mark {MARK}", "-o lo"]
-    passing += [f"-p tcp --{side} {port}" for port in spared for side in ("sport", "dport")]
+    destinations = [f"-d {address} " for address in addresses] if addresses is not None else [""]
+    exempt = [f"-m mark --mark {MARK}", "-o lo"]
+    exempt += [f"-p tcp --{side} {port}" for port in spared for side in ("sport", "dport")]
     if tables == SIX:
-        passing += NEIGHBOURS
-    rules = [f"{tables} -w -N {CHAIN}", *(f"{tables} -w -A {CHAIN} {what} -j RETURN" for what in passing)]
-    rules += [f"{tables} -w -A {CHAIN} {where}-j NFQUEUE --queue-num {QUEUE} --queue-bypass" for where in to]
+        exempt += NEIGHBOURS
+    rules = [f"{tables} -w -N {CHAIN}", *(f"{tables} -w -A {CHAIN} {what} -j RETURN" for what in exempt)]
+    rules += [f"{tables} -w -A {CHAIN} {where}-j NFQUEUE --queue-num {QUEUE} --queue-bypass" for where in destinations]
     run = shlex.join(["python3", "-c", Path(__file__).read_text(), json.dumps(dict(traffic))])
     undo = shlex.join(UNSHAPE)
     return f"""{undo}
@@ -165,7 +165,7 @@ class Shaper:
         self._traffic = traffic
         self._draw = draw.random
         self._last: dict[bytes, float] = {}
-        self._free = 0.0
+        self._free_at = 0.0
         self.counts = {"seen": 0, "late": 0, "lost": 0, "doubled": 0}
 
     def due(self, packet: bytes, now: float) -> tuple[float, bool] | None:
@@ -173,72 +173,72 @@ class Shaper:
 
         The first packet always hits each share.
         """
-        given, counts = self._traffic, self.counts
+        traffic, counts = self._traffic, self.counts
         counts["seen"] += 1
-        if self._hit("loss", "lost"):
+        if self._draw_hit("loss", "lost"):
             counts["lost"] += 1
             return None
         due = now
-        if self._hit("late", "late") and given.get("delay"):
-            due += given["delay"] * (0.5 + 0.5 * self._draw())
-        if rate := given.get("rate"):
-            self._free = max(self._free, now) + len(packet) / rate
-            if self._free - now > LONGEST_WAIT:
-                self._free -= len(packet) / rate
+        if self._draw_hit("late", "late") and traffic.get("delay"):
+            due += traffic["delay"] * (0.5 + 0.5 * self._draw())
+        if rate := traffic.get("rate"):
+            self._free_at = max(self._free_at, now) + len(packet) / rate
+            if self._free_at - now > LONGEST_WAIT:
+                self._free_at -= len(packet) / rate
                 counts["lost"] += 1
                 return None
-            due += self._free - now
+            due += self._free_at - now
         counts["late"] += due > now
-        if not given.get("overtaking"):
+        if not traffic.get("overtaking"):
             connection = packet[8:44] if packet[0] >> 4 == 6 else packet[12:24]  # both addresses and both ports
             due = self._last[connection] = max(due, self._last.get(connection, 0.0))
-        doubled = self._hit("copies", "doubled")
+        doubled = self._draw_hit("copies", "doubled")
         counts["doubled"] += doubled
         return due, doubled
 
-    def _hit(self, share: str, counted: str) -> bool:
-        wanted = self._traffic.get(share, 0.0)
-        return wanted > 0 and (not self.counts[counted] or self._draw() < wanted)
+    def _draw_hit(self, share: str, effect: str) -> bool:
+        probability = self._traffic.get(share, 0.0)
+        return probability > 0 and (not self.counts[effect] or self._draw() < probability)
 
 
 def _open_raw_socket(family: int) -> socket.socket:
     """Returns a socket for packets that include their headers."""
-    made = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
-    return made
+    raw_socket = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+    return raw_socket
 
 
 def main(traffic: str) -> int:
     queue, shaper = PacketQueue(), Shaper(json.loads(traffic), random.Random())
-    copies = {4: _open_raw_socket(socket.AF_INET)}
+    raw_sockets = {4: _open_raw_socket(socket.AF_INET)}
     held: list[tuple[float, int, int, bytes]] = []
     order = itertools.count()
-    ending: list[int] = []
+    end_signals: list[int] = []
     wake, woken = socket.socketpair()
     woken.setblocking(False)
     signal.set_wakeup_fd(woken.fileno())
-    signal.signal(signal.SIGTERM, lambda number, frame: ending.append(number))
+    signal.signal(signal.SIGTERM, lambda number, frame: end_signals.append(number))
     with open(PID, "w") as file:
         file.write(str(os.getpid()))
-    written = -1
+    last_written = -1
     while True:
         now = time.monotonic()
-        while held and (ending or held[0][0] <= now):
+        while held and (end_signals or held[0][0] <= now):
             _, _, packet, copy = heapq.heappop(held)
             queue.verdict(packet, ACCEPT)
             if copy:
                 version = copy[0] >> 4
                 with contextlib.suppress(OSError):
-                    if version == 6 and version not in copies:
-                        copies[version] = _open_raw_socket(socket.AF_INET6)
-                    to = copy[24:40] if version == 6 else copy[16:20]
-                    copies[version].sendto(copy, (socket.inet_ntop(copies[version].family, to), 0))
-        if written != shaper.counts["seen"]:
-            written = shaper.counts["seen"]
+                    if version == 6 and version not in raw_sockets:
+                        raw_sockets[version] = _open_raw_socket(socket.AF_INET6)
+                    destination = copy[24:40] if version == 6 else copy[16:20]
+                    raw_sockets[version].sendto(copy, (socket.inet_ntop(raw_sockets[version].family, destination), 0))
+        if last_written != shaper.counts["seen"]:
+            last_written = shaper.counts["seen"]
             with open(COUNTS + ".new", "w") as file:
                 json.dump(shaper.counts, file)
             os.replace(COUNTS + ".new", COUNTS)
-        if ending:
+        if end_signals:
             return 0
         select.select([queue.socket, wake], [], [], max(0.0, held[0][0] - now) if held else None)
         for packet, data in queue.packets():

@@ -99,9 +99,9 @@ def try_power_loss(device: str, folder: str) -> None:
             _fsync_folder(folder)
             file.write(b", and this is not")
         lose_power(device, folder)
-        kept = Path(path).read_bytes()
-        if kept != b"fsynced":
-            raise RuntimeError(f"a file of which 7 bytes were fsynced came through as {kept!r}")
+        content = Path(path).read_bytes()
+        if content != b"fsynced":
+            raise RuntimeError(f"a file of which 7 bytes were fsynced came through as {content!r}")
         os.unlink(path)
         _fsync_folder(folder)
     except BaseException:
@@ -114,10 +114,10 @@ def _is_mounted(folder: str) -> bool:
 
     The kernel resolves links in its path and escapes characters in octal (proc(5)).
     """
-    place = os.path.realpath(folder)
+    mount_point = os.path.realpath(folder)
     with open("/proc/self/mounts") as mounts:
         fields = [line.split(" ")[1] for line in mounts]
-    return any(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field) == place for field in fields)
+    return any(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field) == mount_point for field in fields)
 
 
 def _is_alive(folder: str) -> bool:

@@ -37,10 +37,10 @@ OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
 """Mark stops at system calls; follow fork, vfork, clone and exec; kill everything if the tracer ends."""
 ALL_CHILDREN = 0x40000000
 """A flag of waitpid(2): wait for threads, too."""
-AT_CALL = signal.SIGTRAP | 0x80
+CALL_STOP = signal.SIGTRAP | 0x80
 EVENT_STOP = 128
 ENTERED, LEFT = 1, 2
-HERE = -100
+CURRENT_FOLDER = -100
 """AT_FDCWD."""
 WORD = 8
 LONGEST_PATH = 4096
@@ -99,7 +99,7 @@ X86_64, ARM64 = 0xC000003E, 0xC00000B7
 TABLES: Final[Mapping[int, Mapping[int, Call]]] = {X86_64: X86, ARM64: ARM}
 OPENAT2 = 437
 """The flags of this call are in memory."""
-LIKE_32_BITS = 0x40000000
+X32_FLAG = 0x40000000
 """Flag in the call numbers of x86-64 programs with 32-bit pointers (x32)."""
 
 
@@ -109,18 +109,18 @@ class Untraceable(Exception):
 
 @dataclass
 class Tracer:
-    """Traces one command, and counts its changes below ``folder`` except those of the file ``spared``.
+    """Traces one command, and counts its changes below ``folder`` except those of the file ``excluded_file``.
 
     ``folder`` is empty if it is not known: the command is not traced then.
     """
 
     folder: str
-    spared: str
+    excluded_file: str
     counts: str
     status: str
     changes: int = 0
-    trouble: str = ""
-    _open: dict[int, bool] = field(default_factory=dict)
+    doubt: str = ""
+    _pending_calls: dict[int, bool] = field(default_factory=dict)
     """Thread in a call that may change the folder -> whether the call's result is a number of bytes."""
 
     _libc: Any = None
@@ -133,25 +133,25 @@ class Tracer:
         if child == 0:
             os.close(go)
             os.read(ready, 1)
-            become(argv)
+            execute(argv)
         os.close(ready)
         try:
             self._seize(child)
         except Untraceable as error:
-            self.trouble = str(error)
+            self.doubt = str(error)
         self._note()
         os.close(go)
         while True:
             try:
-                thread, how = os.waitpid(-1, ALL_CHILDREN)
+                thread, wait_status = os.waitpid(-1, ALL_CHILDREN)
             except ChildProcessError:
                 return
-            if os.WIFSTOPPED(how):
-                self._stopped(thread, how)
+            if os.WIFSTOPPED(wait_status):
+                self._handle_stop(thread, wait_status)
                 continue
-            self._open.pop(thread, None)
+            self._pending_calls.pop(thread, None)
             if thread == child:
-                code = os.waitstatus_to_exitcode(how)
+                code = os.waitstatus_to_exitcode(wait_status)
                 Path(self.status).write_text(f"{128 - code if code < 0 else code}\n")
 
     def _seize(self, child: int) -> None:
@@ -160,7 +160,7 @@ class Tracer:
         if ctypes is None:
             raise Untraceable("the node's python3 has no ctypes")
         self.folder = os.path.realpath(self.folder)
-        self.spared = os.path.realpath(self.spared) if self.spared else ""
+        self.excluded_file = os.path.realpath(self.excluded_file) if self.excluded_file else ""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.ptrace.restype = ctypes.c_long
         self._libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -173,42 +173,42 @@ class Tracer:
         except OSError as error:
             raise Untraceable(f"ptrace(2) is not possible on the node: {error.strerror}") from error
 
-    def _stopped(self, thread: int, how: int) -> None:
+    def _handle_stop(self, thread: int, wait_status: int) -> None:
         """Examines a stopped thread and resumes it."""
-        number, event = os.WSTOPSIG(how), how >> 16
-        request, sent = SYSCALL, 0
-        if number == AT_CALL:
-            self._at_call(thread)
+        number, event = os.WSTOPSIG(wait_status), wait_status >> 16
+        request, signal_number = SYSCALL, 0
+        if number == CALL_STOP:
+            self._handle_call(thread)
         elif event == EVENT_STOP and number != signal.SIGTRAP:
             request = LISTEN  # a signal stopped the program, which stays stopped
         elif not event:
-            sent = number
+            signal_number = number
         try:
-            self._ptrace(request, thread, 0, sent)
+            self._ptrace(request, thread, 0, signal_number)
         except ProcessLookupError:
-            self._open.pop(thread, None)  # the thread was killed while it was stopped
+            self._pending_calls.pop(thread, None)  # the thread was killed while it was stopped
 
-    def _at_call(self, thread: int) -> None:
-        before = self.changes, self.trouble
+    def _handle_call(self, thread: int) -> None:
+        before = self.changes, self.doubt
         try:
             self._ptrace(INFO, thread, len(self._info), ctypes.addressof(self._info))
             operation, architecture, number, *arguments = struct.unpack_from("<B3xI16x7Q", self._info)
             if operation == ENTERED:
-                self._open.pop(thread, None)
-                self._enter(thread, architecture, number, arguments)
-            elif operation == LEFT and thread in self._open:
+                self._pending_calls.pop(thread, None)
+                self._handle_call_entry(thread, architecture, number, arguments)
+            elif operation == LEFT and thread in self._pending_calls:
                 (result,) = struct.unpack_from("<q", self._info, 24)
-                self.changes += result > 0 or (result == 0 and not self._open[thread])
-                del self._open[thread]
+                self.changes += result > 0 or (result == 0 and not self._pending_calls[thread])
+                del self._pending_calls[thread]
         except ProcessLookupError:
             return
         except Untraceable as error:
-            self.trouble = self.trouble or str(error)
-        if before != (self.changes, self.trouble):
+            self.doubt = self.doubt or str(error)
+        if before != (self.changes, self.doubt):
             self._note()
 
-    def _enter(self, thread: int, architecture: int, number: int, arguments: Sequence[int]) -> None:
-        if architecture not in TABLES or (architecture == X86_64 and number & LIKE_32_BITS):
+    def _handle_call_entry(self, thread: int, architecture: int, number: int, arguments: Sequence[int]) -> None:
+        if architecture not in TABLES or (architecture == X86_64 and number & X32_FLAG):
             raise Untraceable("the copy ran a program of an architecture that is not followed")
         table = TABLES[architecture]
         if number not in table:
@@ -216,45 +216,45 @@ class Tracer:
         kind, places, in_bytes = table[number]
         if kind == OPAQUE:
             raise Untraceable("the copy gave its writes to the kernel by a queue (io_uring, io_submit)")
-        given = [None if place is None else arguments[place] for place in places]
+        values = [None if place is None else arguments[place] for place in places]
         if kind == DESCRIPTOR:
-            mine = self._holds(link(thread, f"fd/{signed(given[0])}"))
+            concerned = self._is_counted_path(read_proc_link(thread, f"fd/{to_signed(values[0])}"))
         elif kind == NAME:
-            paths = [self._path(thread, *given[at : at + 2], follow=False) for at in range(0, len(given), 2)]
-            mine = any(map(self._holds, paths))
+            paths = [self._path(thread, *values[at : at + 2], follow=False) for at in range(0, len(values), 2)]
+            concerned = any(map(self._is_counted_path, paths))
         elif kind == MAPPING:
-            protection, how, descriptor = (value or 0 for value in given)
-            shared = how & SHARED and protection & WRITABLE_MAPPING and signed(descriptor) >= 0
-            mine = bool(shared) and self._holds(link(thread, f"fd/{signed(descriptor)}"))
+            protection, mapping_flags, descriptor = (value or 0 for value in values)
+            shared = mapping_flags & SHARED and protection & WRITABLE_MAPPING and to_signed(descriptor) >= 0
+            concerned = bool(shared) and self._is_counted_path(read_proc_link(thread, f"fd/{to_signed(descriptor)}"))
         else:
-            folder, path, flags = given
+            folder, path, flags = values
             if number == OPENAT2:
                 flags = self._word(thread, flags or 0)
-            mine = self._changes_by_opening(self._path(thread, folder, path, follow=True), flags)
-        if mine:
-            self._open[thread] = in_bytes
+            concerned = self._changes_by_opening(self._path(thread, folder, path, follow=True), flags)
+        if concerned:
+            self._pending_calls[thread] = in_bytes
 
     def _changes_by_opening(self, path: str, flags: int | None) -> bool:
         """Returns whether an open makes or empties a file of the folder. ``flags``: None for creat(2)."""
         flags = os.O_CREAT | os.O_TRUNC if flags is None else flags
-        if not flags & (os.O_CREAT | os.O_TRUNC) or not self._holds(path):
+        if not flags & (os.O_CREAT | os.O_TRUNC) or not self._is_counted_path(path):
             return False
         return bool(flags & os.O_TRUNC) or not os.path.lexists(path)
 
-    def _holds(self, path: str) -> bool:
+    def _is_counted_path(self, path: str) -> bool:
         inside = path == self.folder or path.startswith(f"{self.folder}/")
-        return inside and path != self.spared
+        return inside and path != self.excluded_file
 
     def _path(self, thread: int, folder: int | None, address: int | None, *, follow: bool) -> str:
         """Returns an absolute path with links resolved. ``follow``: also in the last part of the path."""
         text = os.fsdecode(self._text(thread, address or 0))
         if not text.startswith("/"):
-            start = HERE if folder is None else signed(folder)
-            text = os.path.join(link(thread, "cwd" if start == HERE else f"fd/{start}"), text)
+            start = CURRENT_FOLDER if folder is None else to_signed(folder)
+            text = os.path.join(read_proc_link(thread, "cwd" if start == CURRENT_FOLDER else f"fd/{start}"), text)
         if follow:
             return os.path.realpath(text)
-        around, name = os.path.split(text.rstrip("/"))
-        return os.path.join(os.path.realpath(around), name)
+        parent, name = os.path.split(text.rstrip("/"))
+        return os.path.join(os.path.realpath(parent), name)
 
     def _text(self, thread: int, address: int) -> bytes:
         """Returns the bytes in the memory of the thread up to the first zero byte."""
@@ -284,17 +284,17 @@ class Tracer:
     def _note(self) -> None:
         """Writes the count without truncating, so that no reader finds the file empty. The text never gets shorter."""
         file = os.open(self.counts, os.O_WRONLY | os.O_CREAT, 0o644)
-        os.write(file, f"{self.changes} {self.trouble}\n".encode())
+        os.write(file, f"{self.changes} {self.doubt}\n".encode())
         os.close(file)
 
 
-def signed(value: int | None) -> int:
+def to_signed(value: int | None) -> int:
     """Returns a descriptor as the signed 32-bit integer that it is."""
     number = (value or 0) % 2**32
     return number - 2**32 if number >= 2**31 else number
 
 
-def link(thread: int, name: str) -> str:
+def read_proc_link(thread: int, name: str) -> str:
     """Returns where a link of the thread's folder in /proc leads. Raises :class:`Untraceable`."""
     try:
         return os.readlink(f"/proc/{thread}/{name}")
@@ -304,7 +304,7 @@ def link(thread: int, name: str) -> str:
         raise Untraceable(f"the files that the copy had open could not be looked up: {error.strerror}") from error
 
 
-def become(argv: list[str]) -> NoReturn:
+def execute(argv: list[str]) -> NoReturn:
     """Replaces this process by the command, with the default signal handlers that Python changes restored."""
     for one in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(one, signal.SIG_DFL)
@@ -315,10 +315,10 @@ def become(argv: list[str]) -> NoReturn:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def command(argv: Sequence[str], folder: str, spared: str, counts: str, status: str) -> list[str]:
+def command(argv: Sequence[str], folder: str, excluded_file: str, counts: str, status: str) -> list[str]:
     """Returns the command line that runs ``argv`` under this tracer."""
-    return ["python3", "-Ic", Path(__file__).read_text(), folder, spared, counts, status, *argv]
+    return ["python3", "-Ic", Path(__file__).read_text(), folder, excluded_file, counts, status, *argv]
 
 
 if __name__ == "__main__":
-    Tracer(folder=sys.argv[1], spared=sys.argv[2], counts=sys.argv[3], status=sys.argv[4]).run(sys.argv[5:])
+    Tracer(folder=sys.argv[1], excluded_file=sys.argv[2], counts=sys.argv[3], status=sys.argv[4]).run(sys.argv[5:])
