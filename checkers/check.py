@@ -7,7 +7,7 @@ sentences.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -74,7 +74,7 @@ LONG: Final = 3.0
 """Total seconds of a tester's standstills from which a missed deadline proves nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Check:
     """Finds every instance of one anomaly.
 
@@ -85,8 +85,10 @@ class Check:
     """Name in contracts, verdicts and reports: ``lost-write``."""
     meaning: str
     """Meaning of the name for new readers: a clause without a capital and a full stop."""
-    views: tuple[View, ...]
-    """In order; the last is kept and holds one row per instance, with at least a column ``key``."""
+    views: tuple[View, ...] = ()
+    """In order. The last one is the table of violations: one row per instance, with at least a column ``key``."""
+    violations: InitVar[str] = ""
+    """SQL of the table of violations, which is then added to ``views`` under the name ``found_`` and the anomaly."""
     evidence: str
     """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
     examined: str
@@ -138,7 +140,10 @@ class Check:
         """The name of the table of violations."""
         return self.views[-1].name
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, violations: str) -> None:
+        if violations:
+            found = Table("found_" + self.anomaly.lower().replace("-", "_"), violations)
+            object.__setattr__(self, "views", (*self.views, found))
         if not isinstance(self.claim, str):
             raise TypeError(
                 f"the claim of {self.anomaly} is a sentence with names of columns, not {self.claim!r}; "

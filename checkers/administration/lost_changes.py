@@ -22,7 +22,7 @@ Incarnations of a topic are not distinguished here, because the cluster knows th
 from typing import Final
 
 from assay.checkers.check import Check, Family, Table, View
-from assay.checkers.liveness.snapshots import REST_VIEWS, lasting_states
+from assay.checkers.liveness.snapshots import REST_VIEWS, select_lasting
 from assay.checkers.log.incarnations import extract_topic, strip_incarnation
 from assay.checkers.sql_idioms import RETURNED, previous, row_number, select_first
 
@@ -132,39 +132,39 @@ DONE_BUT_LOST: Final = Check(
             where {_LESS}
             """,
         ),
-        lasting_states("lost_for_good", "lost_at_rest", "topic, op, value, partitions", "obedience_deadline", over="0"),
         Table(
-            "found_done_but_lost",
-            f"""
-            select topic as key, name, asked_op, value, seen, look_op, since, until from (
-                select p.topic, p.name, c.op as asked_op, c.value, p.state as seen, p.op as look_op, p.since,
-                    p.ret as until, {row_number(by="p.topic, p.name", order="p.call, p.op, c.op")} as turn
-                from (
-                    select *, {previous("guilty", by="topic, name", order="call, op")} as former,
-                        {previous("call", by="topic, name", order="call, op")} as since
-                    from lost_settings_judged) p
-                    join lost_settings c on c.topic = p.topic and c.name = p.name and c.call = p.changed
-                where p.guilty = 1 and p.former = 1) as settings
-            where turn = 1
-            union all
-            select topic, '', asked, value, cast(partitions as string), op, since, ret from (
-                select p.topic, p.asked, w.value, p.partitions, p.op, p.since, p.ret,
-                    {row_number(by="p.topic", order="p.call, p.op, w.value")} as turn
-                from (
-                    select *, {previous("asked", by="topic", order="call, op")} as former,
-                        {previous("call", by="topic", order="call, op")} as since
-                    from lost_topics_judged) p
-                    join lost_made w on w.topic = p.topic and w.op = p.asked
-                where p.former is not null) as seen
-            where turn = 1
-            union all
-            select topic, '', op, value, cast(partitions as string), cast(null as bigint), since, until from (
-                select topic, op, value, partitions, since, until,
-                    {row_number(by="topic", order="value, op")} as turn from lost_for_good) as resting
-            where turn = 1
-            """,
+            "lost_for_good",
+            select_lasting("lost_at_rest", "topic, op, value, partitions", "obedience_deadline", duration="0"),
         ),
     ),
+    violations=f"""
+        select topic as key, name, asked_op, value, seen, look_op, since, until from (
+            select p.topic, p.name, c.op as asked_op, c.value, p.state as seen, p.op as look_op, p.since,
+                p.ret as until, {row_number(by="p.topic, p.name", order="p.call, p.op, c.op")} as turn
+            from (
+                select *, {previous("guilty", by="topic, name", order="call, op")} as former,
+                    {previous("call", by="topic, name", order="call, op")} as since
+                from lost_settings_judged) p
+                join lost_settings c on c.topic = p.topic and c.name = p.name and c.call = p.changed
+            where p.guilty = 1 and p.former = 1) as settings
+        where turn = 1
+        union all
+        select topic, '', asked, value, cast(partitions as string), op, since, ret from (
+            select p.topic, p.asked, w.value, p.partitions, p.op, p.since, p.ret,
+                {row_number(by="p.topic", order="p.call, p.op, w.value")} as turn
+            from (
+                select *, {previous("asked", by="topic", order="call, op")} as former,
+                    {previous("call", by="topic", order="call, op")} as since
+                from lost_topics_judged) p
+                join lost_made w on w.topic = p.topic and w.op = p.asked
+            where p.former is not null) as seen
+        where turn = 1
+        union all
+        select topic, '', op, value, cast(partitions as string), cast(null as bigint), since, until from (
+            select topic, op, value, partitions, since, until,
+                {row_number(by="topic", order="value, op")} as turn from lost_for_good) as resting
+        where turn = 1
+        """,
     evidence=select_first("found_done_but_lost", "key, name, look_op, asked_op"),
     examined="""
         select (select count(*) from lost_setting_looks) + (select count(*) from lost_topics_judged)

@@ -115,15 +115,12 @@ REFUSED_BUT_DONE: Final = Check(
                 and e.ret < a.asked
             """,
         ),
-        Table(
-            "found_refused_but_done",
-            """
-            select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.asked, a.seen
-            from refusal_unexplained a join refusal_before b on a.asked_op = b.asked_op and a.key = b.key
-                and a.name = b.name and a.value = b.value
-            """,
-        ),
     ),
+    violations="""
+        select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.asked, a.seen
+        from refusal_unexplained a join refusal_before b on a.asked_op = b.asked_op and a.key = b.key
+            and a.name = b.name and a.value = b.value
+        """,
     evidence=f"""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as look_op
         from {first_rows_subquery("found_refused_but_done", "key, name, value, asked_op")} a

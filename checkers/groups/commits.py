@@ -40,22 +40,19 @@ COMMIT_MISMATCH: Final = Check(
             from effects e where e.kind = 'commit' and e.value is not null group by e.key, e.value
             """,
         ),
-        Table(
-            "found_commit_mismatch",
-            """
-            select f.key, f.value, f.position, f.fetch_op, f.times, c.position as committed, c.op as commit_op
-            from (
-                select key, value, position, min(op) as fetch_op, count(*) as times from effects
-                where kind = 'fetched' and outcome = 'ok' and value is not null and position is not null
-                group by key, value, position) f
-                join commit_places c on f.key = c.key and f.value = c.value and c.placed = c.commits
-                left join (select key, value, position from effects where kind = 'commit'
-                    group by key, value, position) s
-                on f.key = s.key and f.value = s.value and f.position = s.position
-            where s.key is null
-            """,
-        ),
     ),
+    violations="""
+        select f.key, f.value, f.position, f.fetch_op, f.times, c.position as committed, c.op as commit_op
+        from (
+            select key, value, position, min(op) as fetch_op, count(*) as times from effects
+            where kind = 'fetched' and outcome = 'ok' and value is not null and position is not null
+            group by key, value, position) f
+            join commit_places c on f.key = c.key and f.value = c.value and c.placed = c.commits
+            left join (select key, value, position from effects where kind = 'commit'
+                group by key, value, position) s
+            on f.key = s.key and f.value = s.value and f.position = s.position
+        where s.key is null
+        """,
     evidence=select_first("found_commit_mismatch", "key, value, position"),
     examined="""
         select count(*) as examined from effects where kind = 'fetched' and outcome = 'ok' and value is not null
@@ -152,22 +149,19 @@ COMMIT_BEYOND_LOG: Final = Check(
             where is_commit = 0 and before > position
             """,
         ),
-        Table(
-            "found_commit_beyond_log",
-            """
-            select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op,
-                cast(null as string) as log
-            from commit_unread r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
-            group by c.key, c.op, r.position, r.reached
-            union all
-            select min(c.key), 'end', min(c.op), e.before, e.position, e.op, e.log
-            from commit_ends e cross join log_declared d
-                join commits_made c on e.log = c.log and e.before = c.position and c.outcome = 'ok'
-                and c.ret < e.time
-            where d.unflushed = 0 group by e.log, e.before, e.position, e.op
-            """,
-        ),
     ),
+    violations="""
+        select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op,
+            cast(null as string) as log
+        from commit_unread r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
+        group by c.key, c.op, r.position, r.reached
+        union all
+        select min(c.key), 'end', min(c.op), e.before, e.position, e.op, e.log
+        from commit_ends e cross join log_declared d
+            join commits_made c on e.log = c.log and e.before = c.position and c.outcome = 'ok'
+            and c.ret < e.time
+        where d.unflushed = 0 group by e.log, e.before, e.position, e.op
+        """,
     evidence=select_first("found_commit_beyond_log", "key, why, commit_op, other_op"),
     examined="select count(*) as examined from commits_made",
     claim="{commit_op} committed offset {position} of {key} [why=reads?at {commit_op:called}, but had read no further "

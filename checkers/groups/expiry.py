@@ -74,24 +74,17 @@ KNOWN: Final = Table(
 EARLY_EXPIRY: Final = Check(
     anomaly="early-expiry",
     meaning="an offset was gone before its time was over",
-    views=(
-        KEEPS,
-        LOOKS,
-        KNOWN,
-        Table(
-            "found_early_expiry",
-            f"""
-            select l.key, l.op as look_op, l.since, min(x.stays) as stays
-            from (
-                select l.key, l.op, l.call, l.ret, max(k.call) as since
-                from expiry_looks l join expiry_keeps k on k.key = l.key and k.ret < l.call
-                where l.value is null group by l.key, l.op, l.call, l.ret) l
-                join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
-                    and (x.renewed = 0 or x.ret > l.call)
-            group by l.key, l.op, l.since, l.ret having min(x.stays) > l.ret + {SLACK}
-            """,
-        ),
-    ),
+    views=(KEEPS, LOOKS, KNOWN),
+    violations=f"""
+        select l.key, l.op as look_op, l.since, min(x.stays) as stays
+        from (
+            select l.key, l.op, l.call, l.ret, max(k.call) as since
+            from expiry_looks l join expiry_keeps k on k.key = l.key and k.ret < l.call
+            where l.value is null group by l.key, l.op, l.call, l.ret) l
+            join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
+                and (x.renewed = 0 or x.ret > l.call)
+        group by l.key, l.op, l.since, l.ret having min(x.stays) > l.ret + {SLACK}
+        """,
     evidence=f"""
         select f.key, f.look_op, f.stays, min(k.op) as keep_op
         from {first_rows_subquery("found_early_expiry", "key, look_op")} f
@@ -116,16 +109,13 @@ REVIVED_OFFSET: Final = Check(
             select key, op, call, ret, 0 from expiry_known
             """,
         ),
-        Table(
-            "found_revived_offset",
-            """
-            select l.key, l.op as look_op, l.value, k.op as keep_op, min(e.ret) as gone
-            from expiry_looks l join expiry_known k on k.key = l.key and k.value = l.value
-                join expiry_ends e on e.key = l.key and e.call > k.ret and e.ret < l.call
-            group by l.key, l.op, l.value, k.op
-            """,
-        ),
     ),
+    violations="""
+        select l.key, l.op as look_op, l.value, k.op as keep_op, min(e.ret) as gone
+        from expiry_looks l join expiry_known k on k.key = l.key and k.value = l.value
+            join expiry_ends e on e.key = l.key and e.call > k.ret and e.ret < l.call
+        group by l.key, l.op, l.value, k.op
+        """,
     evidence=f"""
         select f.key, f.look_op, f.value, f.keep_op, min(e.op) as other_op, min(e.vanished) as vanished
         from {first_rows_subquery("found_revived_offset", "key, look_op")} f
@@ -143,27 +133,22 @@ REVIVED_OFFSET: Final = Check(
 OVERDUE_OFFSET: Final = Check(
     anomaly="overdue-offset",
     meaning="an offset was still there by the deadline after its time was over",
-    views=(
-        QUIET,
-        Table(
-            "found_overdue_offset",
-            """
-            select * from (
-                select l.key, l.op as look_op, l.value, l.call, d.retention_deadline as deadline,
-                    greatest(k.since, g.since, coalesce(p.since, 0), q.since) as since
-                from expiry_looks l
-                    join (select key, max(stays) as since from expiry_keeps group by key) k on k.key = l.key
-                    join (select group_name, max(call) as since from expiry_keeps group by group_name) g
-                    on g.group_name = l.group_name
-                    left join (
-                        select key, max(coalesce(ret, call)) as since from effects where kind = 'part' group by key) p
-                    on p.key = l.group_name
-                    cross join rest_quiet q cross join deadlines_declared d
-                where l.at_end = 1 and l.value is not null) as ended
-            where call > since + deadline
-            """,
-        ),
-    ),
+    views=(QUIET,),
+    violations="""
+        select * from (
+            select l.key, l.op as look_op, l.value, l.call, d.retention_deadline as deadline,
+                greatest(k.since, g.since, coalesce(p.since, 0), q.since) as since
+            from expiry_looks l
+                join (select key, max(stays) as since from expiry_keeps group by key) k on k.key = l.key
+                join (select group_name, max(call) as since from expiry_keeps group by group_name) g
+                on g.group_name = l.group_name
+                left join (
+                    select key, max(coalesce(ret, call)) as since from effects where kind = 'part' group by key) p
+                on p.key = l.group_name
+                cross join rest_quiet q cross join deadlines_declared d
+            where l.at_end = 1 and l.value is not null) as ended
+        where call > since + deadline
+        """,
     evidence=select_first("found_overdue_offset", "key, look_op"),
     examined="select count(*) as examined from expiry_looks where at_end = 1",
     claim="{look_op:capital} found the commit {value} of {key}, called at {look_op:called}, although nothing had to "

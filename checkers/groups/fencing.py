@@ -67,19 +67,16 @@ FENCING_VIOLATION: Final = Check(
             """,
         ),
         STEPS,
-        Table(
-            "found_fencing_violation",
-            f"""
-            select group_name, key, place, first_ret, before from (
-                select group_name, key, place, first_ret,
-                    {greatest_before("last_call", by="group_name, key", order="place")} as before
-                from (
-                    select group_name, key, place, max(call) as last_call, min(ret) as first_ret from fencing_steps
-                    group by group_name, key, place) as folded) as ordered
-            where before > first_ret
-            """,
-        ),
     ),
+    violations=f"""
+        select group_name, key, place, first_ret, before from (
+            select group_name, key, place, first_ret,
+                {greatest_before("last_call", by="group_name, key", order="place")} as before
+            from (
+                select group_name, key, place, max(call) as last_call, min(ret) as first_ret from fencing_steps
+                group by group_name, key, place) as folded) as ordered
+        where before > first_ret
+        """,
     evidence=f"""
         select key, group_name, place >> 1 as held_token, former_op as first_op, former_kind as first_kind,
             former_rejected as rejected, former_token as first_token, op as late_op, kind as late_kind,

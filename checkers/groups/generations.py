@@ -79,8 +79,8 @@ ZOMBIE_COMMIT: Final = Check(
                 from group_steps group by key, place) as folded
             """,
         ),
-        Table("found_zombie_commit", "select key, place, first_ret, before from group_levels where before > first_ret"),
     ),
+    violations="select key, place, first_ret, before from group_levels where before > first_ret",
     evidence=f"""
         select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
             op as late_op, seen_op as late_seen_op, onset
@@ -113,19 +113,14 @@ ZOMBIE_COMMIT: Final = Check(
 GENERATION_REUSE: Final = Check(
     anomaly="generation-reuse",
     meaning="one generation has two different assignments",
-    views=(
-        FORGOTTEN,
-        Table(
-            "found_generation_reuse",
-            """
-            select e.key, e.epoch, count(*) as stored, min(e.node) as low_node, max(e.node) as high_node,
-                min(e.time) as since, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten
-            from events e left join group_forgotten g on e.key = g.key
-            where e.event = 'group-generation' and e.key is not null and e.epoch is not null
-            group by e.key, e.epoch having count(*) > 1 + max(coalesce(g.times, 0))
-            """,
-        ),
-    ),
+    views=(FORGOTTEN,),
+    violations="""
+        select e.key, e.epoch, count(*) as stored, min(e.node) as low_node, max(e.node) as high_node,
+            min(e.time) as since, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten
+        from events e left join group_forgotten g on e.key = g.key
+        where e.event = 'group-generation' and e.key is not null and e.epoch is not null
+        group by e.key, e.epoch having count(*) > 1 + max(coalesce(g.times, 0))
+        """,
     evidence=select_first("found_generation_reuse", "key, epoch"),
     examined="select count(*) as examined from events where event = 'group-generation'",
     claim="Generation {epoch} of {key} was stored {stored} times, by {low_node} and by {high_node}[forgotten>0?, "

@@ -110,26 +110,14 @@ REACHED: Final = View(
 UNSETTLED_GROUP: Final = Check(
     anomaly="unsettled-group",
     meaning="a group had not read every partition to its end by the deadline after the last heal",
-    views=(
-        QUIET,
-        SENTINELS,
-        POLLS,
-        OWNED,
-        STRETCHES,
-        DOUBTS,
-        EXPECTED,
-        REACHED,
-        Table(
-            "found_unsettled_group",
-            """
-            select x.group_name, x.key, x.position, x.op, x.since, least(x.until, coalesce(r.ret, x.until)) as until
-            from settle_expected x cross join deadlines_declared d
-                left join settle_reached r on r.op = x.op and r.group_name = x.group_name
-            where x.until - x.since >= d.group_deadline
-                and (r.ret is null or r.ret - x.since > d.group_deadline)
-            """,
-        ),
-    ),
+    views=(QUIET, SENTINELS, POLLS, OWNED, STRETCHES, DOUBTS, EXPECTED, REACHED),
+    violations="""
+        select x.group_name, x.key, x.position, x.op, x.since, least(x.until, coalesce(r.ret, x.until)) as until
+        from settle_expected x cross join deadlines_declared d
+            left join settle_reached r on r.op = x.op and r.group_name = x.group_name
+        where x.until - x.since >= d.group_deadline
+            and (r.ret is null or r.ret - x.since > d.group_deadline)
+        """,
     evidence=f"""
         select f.group_name, f.key, f.position, f.op as sentinel_op,
             f.since, f.until, min(d.group_deadline) as deadline,

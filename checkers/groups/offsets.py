@@ -127,11 +127,8 @@ OFFSET_REGRESSION: Final = Check(
                 group by key, era, place) as folded
             """,
         ),
-        Table(
-            "found_offset_regression",
-            "select key, era, place, first_ret, before from offset_levels where before > first_ret",
-        ),
     ),
+    violations="select key, era, place, first_ret, before from offset_levels where before > first_ret",
     evidence=f"""
         select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset
         from ({

@@ -197,18 +197,6 @@ STATES: Final = View(
     """,
 )
 
-FOUND: Final = Table(
-    "found_orphaned_partition",
-    """
-    select g.group_name, g.key, greatest(g.since, s.since) as since,
-        least(g.until, s.until) as until, g.since as freed, g.until as taken
-    from orphan_gaps g join orphan_stretches s on g.group_name = s.group_name and g.topic = s.topic
-        cross join group_declared d
-    where greatest(g.since, s.since) + d.deadline < least(g.until, s.until)
-    """,
-)
-
-
 ORPHANED_PARTITION: Final = Check(
     anomaly="orphaned-partition",
     meaning="a partition had no owner for longer than the deadline",
@@ -243,8 +231,14 @@ ORPHANED_PARTITION: Final = Check(
             where counts = 1 and next_moment is not null group by group_name, topic, stretch
             """,
         ),
-        FOUND,
     ),
+    violations="""
+        select g.group_name, g.key, greatest(g.since, s.since) as since,
+            least(g.until, s.until) as until, g.since as freed, g.until as taken
+        from orphan_gaps g join orphan_stretches s on g.group_name = s.group_name and g.topic = s.topic
+            cross join group_declared d
+        where greatest(g.since, s.since) + d.deadline < least(g.until, s.until)
+        """,
     evidence=f"""
         select f.group_name, f.key, f.since, f.until,
             min(d.deadline) as deadline, min(b.op) as last_op, min(a.op) as next_op

@@ -31,15 +31,12 @@ TWO_LEADERS: Final = Check(
             group by key, epoch, node
             """,
         ),
-        Table(
-            "found_two_leaders",
-            """
-            select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, min(time) as since,
-                max(time) as moment
-            from ownership_leaders group by key, epoch having count(*) > 1
-            """,
-        ),
     ),
+    violations="""
+        select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, min(time) as since,
+            max(time) as moment
+        from ownership_leaders group by key, epoch having count(*) > 1
+        """,
     evidence=f"""
         select f.key, f.epoch, f.low_node, f.high_node, f.holders, f.since, f.moment, a.position as low_position,
             b.position as high_position
@@ -69,15 +66,12 @@ TWO_CONTROLLERS: Final = Check(
             group by controller_epoch, node, incarnation
             """,
         ),
-        Table(
-            "found_two_controllers",
-            """
-            select cast(null as string) as key, epoch, min(node) as low_node, max(node) as high_node,
-                count(*) as holders, min(time) as since, max(time) as moment
-            from ownership_controllers group by epoch having count(*) > 1
-            """,
-        ),
     ),
+    violations="""
+        select cast(null as string) as key, epoch, min(node) as low_node, max(node) as high_node,
+            count(*) as holders, min(time) as since, max(time) as moment
+        from ownership_controllers group by epoch having count(*) > 1
+        """,
     evidence=select_first("found_two_controllers", "epoch"),
     examined="select count(*) as examined from ownership_controllers",
     claim="[low_node={high_node}?{low_node} became the controller of epoch {epoch} in two of its lives|{low_node} and "
@@ -104,18 +98,15 @@ STALE_EPOCH_OBEYED: Final = Check(
             where event <> 'request-obeyed' and zxid is not null and controller_epoch is not null group by zxid
             """,
         ),
-        Table(
-            "found_stale_epoch_obeyed",
-            f"""
-            select cast(null as string) as key, node, incarnation, place, low_epoch as epoch, former, time as moment
-            from (
-                select node, incarnation, place, low_epoch, time,
-                    {greatest_before("high_epoch", by="node, incarnation", order="place")} as former
-                from ownership_commands) as ordered
-            where former > low_epoch
-            """,
-        ),
     ),
+    violations=f"""
+        select cast(null as string) as key, node, incarnation, place, low_epoch as epoch, former, time as moment
+        from (
+            select node, incarnation, place, low_epoch, time,
+                {greatest_before("high_epoch", by="node, incarnation", order="place")} as former
+            from ownership_commands) as ordered
+        where former > low_epoch
+        """,
     evidence=select_first("found_stale_epoch_obeyed", "node, incarnation, place"),
     examined="select count(*) as examined from ownership_commands",
     claim="[{node} obeyed a controller of epoch {epoch} (event {place} of its life {incarnation}) after it had obeyed "

@@ -163,20 +163,17 @@ DOUBLE_OWNERSHIP: Final = Check(
                     group by group_name, key, owner, reign) as joined) as ordered
             """,
         ),
-        Table(
-            "found_double_ownership",
-            """
-            select o.group_name, o.key, o.term, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
-                max(o.generation) as generation, cast(null as bigint) as begun, cast(null as bigint) as until,
-                cast(null as bigint) as before
-            from generation_owners o left join group_forgotten g on o.group_name = g.key
-            group by o.group_name, o.key, o.term having count(*) > 1 + max(coalesce(g.times, 0))
-            union all
-            select group_name, key, cast(null as bigint), 2, 0, cast(null as bigint), begun, until, before
-            from reigns where before > begun
-            """,
-        ),
     ),
+    violations="""
+        select o.group_name, o.key, o.term, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
+            max(o.generation) as generation, cast(null as bigint) as begun, cast(null as bigint) as until,
+            cast(null as bigint) as before
+        from generation_owners o left join group_forgotten g on o.group_name = g.key
+        group by o.group_name, o.key, o.term having count(*) > 1 + max(coalesce(g.times, 0))
+        union all
+        select group_name, key, cast(null as bigint), 2, 0, cast(null as bigint), begun, until, before
+        from reigns where before > begun
+        """,
     evidence=f"""
         select f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before,
             coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,

@@ -27,17 +27,14 @@ READ_AFTER_RELEASE: Final = Check(
             group by key, process, assignment
             """,
         ),
-        Table(
-            "found_read_after_release",
-            f"""
-            select p.key, p.op as parting_op, p.position, r.op as read_op, r.position as reached
-            from partings p join (
-                select op, key, process, assignment, call, position from effects
-                where kind = 'observe-end' and outcome = 'ok' and assignment is not null) r on {_BY}
-            where r.call >= p.call and r.position > p.position
-            """,
-        ),
     ),
+    violations=f"""
+        select p.key, p.op as parting_op, p.position, r.op as read_op, r.position as reached
+        from partings p join (
+            select op, key, process, assignment, call, position from effects
+            where kind = 'observe-end' and outcome = 'ok' and assignment is not null) r on {_BY}
+        where r.call >= p.call and r.position > p.position
+        """,
     evidence=select_first("found_read_after_release", "key, parting_op, read_op, reached"),
     examined="select count(*) as examined from partings",
     claim="{read_op} was shown {key} up to offset {reached}, by {read_op:returned}, under a hold that had ended at "

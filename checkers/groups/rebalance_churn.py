@@ -99,20 +99,17 @@ RESTLESS_GROUP: Final = Check(
             group by t.group_name, t.changed, t.until, t.deadline
             """,
         ),
-        Table(
-            "found_restless_group",
-            f"""
-            select group_name as key, changed, deadline, count(*) as generations, max(generation) as highest,
-                min(op) as first_op, max(op) as last_op, min(call) as since, max(call) as until
-            from (
-                select j.group_name, j.changed, j.deadline, e.generation, min(e.op) as op, min(e.call) as call
-                from restless_judged j join effects e on e.group = j.group_name
-                where e.kind = 'acquire' and e.outcome = 'ok' and e.generation > j.known and e.call <= j.until
-                group by j.group_name, j.changed, j.deadline, e.generation) as fresh
-            group by group_name, changed, deadline having count(*) >= {TIMES}
-            """,
-        ),
     ),
+    violations=f"""
+        select group_name as key, changed, deadline, count(*) as generations, max(generation) as highest,
+            min(op) as first_op, max(op) as last_op, min(call) as since, max(call) as until
+        from (
+            select j.group_name, j.changed, j.deadline, e.generation, min(e.op) as op, min(e.call) as call
+            from restless_judged j join effects e on e.group = j.group_name
+            where e.kind = 'acquire' and e.outcome = 'ok' and e.generation > j.known and e.call <= j.until
+            group by j.group_name, j.changed, j.deadline, e.generation) as fresh
+        group by group_name, changed, deadline having count(*) >= {TIMES}
+        """,
     evidence=select_first("found_restless_group", "key"),
     examined="select count(*) as examined from restless_judged",
     claim="Members of {key} were given {generations} new generations, up to {highest}, from {since:time} to "

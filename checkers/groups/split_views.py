@@ -39,20 +39,17 @@ SPLIT_BRAIN: Final = Check(
             group by group_name, key, seen, owner
             """,
         ),
-        Table(
-            "found_split_brain",
-            f"""
-            select c.group_name, c.key, c.owner, c.seen, c.made, c.op as late_op, k.seen as newest, k.owner as other,
-                k.made as known_made, k.op as known_op
-            from (
-                select group_name, key, kind, owner, seen, made, op,
-                    {greatest_before("seen", by="group_name, key", order="made")} as newest
-                from viewed) c
-                join views_known k on c.group_name = k.group_name and c.key = k.key and c.newest = k.seen
-            where c.kind = 'claim' and c.newest > c.seen and k.owner <> c.owner and k.made < c.made
-            """,
-        ),
     ),
+    violations=f"""
+        select c.group_name, c.key, c.owner, c.seen, c.made, c.op as late_op, k.seen as newest, k.owner as other,
+            k.made as known_made, k.op as known_op
+        from (
+            select group_name, key, kind, owner, seen, made, op,
+                {greatest_before("seen", by="group_name, key", order="made")} as newest
+            from viewed) c
+            join views_known k on c.group_name = k.group_name and c.key = k.key and c.newest = k.seen
+        where c.kind = 'claim' and c.newest > c.seen and k.owner <> c.owner and k.made < c.made
+        """,
     evidence=select_first("found_split_brain", "group_name, key, made, other"),
     examined="select count(*) as examined from viewed where kind = 'claim'",
     claim="{owner} claimed {key} of {group_name} (zxid {made}, reported by {late_op} at {late_op:returned}) by the "

@@ -88,26 +88,23 @@ MISPLACED_START: Final = Check(
             where r.op is null group by h.group_name, h.log
             """,
         ),
-        Table(
-            "found_misplaced_start",
-            f"""
-            select concat(group_name, '/', log) as key, 'fetched' as why, op as begun_op, sub, log, position, committed
-            from start_begun where committed >= 0 and position <> committed
-            union all
-            select s.key, 'resume', s.op, s.sub, s.log, s.position, cast(null as bigint)
-            from start_resumed s
-                left join (
-                    select key, coalesce(position, -1) as position from effects
-                    where kind = 'advance' and outcome <> 'fail' group by key, coalesce(position, -1)) a
-                on a.key = s.key and (a.position = s.position or a.position = -1)
-                left join start_deleted d on d.key = s.log
-                left join start_doubts u on u.group_name = s.group_name and u.log = s.log and u.since < s.ret
-                left join (select key from effects where kind = 'topic-delete' group by key) t
-                on t.key = {extract_topic("s.log")}
-            where a.key is null and d.key is null and u.log is null and t.key is null
-            """,
-        ),
     ),
+    violations=f"""
+        select concat(group_name, '/', log) as key, 'fetched' as why, op as begun_op, sub, log, position, committed
+        from start_begun where committed >= 0 and position <> committed
+        union all
+        select s.key, 'resume', s.op, s.sub, s.log, s.position, cast(null as bigint)
+        from start_resumed s
+            left join (
+                select key, coalesce(position, -1) as position from effects
+                where kind = 'advance' and outcome <> 'fail' group by key, coalesce(position, -1)) a
+            on a.key = s.key and (a.position = s.position or a.position = -1)
+            left join start_deleted d on d.key = s.log
+            left join start_doubts u on u.group_name = s.group_name and u.log = s.log and u.since < s.ret
+            left join (select key from effects where kind = 'topic-delete' group by key) t
+            on t.key = {extract_topic("s.log")}
+        where a.key is null and d.key is null and u.log is null and t.key is null
+        """,
     evidence=select_first("found_misplaced_start", "key, why, begun_op, sub"),
     examined="select (select count(*) from start_begun) + (select count(*) from start_resumed) as examined",
     claim="{begun_op} was [why=fetched?given {log} and found offset {committed} of {key} committed, by "

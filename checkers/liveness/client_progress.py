@@ -94,23 +94,20 @@ STUCK_CLIENT: Final = Check(
             group by w.worker, w.client, w.key, w.streak, w.last_call, w.last_op
             """,
         ),
-        Table(
-            "found_stuck_client",
-            f"""
-            select s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others,
-                d.progress_deadline as deadline, count(*) as tries, min(o.op) as served_op
-            from progress_served s cross join log_declared d
-                join progress_tries t on t.worker = s.worker and t.client = s.client and t.key = s.key
-                    and t.call >= s.served and t.call <= s.last_call
-                join (select key, done, min(op) as op from progress_tries where done is not null group by key, done) o
-                    on o.key = s.key and o.done = s.served
-            where s.last_call - s.served >= d.progress_deadline
-                and s.last_served >= s.last_call - (d.progress_deadline >> 1)
-            group by s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others, d.progress_deadline
-            having count(*) >= {SEVERAL}
-            """,
-        ),
     ),
+    violations=f"""
+        select s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others,
+            d.progress_deadline as deadline, count(*) as tries, min(o.op) as served_op
+        from progress_served s cross join log_declared d
+            join progress_tries t on t.worker = s.worker and t.client = s.client and t.key = s.key
+                and t.call >= s.served and t.call <= s.last_call
+            join (select key, done, min(op) as op from progress_tries where done is not null group by key, done) o
+                on o.key = s.key and o.done = s.served
+        where s.last_call - s.served >= d.progress_deadline
+            and s.last_served >= s.last_call - (d.progress_deadline >> 1)
+        group by s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others, d.progress_deadline
+        having count(*) >= {SEVERAL}
+        """,
     evidence=select_first("found_stuck_client", "key, worker, client, last_call"),
     examined="select count(*) as examined from progress_tries",
     claim="All {tries} tries of a {client} client of {worker} at {key} failed from {served:time} to {last_call:time}, "

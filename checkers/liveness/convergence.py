@@ -29,8 +29,8 @@ from assay.checkers.liveness.snapshots import (
     TOPIC_ON_NODE,
     at_rest_check,
     count_in_list,
-    lasting_states,
     list_contains,
+    select_lasting,
 )
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by, select_first
@@ -47,8 +47,8 @@ UNREGISTERED: Final = at_rest_check(
             where a.what = 'answer' and b.node is null
             """,
         ),
-        lasting_states("found_unregistered", "registration_missing", "key, node", "rejoin_deadline"),
     ),
+    violations=select_lasting("registration_missing", "key, node", "rejoin_deadline"),
     evidence=select_first("found_unregistered", "key"),
     claim="{node:capital} answered and was not registered from {since:time} to {until:time}, although no fault was in "
     "force; the contract's deadline is {deadline:time}.",
@@ -70,10 +70,8 @@ DISOBEYED_SETTINGS: Final = at_rest_check(
             where r.what = 'role' and r.settings <> t.settings and m.key is null
             """,
         ),
-        lasting_states(
-            "found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "obedience_deadline"
-        ),
     ),
+    violations=select_lasting("settings_lacking", "key, node, topic, settings", "obedience_deadline"),
     evidence=select_first("found_disobeyed_settings", "key, node"),
     claim="{node:capital} did not go by the settings that {topic} has in ZooKeeper, with its replica of {key}, from "
     "{since:time} to {until:time}, and no fault was in force; the contract's deadline is {deadline:time}.",
@@ -100,8 +98,8 @@ NO_REJOIN: Final = at_rest_check(
                 and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
             """,
         ),
-        lasting_states("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
     ),
+    violations=select_lasting("rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
     evidence=select_first("found_no_rejoin", "key, node"),
     claim="{node:capital} did not get back into the in-sync set of {key} from {since:time} to {until:time}, although "
     "no fault was in force and it followed {leader_node} in leader epoch {epoch}; the contract's deadline is "
@@ -128,8 +126,8 @@ DISOBEYED_STATE: Final = at_rest_check(
                 and coalesce(r.epoch, -1) < p.epoch and m.key is null
             """,
         ),
-        lasting_states("found_disobeyed_state", "obedience_lacking", "key, node, epoch", "obedience_deadline"),
     ),
+    violations=select_lasting("obedience_lacking", "key, node, epoch", "obedience_deadline"),
     evidence=f"""
         select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, f.deadline
         from {first_rows_subquery("found_disobeyed_state", "key, node")} f
@@ -158,13 +156,8 @@ LATE_HIGH_WATERMARK: Final = at_rest_check(
                 and {count_in_list("p.members")} = {count_in_list("p.replicas")}
             """,
         ),
-        lasting_states(
-            "found_late_high_watermark",
-            "mark_lacking",
-            "key, node, epoch, high_watermark, log_end",
-            "obedience_deadline",
-        ),
     ),
+    violations=select_lasting("mark_lacking", "key, node, epoch, high_watermark, log_end", "obedience_deadline"),
     evidence=select_first("found_late_high_watermark", "key, node"),
     claim="{node:capital}, the leader of {key} in epoch {epoch}, had the high watermark {high_watermark} and the log "
     "end {log_end} from {since:time} to {until:time}, with all replicas in sync and no fault in force; the contract's "
@@ -186,13 +179,12 @@ LATE_FLUSH: Final = at_rest_check(
             where f.what = 'flushed' and m.key is null and (f.flushed < f.log_end or coalesce(f.unsynced, 0) > 0)
             """,
         ),
-        lasting_states(
-            "found_late_flush",
-            "flush_lacking",
-            "key, node, log_end, flush_ms",
-            "obedience_deadline",
-            over=f"d.obedience_deadline + {milliseconds('g.flush_ms')} * 1000000",
-        ),
+    ),
+    violations=select_lasting(
+        "flush_lacking",
+        "key, node, log_end, flush_ms",
+        "obedience_deadline",
+        duration=f"d.obedience_deadline + {milliseconds('g.flush_ms')} * 1000000",
     ),
     evidence=f"""
         select f.key, f.node, f.log_end, f.flush_ms, f.since, f.until, f.deadline, s.flushed, s.unsynced

@@ -21,8 +21,8 @@ from assay.checkers.liveness.snapshots import (
     TOPIC_ON_NODE,
     at_rest_check,
     count_in_list,
-    lasting_states,
     list_contains,
+    select_lasting,
 )
 from assay.checkers.log.incarnations import extract_topic, strip_incarnation
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
@@ -120,25 +120,22 @@ UNDELETED_TOPIC: Final = at_rest_check(
         SETTINGS,
         PROMISED,
         BROKEN,
-        lasting_states("deletion_unended", "deletion_asked", "key, zxid", "deletion_deadline"),
-        lasting_states("deletion_uncleaned", "deletion_files", "key, node, zxid", "deletion_deadline"),
-        lasting_states("deletion_remembered", "deletion_known", "key, node", "deletion_deadline"),
-        lasting_states("deletion_outlived", "deletion_settings", "key", "deletion_deadline"),
-        lasting_states("deletion_undone", "deletion_broken", "key, op", "deletion_deadline", over="0"),
-        Table(
-            "found_undeleted_topic",
-            """
-            select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as delete_op, since, until,
-                deadline
-            from deletion_unended
-            union all select key, 2, node, cast(null as bigint), since, until, deadline from deletion_uncleaned
-            union all select key, 3, node, cast(null as bigint), since, until, deadline from deletion_remembered
-            union all select key, 4, cast(null as string), op, since, until, deadline from deletion_undone
-            union all select key, 5, cast(null as string), cast(null as bigint), since, until, deadline
-            from deletion_outlived
-            """,
-        ),
+        Table("deletion_unended", select_lasting("deletion_asked", "key, zxid", "deletion_deadline")),
+        Table("deletion_uncleaned", select_lasting("deletion_files", "key, node, zxid", "deletion_deadline")),
+        Table("deletion_remembered", select_lasting("deletion_known", "key, node", "deletion_deadline")),
+        Table("deletion_outlived", select_lasting("deletion_settings", "key", "deletion_deadline")),
+        Table("deletion_undone", select_lasting("deletion_broken", "key, op", "deletion_deadline", duration="0")),
     ),
+    violations="""
+        select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as delete_op, since, until,
+            deadline
+        from deletion_unended
+        union all select key, 2, node, cast(null as bigint), since, until, deadline from deletion_uncleaned
+        union all select key, 3, node, cast(null as bigint), since, until, deadline from deletion_remembered
+        union all select key, 4, cast(null as string), op, since, until, deadline from deletion_undone
+        union all select key, 5, cast(null as string), cast(null as bigint), since, until, deadline
+        from deletion_outlived
+        """,
     evidence=f"""
         select *, case when arm = 2 then {extract_topic("key")} else key end as topic
         from {first_rows_subquery("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}

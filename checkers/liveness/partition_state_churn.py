@@ -48,20 +48,17 @@ RESTLESS_STATE: Final = at_rest_check(
                 cross join deadlines_declared d
             """,
         ),
-        Table(
-            "found_restless_state",
-            f"""
-            select b.key, b.since, b.until, b.deadline, min(s.epoch) as low, max(s.epoch) as high,
-                min(s.time) as settled
-            from unrest_begins b join unrest_stretches s on s.key = b.key and s.zxid = b.zxid
-                and s.replicas = b.replicas and s.lives = b.lives and s.island = b.island
-            where 2 * (s.time - b.since) >= b.deadline
-            group by b.key, b.since, b.until, b.deadline
-            having max(s.epoch) - min(s.epoch) >= {TIMES}
-                and max(s.epoch) > max(case when s.time - b.since < b.deadline then s.epoch end)
-            """,
-        ),
     ),
+    violations=f"""
+        select b.key, b.since, b.until, b.deadline, min(s.epoch) as low, max(s.epoch) as high,
+            min(s.time) as settled
+        from unrest_begins b join unrest_stretches s on s.key = b.key and s.zxid = b.zxid
+            and s.replicas = b.replicas and s.lives = b.lives and s.island = b.island
+        where 2 * (s.time - b.since) >= b.deadline
+        group by b.key, b.since, b.until, b.deadline
+        having max(s.epoch) - min(s.epoch) >= {TIMES}
+            and max(s.epoch) > max(case when s.time - b.since < b.deadline then s.epoch end)
+        """,
     evidence=select_first("found_restless_state", "key"),
     claim="The leader epoch of {key} went on rising, from {low} at {settled:time} to {high} at {until:time}, although "
     "since {since:time} no broker had come or gone, no move was under way and no fault in force; the contract's "

@@ -15,12 +15,7 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.liveness.snapshots import (
-    at_rest_check,
-    count_in_list,
-    lasting_states,
-    list_contains,
-)
+from assay.checkers.liveness.snapshots import at_rest_check, count_in_list, list_contains, select_lasting
 from assay.checkers.log.incarnations import extract_topic, strip_incarnation
 from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, order_by, previous
 
@@ -100,25 +95,24 @@ UNFINISHED_MOVE: Final = at_rest_check(
         ACCEPTED,
         FORGOTTEN,
         LEFT_BEHIND,
-        lasting_states("move_unended", "move_pending", "key, target, going, epoch", "move_deadline"),
-        lasting_states("move_undone", "move_forgotten", "key, op, target, present", "move_deadline", over="0"),
-        lasting_states("move_uncleaned", "move_left_behind", "key, node, present", "move_deadline"),
+        Table("move_unended", select_lasting("move_pending", "key, target, going, epoch", "move_deadline")),
         Table(
-            "found_unfinished_move",
-            """
-            select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
-                cast(null as bigint) as move_op, last_look, since, until, deadline from move_unended
-            union all
-            select key, 2, target, cast(null as string), present, cast(null as string), op, last_look, since, until,
-                deadline
-            from move_undone
-            union all
-            select key, 3, cast(null as string), cast(null as string), present, node, cast(null as bigint), last_look,
-                since, until, deadline
-            from move_uncleaned
-            """,
+            "move_undone", select_lasting("move_forgotten", "key, op, target, present", "move_deadline", duration="0")
         ),
+        Table("move_uncleaned", select_lasting("move_left_behind", "key, node, present", "move_deadline")),
     ),
+    violations="""
+        select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
+            cast(null as bigint) as move_op, last_look, since, until, deadline from move_unended
+        union all
+        select key, 2, target, cast(null as string), present, cast(null as string), op, last_look, since, until,
+            deadline
+        from move_undone
+        union all
+        select key, 3, cast(null as string), cast(null as string), present, node, cast(null as bigint), last_look,
+            since, until, deadline
+        from move_uncleaned
+        """,
     evidence=f"""
         select f.*, w.awaited, w.last_awaited, w.leader_node
         from {first_rows_subquery("found_unfinished_move", "key, arm, node")} f

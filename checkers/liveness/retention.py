@@ -12,7 +12,7 @@ The time of day is the harness's, because nodes' clocks are right when no fault 
 from typing import Final
 
 from assay.checkers.check import View
-from assay.checkers.liveness.snapshots import at_rest_check, lasting_states
+from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
 from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by
 
@@ -50,15 +50,12 @@ DUE: Final = View(
 RETENTION_UNDONE: Final = at_rest_check(
     anomaly="retention-undone",
     meaning="a segment that retention no longer covers was not deleted by the deadline",
-    views=(
-        DUE,
-        lasting_states(
-            "found_retention_undone",
-            "retention_due",
-            "key, node, base_offset, retention_ms, retention_bytes, wait",
-            "retention_deadline",
-            over="d.retention_deadline + g.wait",
-        ),
+    views=(DUE,),
+    violations=select_lasting(
+        "retention_due",
+        "key, node, base_offset, retention_ms, retention_bytes, wait",
+        "retention_deadline",
+        duration="d.retention_deadline + g.wait",
     ),
     evidence=f"""
         select f.key, f.node, f.base_offset, s.end_offset, f.retention_ms, f.retention_bytes, f.since, f.until,

@@ -114,29 +114,28 @@ at_rest_check = partial(Check, examined="select count(*) as examined from rest_l
 REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
 
 
-def lasting_states(name: str, so: str, what: str, deadline: str, *, over: str = "") -> Table:
-    """Returns a table of states that lasted, in all looks up to the last one, for longer than a deadline.
+def select_lasting(states: str, columns: str, deadline: str, *, duration: str = "") -> str:
+    """Returns SQL: states that lasted, in all looks up to the last one, for longer than a deadline.
 
-    ``so`` is a view with the columns ``what`` and ``look``, none of them null. ``deadline`` names one of the contract's
-    deadlines. ``over`` is the required duration if it is not the deadline: SQL over ``what`` as ``g`` and the
-    contract's deadlines as ``d``; with "0" two looks are enough. The table has ``what``, ``last_look``, the interval
-    from ``since`` to ``until``, and the ``deadline``.
+    ``states`` is a view with ``columns`` and ``look``, none of them null. ``deadline`` names one of the contract's
+    deadlines. ``duration`` is the required duration if it is not the deadline: SQL over ``columns`` as ``g`` and the
+    contract's deadlines as ``d``; with "0" two looks are enough. The result has ``columns``, ``last_look``, the
+    interval from ``since`` to ``until``, and the ``deadline``.
     """
-    whats = ", ".join(f"g.{column.strip()} as {column.strip()}" for column in what.split(","))
-    return Table(
-        name,
-        f"""
-        select {whats}, g.last_look, a.ended as since, b.time as until, d.{deadline} as deadline
+    selected = ", ".join(f"g.{column.strip()} as {column.strip()}" for column in columns.split(","))
+    return f"""
+        select {selected}, g.last_look, a.ended as since, b.time as until, d.{deadline} as deadline
         from (
-            select {what}, lives, min(look) as first_look, max(look) as last_look from (
-                select {what}, lives, look, look - {row_number(by=f"{what}, lives", order="look")} as island from (
-                    select s.*, l.lives from {so} s join rest_looks l on l.look = s.look) as living
+            select {columns}, lives, min(look) as first_look, max(look) as last_look from (
+                select {columns}, lives, look,
+                    look - {row_number(by=f"{columns}, lives", order="look")} as island
+                from (
+                    select s.*, l.lives from {states} s join rest_looks l on l.look = s.look) as living
                 ) as numbered
-            group by {what}, lives, island) g
+            group by {columns}, lives, island) g
             join rest_looks a on a.look = g.first_look
             join rest_looks b on b.look = g.last_look
             join (select max(look) as look from rest_looks) e on e.look = b.look
             cross join deadlines_declared d
-        where a.ended + {over or "d." + deadline} <= b.time
-        """,
-    )
+        where a.ended + {duration or "d." + deadline} <= b.time
+        """

@@ -8,12 +8,7 @@ this was recorded have no such rows.
 from typing import Final
 
 from assay.checkers.check import View
-from assay.checkers.liveness.snapshots import (
-    ON_NODE,
-    at_rest_check,
-    lasting_states,
-    list_contains,
-)
+from assay.checkers.liveness.snapshots import ON_NODE, at_rest_check, list_contains, select_lasting
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 STALE_METADATA: Final = at_rest_check(
@@ -35,10 +30,8 @@ STALE_METADATA: Final = at_rest_check(
                 or (r.key is null and w.node is not null and {list_contains("p.replicas", "b.broker")}))
             """,
         ),
-        lasting_states(
-            "found_stale_metadata", "routing_lacking", "key, node, leader, replicas, members", "obedience_deadline"
-        ),
     ),
+    violations=select_lasting("routing_lacking", "key, node, leader, replicas, members", "obedience_deadline"),
     evidence=f"""
         select f.key, f.node, f.leader, f.replicas, f.members, r.leader as said, r.replicas as said_replicas,
             r.members as said_members, f.since, f.until, f.deadline

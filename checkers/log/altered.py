@@ -124,28 +124,19 @@ def _describe_record(side: str) -> str:
 ALTERED_RECORD: Final = Check(
     anomaly="altered-record",
     meaning="a record was read with another key, create time or partition than it was sent with",
-    views=(
-        DESCRIBED,
-        DESCRIPTIONS,
-        SEEN_AS,
-        SENT_AS,
-        ALTERATIONS,
-        Table(
-            "found_altered_record",
-            """
-            select key, value, position, min(what) as what, min(op) as op from (
-                select key, value, position, what, op from log_alterations where what <> 'twice'
-                union all
-                select t.key, t.value, t.position, t.what, t.op
-                from log_alterations t left join (
-                    select key, value, position from log_alterations where what <> 'twice'
-                    group by key, value, position) o
-                    on t.key = o.key and t.value = o.value and t.position = o.position
-                where t.what = 'twice' and o.key is null) as found
-            group by key, value, position
-            """,
-        ),
-    ),
+    views=(DESCRIBED, DESCRIPTIONS, SEEN_AS, SENT_AS, ALTERATIONS),
+    violations="""
+        select key, value, position, min(what) as what, min(op) as op from (
+            select key, value, position, what, op from log_alterations where what <> 'twice'
+            union all
+            select t.key, t.value, t.position, t.what, t.op
+            from log_alterations t left join (
+                select key, value, position from log_alterations where what <> 'twice'
+                group by key, value, position) o
+                on t.key = o.key and t.value = o.value and t.position = o.position
+            where t.what = 'twice' and o.key is null) as found
+        group by key, value, position
+        """,
     evidence=f"""
         select f.key, f.value, f.position, f.what, f.op as seen_op,
             max(s.timestamp) as seen_time, {_strip_prefix("max(s.message_key)")} as seen_key,
@@ -212,17 +203,14 @@ RESURRECTED: Final = Check(
             """,
             across=True,
         ),
-        Table(
-            "found_resurrected",
-            """
-            select r.key, r.value, r.former, min(r.topic) as topic, min(p.op) as op, min(p.position) as position,
-                min(r.create_op) as create_op, min(r.send_op) as send_op
-            from log_risen r join log_polled p on r.key = p.key and r.value = p.value
-            where p.kind = 'observe' and p.call > r.since
-            group by r.key, r.value, r.former
-            """,
-        ),
     ),
+    violations="""
+        select r.key, r.value, r.former, min(r.topic) as topic, min(p.op) as op, min(p.position) as position,
+            min(r.create_op) as create_op, min(r.send_op) as send_op
+        from log_risen r join log_polled p on r.key = p.key and r.value = p.value
+        where p.kind = 'observe' and p.call > r.since
+        group by r.key, r.value, r.former
+        """,
     evidence=select_first("found_resurrected", "key, value, former", also="op as poll_op"),
     examined="select count(*) as examined from log_created",
     kinds=("topic-create",),

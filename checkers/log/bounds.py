@@ -46,29 +46,23 @@ CEILINGS: Final = View(
 ANSWER_BEYOND_LOG: Final = Check(
     anomaly="answer-beyond-log",
     meaning="a log was reported to begin, or to have a record, beyond where it ended later",
-    views=(
-        FLOORS,
-        CEILINGS,
-        Table(
-            "found_answer_beyond_log",
-            f"""
-            select key, op, sub, ret, position, least, timestamp from (
-                select key, op, sub, is_floor, ret, position, least, timestamp,
-                    min(case when is_floor = 0 then position end) over (partition by key
-                        {order_by("back, is_floor, op, sub")}
-                        rows between unbounded preceding and 1 preceding) as lowest
-                from (
-                    select f.key, f.op, f.sub, 1 as is_floor, f.ret, 0 - f.ret as back, f.position, f.least, f.timestamp
-                    from log_floors f
-                    union all
-                    select c.key, c.op, c.sub, 0, null, 0 - c.call, c.position, null, null
-                    from log_ceilings c join (select key from log_floors group by key) k on c.key = k.key
-                    ) as moments) as bounds
-                cross join log_declared d
-            where is_floor = 1 and lowest < least and d.linearizable_ends = 1 and d.unflushed = 0
-            """,
-        ),
-    ),
+    views=(FLOORS, CEILINGS),
+    violations=f"""
+        select key, op, sub, ret, position, least, timestamp from (
+            select key, op, sub, is_floor, ret, position, least, timestamp,
+                min(case when is_floor = 0 then position end) over (partition by key
+                    {order_by("back, is_floor, op, sub")}
+                    rows between unbounded preceding and 1 preceding) as lowest
+            from (
+                select f.key, f.op, f.sub, 1 as is_floor, f.ret, 0 - f.ret as back, f.position, f.least, f.timestamp
+                from log_floors f
+                union all
+                select c.key, c.op, c.sub, 0, null, 0 - c.call, c.position, null, null
+                from log_ceilings c join (select key from log_floors group by key) k on c.key = k.key
+                ) as moments) as bounds
+            cross join log_declared d
+        where is_floor = 1 and lowest < least and d.linearizable_ends = 1 and d.unflushed = 0
+        """,
     evidence=f"""
         select key, floor_op, sub, position, timestamp, ended, appended, ceiling_op from (
             select f.key, f.op as floor_op, f.sub, f.position, f.timestamp, c.position as ended, c.appended,
@@ -114,26 +108,20 @@ LASTING_ANSWERS: Final = Table(
 LOOK_UP_ORDER: Final = Check(
     anomaly="look-up-order",
     meaning="of two look-ups by time, that of the later time returned the lower offset",
-    views=(
-        LOOK_UPS,
-        LASTING_ANSWERS,
-        Table(
-            "found_look_up_order",
-            f"""
-            select key, op, sub, timestamp, position from (
-                select key, op, sub, timestamp, position, is_low,
-                    {
-                greatest_before("case when is_low = 0 then position end", by="key", order="timestamp, is_low, op, sub")
-            } as highest
-                from (
-                    select key, op, sub, timestamp, position, 1 as is_low from log_lasting_answers
-                    union all
-                    select key, op, sub, timestamp, position, 0 from log_look_ups where position is not null
-                    ) as answers) as ordered
-            where is_low = 1 and highest > position
-            """,
-        ),
-    ),
+    views=(LOOK_UPS, LASTING_ANSWERS),
+    violations=f"""
+        select key, op, sub, timestamp, position from (
+            select key, op, sub, timestamp, position, is_low,
+                {
+        greatest_before("case when is_low = 0 then position end", by="key", order="timestamp, is_low, op, sub")
+    } as highest
+            from (
+                select key, op, sub, timestamp, position, 1 as is_low from log_lasting_answers
+                union all
+                select key, op, sub, timestamp, position, 0 from log_look_ups where position is not null
+                ) as answers) as ordered
+        where is_low = 1 and highest > position
+        """,
     evidence=f"""
         select key, low_op, sub, timestamp, position, high_op, earlier, higher from (
             select *, {row_number(by="key, low_op, sub", order="gap, high_op, high_sub")} as turn from (

@@ -47,19 +47,16 @@ LOST_LAST_VALUE: Final = Check(
             group by r.key, r.message_key, r.position
             """,
         ),
-        Table(
-            "found_lost_last_value",
-            """
-            select l.key, m.node, l.message_key, l.position, l.value, l.witness, l.op as send_op
-            from compacted_last l
-                join (
-                    select key, node from replicas where in_isr and high_watermark is not null group by key, node) m
-                on m.key = l.key
-                left join compacted_records r on r.key = l.key and r.node = m.node and r.position = l.position
-            where r.key is null
-            """,
-        ),
     ),
+    violations="""
+        select l.key, m.node, l.message_key, l.position, l.value, l.witness, l.op as send_op
+        from compacted_last l
+            join (
+                select key, node from replicas where in_isr and high_watermark is not null group by key, node) m
+            on m.key = l.key
+            left join compacted_records r on r.key = l.key and r.node = m.node and r.position = l.position
+        where r.key is null
+        """,
     evidence=select_first("found_lost_last_value", "key, position, node"),
     examined="select count(*) as examined from compacted_last",
     claim="{node:capital}, a member of the in-sync set, lacks value {value} at offset {position} of {key}, the last "

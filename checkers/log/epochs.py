@@ -33,14 +33,7 @@ where the good part ends). Runs with a fault that changed files, or may have, ar
 
 from typing import Final
 
-from assay.checkers.check import (
-    EPOCH,
-    Check,
-    OffsetRange,
-    Table,
-    View,
-    family_of,
-)
+from assay.checkers.check import EPOCH, Check, OffsetRange, Table, View, family_of
 from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import count_in_list
 from assay.checkers.log.holes import HOLES
@@ -53,18 +46,13 @@ from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, greatest_befor
 DAMAGED_LOG: Final = Check(
     anomaly="damaged-log",
     meaning="a node found its log damaged, although no fault had touched a file",
-    views=(
-        Table(
-            "found_damaged_log",
-            f"""
-            select e.key, e.node, min(e.position) as position, min(e.time) as moment
-            from events e cross join (
-                select count(*) as many from faults where coalesce(damages_files, true) and {BEGUN}) f
-            where e.event = 'log-damaged' and e.key is not null and f.many = 0
-            group by e.key, e.node
-            """,
-        ),
-    ),
+    violations=f"""
+        select e.key, e.node, min(e.position) as position, min(e.time) as moment
+        from events e cross join (
+            select count(*) as many from faults where coalesce(damages_files, true) and {BEGUN}) f
+        where e.event = 'log-damaged' and e.key is not null and f.many = 0
+        group by e.key, e.node
+        """,
     evidence=select_first("found_damaged_log", "key, node"),
     examined="select count(*) as examined from events where event = 'recovered'",
     claim="{node} found its log of {key} damaged from offset {position} on, although no fault had touched a file of "
@@ -213,17 +201,14 @@ LEADER_COMPLETENESS: Final = Check(
                 group by key, epoch) as folded
             """,
         ),
-        Table(
-            "found_leader_completeness",
-            f"""
-            select l.key, l.epoch, l.position, l.before
-            from epoch_levels l left join epoch_kept k on k.key = l.key cross join log_declared d
-                cross join (select count(*) as losses from (
-                    select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
-            where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > l.position
-            """,
-        ),
     ),
+    violations=f"""
+        select l.key, l.epoch, l.position, l.before
+        from epoch_levels l left join epoch_kept k on k.key = l.key cross join log_declared d
+            cross join (select count(*) as losses from (
+                select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
+        where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > l.position
+        """,
     evidence=f"""
         select f.key, f.epoch, f.position, f.before, f.before - 1 as last,
             f.former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
@@ -272,14 +257,11 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
                 or (least(a.start, b.start) > greatest(a.first, b.first)))
             """,
         ),
-        Table(
-            "found_epoch_history_divergence",
-            """
-            select key, epoch, min(low_node) as low_node from epoch_pairs where low_start <> high_start
-            group by key, epoch
-            """,
-        ),
     ),
+    violations="""
+        select key, epoch, min(low_node) as low_node from epoch_pairs where low_start <> high_start
+        group by key, epoch
+        """,
     evidence=f"""
         select f.key, f.epoch, f.low_node, p.high_node, min(p.low_start) as low_start, min(p.high_start) as high_start,
             least(min(p.low_start), min(p.high_start)) as first

@@ -35,15 +35,12 @@ REPLICA_HOLE: Final = Check(
             where h.key is null
             """,
         ),
-        Table(
-            "found_replica_hole",
-            """
-            select key, node, log_start, high_watermark, count(*) as missing, min(position) as position,
-                max(position) as last
-            from hole_offsets group by key, node, log_start, high_watermark
-            """,
-        ),
     ),
+    violations="""
+        select key, node, log_start, high_watermark, count(*) as missing, min(position) as position,
+            max(position) as last
+        from hole_offsets group by key, node, log_start, high_watermark
+        """,
     evidence=f"""
         select f.key, f.node, f.log_start, f.high_watermark, f.missing, f.position, f.last, o.witness,
             case when f.missing = f.last - f.position + 1 then f.last end as whole

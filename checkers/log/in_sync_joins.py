@@ -9,7 +9,7 @@ count what was committed; a topic that any client asked to delete is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, OffsetRange, Table, View
+from assay.checkers.check import Check, OffsetRange, View
 from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, order_by
 
 MEMBER_COMPLETENESS: Final = Check(
@@ -23,22 +23,19 @@ MEMBER_COMPLETENESS: Final = Check(
             where event = 'isr-change' and position is not null and epoch is not null group by key, epoch, position
             """,
         ),
-        Table(
-            "found_member_completeness",
-            f"""
-            select key, epoch, position, max(before) as before from (
-                select key, epoch, position, mark as before from member_joins
-                union all
-                select j.key, j.epoch, j.position, l.before from member_joins j
-                    join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
-                    left join epoch_kept k on k.key = j.key cross join log_declared d
-                    cross join (select count(*) as losses from (
-                        select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
-                where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > j.position) as known
-            where before > position group by key, epoch, position
-            """,
-        ),
     ),
+    violations=f"""
+        select key, epoch, position, max(before) as before from (
+            select key, epoch, position, mark as before from member_joins
+            union all
+            select j.key, j.epoch, j.position, l.before from member_joins j
+                join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
+                left join epoch_kept k on k.key = j.key cross join log_declared d
+                cross join (select count(*) as losses from (
+                    select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
+            where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > j.position) as known
+        where before > position group by key, epoch, position
+        """,
     evidence=f"""
         select f.key, f.epoch, f.position, f.before, f.before - 1 as last, f.former,
             min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment

@@ -2,12 +2,7 @@
 
 from typing import Final
 
-from assay.checkers.check import (
-    OFFSET,
-    VALUE,
-    Check,
-    Table,
-)
+from assay.checkers.check import OFFSET, VALUE, Check
 from assay.checkers.engine import INFINITY
 from assay.checkers.log.views import SAID
 from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
@@ -27,17 +22,12 @@ _INCONSISTENT: Final = first_rows_subquery("found_inconsistent_offset", "key, po
 INCONSISTENT_OFFSET: Final = Check(
     anomaly="inconsistent-offset",
     meaning="one offset of a partition was seen with two different values",
-    views=(
-        Table(
-            "found_inconsistent_offset",
-            """
-            select p.key, p.position, count(*) as held
-            from log_placed p join log_offsets o on p.key = o.key and p.position = o.position
-            where o.held > 1 and p.acks + p.observed > 0
-            group by p.key, p.position
-            """,
-        ),
-    ),
+    violations="""
+        select p.key, p.position, count(*) as held
+        from log_placed p join log_offsets o on p.key = o.key and p.position = o.position
+        where o.held > 1 and p.acks + p.observed > 0
+        group by p.key, p.position
+        """,
     evidence=f"""
         select f.key, f.position, f.held, n.former_value as first_value, n.former_op as first_op,
             n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked, n.onset
@@ -71,15 +61,10 @@ _DUPLICATE: Final = first_rows_subquery("found_duplicate", "key, low, value")
 DUPLICATE: Final = Check(
     anomaly="duplicate",
     meaning="one value sits at two or more offsets",
-    views=(
-        Table(
-            "found_duplicate",
-            """
-            select key, value, low, high, offsets, live, send_op
-            from log_values where value is not null and offsets > 1 and offsets > live
-            """,
-        ),
-    ),
+    violations="""
+        select key, value, low, high, offsets, live, send_op
+        from log_values where value is not null and offsets > 1 and offsets > live
+        """,
     evidence=f"""
         select f.key, f.value, f.offsets, f.live, f.send_op, n.former_side as first, n.former_op as first_op,
             n.former_acked as first_acked, n.side as second, n.op as second_op, n.acked as second_acked
@@ -118,15 +103,10 @@ _ABORTED: Final = first_rows_subquery("found_aborted_read", "key, low, value")
 ABORTED_READ: Final = Check(
     anomaly="aborted-read",
     meaning="a value was read although its write had certainly failed",
-    views=(
-        Table(
-            "found_aborted_read",
-            """
-            select key, value, low, observed, send_op, seen_op
-            from log_values where observed > 0 and live = 0 and failed > 0
-            """,
-        ),
-    ),
+    violations="""
+        select key, value, low, observed, send_op, seen_op
+        from log_values where observed > 0 and live = 0 and failed > 0
+        """,
     evidence=f"""
         select f.key, f.value, f.observed, case when n.side = 1 then n.former_op else n.op end as send_op,
             case when n.side = 1 then n.op else n.former_op end as seen_op,
@@ -160,14 +140,9 @@ ABORTED_READ: Final = Check(
 PHANTOM: Final = Check(
     anomaly="phantom",
     meaning="a value was read that no one wrote",
-    views=(
-        Table(
-            "found_phantom",
-            """
-            select key, value, low, observed, seen_op from log_values where observed > 0 and live = 0 and failed = 0
-            """,
-        ),
-    ),
+    violations="""
+        select key, value, low, observed, seen_op from log_values where observed > 0 and live = 0 and failed = 0
+        """,
     evidence=f"""
         select f.key, f.value, f.low, f.observed, f.seen_op, t.other_key, t.send_op as other_op, t.again
         from {first_rows_subquery("found_phantom", "key, low, value")} f

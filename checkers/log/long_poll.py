@@ -34,19 +34,16 @@ UNTIMELY_ANSWER: Final = Check(
                 and f.since is null
             """,
         ),
-        Table(
-            "found_untimely_answer",
-            f"""
-            select w.op, w.key, w.position, w.slept, w.allowed, min(p.position) as there
-            from log_waited w join log_placed p on w.key = p.key and p.position >= w.position
-            where p.acks > 0 and w.slept > {SLACK_MS} and w.ret - p.acked > {_SLACK}
-            group by w.op, w.key, w.position, w.slept, w.allowed
-            union all
-            select op, key, position, slept, allowed, cast(null as bigint)
-            from log_waited where empty and slept + slept < allowed
-            """,
-        ),
     ),
+    violations=f"""
+        select w.op, w.key, w.position, w.slept, w.allowed, min(p.position) as there
+        from log_waited w join log_placed p on w.key = p.key and p.position >= w.position
+        where p.acks > 0 and w.slept > {SLACK_MS} and w.ret - p.acked > {_SLACK}
+        group by w.op, w.key, w.position, w.slept, w.allowed
+        union all
+        select op, key, position, slept, allowed, cast(null as bigint)
+        from log_waited where empty and slept + slept < allowed
+        """,
     evidence=f"""
         select f.key, f.op as poll_op, f.position, f.slept, f.allowed, f.there, min(p.ack_op) as ack_op
         from {first_rows_subquery("found_untimely_answer", "key, op")} f

@@ -61,16 +61,11 @@ _GONE_COLUMNS: Final = (
 LOST_WRITE: Final = Check(
     anomaly="lost-write",
     meaning="an acknowledged value is gone, and no one ever read it",
-    views=(
-        Table(
-            "found_lost_write",
-            f"""
-            select {_GONE_COLUMNS}
-            from log_gone g join log_values v on g.key = v.key and g.value = v.value
-            where g.acks > 0 and v.observed = 0
-            """,
-        ),
-    ),
+    violations=f"""
+        select {_GONE_COLUMNS}
+        from log_gone g join log_values v on g.key = v.key and g.value = v.value
+        where g.acks > 0 and v.observed = 0
+        """,
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
             m.onset, {ELSEWHERE}
@@ -93,7 +88,7 @@ LOST_WRITE: Final = Check(
 VANISHED: Final = Check(
     anomaly="vanished",
     meaning="a value was read once, and is gone",
-    views=(Table("found_vanished", f"select {_GONE_COLUMNS} from log_gone g where g.observed > 0"),),
+    violations=f"select {_GONE_COLUMNS} from log_gone g where g.observed > 0",
     evidence=_select_evidence("found_vanished", acked=False),
     evidence_views=(SAID,),
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
@@ -111,16 +106,11 @@ VANISHED: Final = Check(
 MISPLACED_ACK: Final = Check(
     anomaly="misplaced-ack",
     meaning="a value is not at the offset with which it was acknowledged, but elsewhere",
-    views=(
-        Table(
-            "found_misplaced_ack",
-            f"""
-            select {_GONE_COLUMNS}
-            from log_gone g join log_values v on g.key = v.key and g.value = v.value
-            where g.acks > 0 and g.observed = 0 and v.observed > 0
-            """,
-        ),
-    ),
+    violations=f"""
+        select {_GONE_COLUMNS}
+        from log_gone g join log_values v on g.key = v.key and g.value = v.value
+        where g.acks > 0 and g.observed = 0 and v.observed > 0
+        """,
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
             m.onset, p.position as elsewhere, p.op as shown_op
@@ -165,16 +155,13 @@ UNSEEN: Final = Check(
                 and (p.position is not null or (p.compacted is null and p.log_start <= 0))
             """,
         ),
-        Table(
-            "found_unseen",
-            """
-            select d.key, d.value, d.position, d.okay_op
-            from log_due d join log_values v on d.key = v.key and d.value = v.value
-                left join log_gone g on d.key = g.key and d.value = g.value and d.position = g.position
-            where v.drained = 0 and g.key is null
-            """,
-        ),
     ),
+    violations="""
+        select d.key, d.value, d.position, d.okay_op
+        from log_due d join log_values v on d.key = v.key and d.value = v.value
+            left join log_gone g on d.key = g.key and d.value = g.value and d.position = g.position
+        where v.drained = 0 and g.key is null
+        """,
     evidence=f"""
         select f.key, f.value, f.position, f.okay_op, s.settled, e.last, {ELSEWHERE}
         from {first_rows_subquery("found_unseen", "key, position, value")} f join log_final e on f.key = e.key

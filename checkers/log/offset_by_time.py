@@ -105,26 +105,18 @@ always there are none; if there are, both are usually one record.
 TIME_LOOK_UP: Final = Check(
     anomaly="time-look-up",
     meaning="a look-up by time did not return the first record of that time or later",
-    views=(
-        LOOK_UPS,
-        DATED,
-        LASTING,
-        SUSPECTS,
-        Table(
-            "found_time_look_up",
-            """
-            select s.op, s.sub, s.key, s.timestamp, s.position, 1 as late, min(r.position) as missed
-            from log_look_up_suspects s join log_lasting r on s.key = r.key
-            where r.timestamp >= s.timestamp and r.known < s.call
-                and (s.position is null or r.position < s.position)
-            group by s.op, s.sub, s.key, s.timestamp, s.position
-            union all
-            select q.op, q.sub, q.key, q.timestamp, q.position, 0, q.position
-            from log_look_ups q join log_dated r on q.key = r.key and q.position = r.position
-            group by q.op, q.sub, q.key, q.timestamp, q.position having max(r.timestamp) < q.timestamp
-            """,
-        ),
-    ),
+    views=(LOOK_UPS, DATED, LASTING, SUSPECTS),
+    violations="""
+        select s.op, s.sub, s.key, s.timestamp, s.position, 1 as late, min(r.position) as missed
+        from log_look_up_suspects s join log_lasting r on s.key = r.key
+        where r.timestamp >= s.timestamp and r.known < s.call
+            and (s.position is null or r.position < s.position)
+        group by s.op, s.sub, s.key, s.timestamp, s.position
+        union all
+        select q.op, q.sub, q.key, q.timestamp, q.position, 0, q.position
+        from log_look_ups q join log_dated r on q.key = r.key and q.position = r.position
+        group by q.op, q.sub, q.key, q.timestamp, q.position having max(r.timestamp) < q.timestamp
+        """,
     evidence=f"""
         select f.key, f.op as asked_op, f.timestamp, f.position, f.late,
             f.missed, max(r.timestamp) as created, min(r.op) as seen_op

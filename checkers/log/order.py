@@ -216,8 +216,8 @@ NONMONOTONIC_SEND: Final = Check(
             from log_sends where outcome = 'ok' and position is not null
             """,
         ),
-        Table("found_nonmonotonic_send", "select * from log_send_pairs where position < former"),
     ),
+    violations="select * from log_send_pairs where position < former",
     evidence=select_first("found_nonmonotonic_send", "key, op, sub", also="op as own_op"),
     examined=f"""
         select {total_of("sends - 1")} as examined from (
@@ -287,22 +287,19 @@ SEND_SKIP: Final = Check(
                 and count(case when o.value = s.former_value then 1 end) = 0
             """,
         ),
-        Table(
-            "found_send_skip",
-            """
-            select s.op, s.sub, s.key, s.request, s.position, s.value, s.former, s.former_value,
-                b.known_rank - a.known_rank - 1 as apart, cast(null as bigint) as seen_op,
-                cast(null as bigint) as other, cast(null as bigint) as other_op
-            from log_split s
-                join log_known_ranks a on s.key = a.key and s.former = a.position
-                join log_known_ranks b on s.key = b.key and s.position = b.position
-            where b.known_rank - a.known_rank <> 1
-            union all
-            select op, sub, key, request, position, value, null, former_value, null, seen_op, other, other_op
-            from log_torn
-            """,
-        ),
     ),
+    violations="""
+        select s.op, s.sub, s.key, s.request, s.position, s.value, s.former, s.former_value,
+            b.known_rank - a.known_rank - 1 as apart, cast(null as bigint) as seen_op,
+            cast(null as bigint) as other, cast(null as bigint) as other_op
+        from log_split s
+            join log_known_ranks a on s.key = a.key and s.former = a.position
+            join log_known_ranks b on s.key = b.key and s.position = b.position
+        where b.known_rank - a.known_rank <> 1
+        union all
+        select op, sub, key, request, position, value, null, former_value, null, seen_op, other, other_op
+        from log_torn
+        """,
     evidence=select_first("found_send_skip", "key, op, sub", also="op as own_op"),
     examined=f"""
         select {total_of("sends - 1")} as examined from (

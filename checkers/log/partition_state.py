@@ -36,19 +36,16 @@ TWO_IN_SYNC_SETS: Final = Check(
             group by key, version, members, isr, elr
             """,
         ),
-        Table(
-            "found_two_in_sync_sets",
-            """
-            select l.key, l.version, l.isr as low_isr, l.elr as low_elr, l.node as low_node, h.isr as high_isr,
-                h.elr as high_elr, h.node as high_node, greatest(l.time, h.time) as moment
-            from (
-                select key, version, min(members) as low, max(members) as high from state_versions
-                group by key, version having min(members) <> max(members)) d
-                join state_versions l on l.key = d.key and l.version = d.version and l.members = d.low
-                join state_versions h on h.key = d.key and h.version = d.version and h.members = d.high
-            """,
-        ),
     ),
+    violations="""
+        select l.key, l.version, l.isr as low_isr, l.elr as low_elr, l.node as low_node, h.isr as high_isr,
+            h.elr as high_elr, h.node as high_node, greatest(l.time, h.time) as moment
+        from (
+            select key, version, min(members) as low, max(members) as high from state_versions
+            group by key, version having min(members) <> max(members)) d
+            join state_versions l on l.key = d.key and l.version = d.version and l.members = d.low
+            join state_versions h on h.key = d.key and h.version = d.version and h.members = d.high
+        """,
     evidence=select_first("found_two_in_sync_sets", "key, version"),
     examined="select count(*) as examined from state_versions",
     claim="Of version {version} of the state of {key}, {low_node} had [low_isr=?no one|{low_isr}] in sync[low_elr=?| "
@@ -70,14 +67,11 @@ EARLY_MOVE: Final = Check(
                 and (event = 'reassignment-ended' or (event = 'assignment-written' and gone <> ''))
             """,
         ),
-        Table(
-            "found_early_move",
-            f"""
-            select key, replicas, gone, isr, min(node) as node, min(time) as moment from move_steps
-            where not {list_covers("isr", "replicas")} group by key, replicas, gone, isr
-            """,
-        ),
     ),
+    violations=f"""
+        select key, replicas, gone, isr, min(node) as node, min(time) as moment from move_steps
+        where not {list_covers("isr", "replicas")} group by key, replicas, gone, isr
+        """,
     evidence=select_first("found_early_move", "key, moment, replicas, gone, isr"),
     examined="select count(*) as examined from move_steps",
     claim="{node:capital} [gone=?ended the move of|took the replicas {gone} away from] {key} to {replicas}, when only "
@@ -137,25 +131,22 @@ OVERLOOKED_LOG: Final = Check(
             group by e.key, e.epoch, n.node, n.broker
             """,
         ),
-        Table(
-            "found_overlooked_log",
-            f"""
-            select e.key, e.epoch, e.leader, e.members, t.node, cast(null as bigint) as own_end,
-                cast(null as bigint) as own_epoch, cast(null as bigint) as leaders_end,
-                cast(null as bigint) as leaders_epoch, e.time as moment
-            from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
-            where {list_contains("e.members", "t.broker")} and t.times = 0
-            union all
-            select e.key, e.epoch, e.leader, e.members, t.node, t.log_end, t.last_epoch, l.log_end, l.last_epoch, e.time
-            from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
-                join election_answers l on l.key = e.key and l.epoch = e.epoch and l.broker = e.leader
-            where {list_contains("e.members", "t.broker")} and t.times > 0 and l.times > 0
-                and t.last_epoch = t.other_epoch and t.log_end = t.other_end
-                and l.last_epoch = l.other_epoch and l.log_end = l.other_end
-                and (t.last_epoch > l.last_epoch or (t.last_epoch = l.last_epoch and t.log_end > l.log_end))
-            """,
-        ),
     ),
+    violations=f"""
+        select e.key, e.epoch, e.leader, e.members, t.node, cast(null as bigint) as own_end,
+            cast(null as bigint) as own_epoch, cast(null as bigint) as leaders_end,
+            cast(null as bigint) as leaders_epoch, e.time as moment
+        from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
+        where {list_contains("e.members", "t.broker")} and t.times = 0
+        union all
+        select e.key, e.epoch, e.leader, e.members, t.node, t.log_end, t.last_epoch, l.log_end, l.last_epoch, e.time
+        from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
+            join election_answers l on l.key = e.key and l.epoch = e.epoch and l.broker = e.leader
+        where {list_contains("e.members", "t.broker")} and t.times > 0 and l.times > 0
+            and t.last_epoch = t.other_epoch and t.log_end = t.other_end
+            and l.last_epoch = l.other_epoch and l.log_end = l.other_end
+            and (t.last_epoch > l.last_epoch or (t.last_epoch = l.last_epoch and t.log_end > l.log_end))
+        """,
     evidence=select_first("found_overlooked_log", "key, epoch, node"),
     examined="select count(*) as examined from election_by_length",
     claim="Broker {leader} was elected leader of {key} for epoch {epoch} by the length of the logs, and {node}, one "

@@ -138,12 +138,7 @@ _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'obs
 NONMONOTONIC_POLL: Final = Check(
     anomaly="nonmonotonic-poll",
     meaning="the offsets that one consumer read go back",
-    views=(
-        Table(
-            "found_nonmonotonic_poll",
-            "select op, sub, key, position, former, former_op, sought from log_poll_gaps where position <= former",
-        ),
-    ),
+    violations="select op, sub, key, position, former, former_op, sought from log_poll_gaps where position <= former",
     evidence=select_first("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
     examined=_EXAMINED,
     kinds=("observe",),
@@ -173,17 +168,14 @@ POLL_SKIP: Final = Check(
                 group by key, position) as folded
             """,
         ),
-        Table(
-            "found_poll_skip",
-            """
-            select g.op, g.sub, g.key, g.position, g.former, g.former_op, g.sought, b.upto - b.known - a.upto as skipped
-            from log_poll_gaps g
-                join log_observed_below a on g.key = a.key and g.former = a.position
-                join log_observed_below b on g.key = b.key and g.position = b.position
-            where g.position > g.former and b.upto - b.known - a.upto > 0
-            """,
-        ),
     ),
+    violations="""
+        select g.op, g.sub, g.key, g.position, g.former, g.former_op, g.sought, b.upto - b.known - a.upto as skipped
+        from log_poll_gaps g
+            join log_observed_below a on g.key = a.key and g.former = a.position
+            join log_observed_below b on g.key = b.key and g.position = b.position
+        where g.position > g.former and b.upto - b.known - a.upto > 0
+        """,
     evidence=f"""
         select m.key, m.poll_op, m.position, m.former, m.former_op, m.sought, m.skipped, m.missed,
             min(w.seen_op) as witness_op

@@ -58,14 +58,11 @@ POSITION_JUMP: Final = Check(
             where o.outcome <> 'ok' and o.call > j.former_call and o.call < j.call group by j.op, j.sub
             """,
         ),
-        Table(
-            "found_position_jump",
-            """
-            select j.op, j.sub, j.key, j.position, j.former, j.former_op
-            from log_jumps j left join log_excused_jumps x on j.op = x.op and j.sub = x.sub where x.op is null
-            """,
-        ),
     ),
+    violations="""
+        select j.op, j.sub, j.key, j.position, j.former, j.former_op
+        from log_jumps j left join log_excused_jumps x on j.op = x.op and j.sub = x.sub where x.op is null
+        """,
     evidence=select_first("found_position_jump", "key, op, sub", also="op as poll_op"),
     examined="""
         select count(*) as examined from log_positions
@@ -115,15 +112,12 @@ OFFSET_HOLE: Final = Check(
             where coalesce(following, next_offset) > position + 1
             """,
         ),
-        Table(
-            "found_offset_hole",
-            """
-            select g.key, g.position, min(g.until) as until, count(*) as polls, min(g.op) as op
-            from log_gaps g left join log_offsets o on g.key = o.key and g.position = o.position
-            where o.key is null group by g.key, g.position
-            """,
-        ),
     ),
+    violations="""
+        select g.key, g.position, min(g.until) as until, count(*) as polls, min(g.op) as op
+        from log_gaps g left join log_offsets o on g.key = o.key and g.position = o.position
+        where o.key is null group by g.key, g.position
+        """,
     evidence=select_first("found_offset_hole", "key, position", also="op as poll_op, until - 1 as last"),
     examined="""
         select count(*) as examined from log_polls p cross join log_declared d

@@ -55,15 +55,12 @@ FALSE_OUT_OF_RANGE: Final = Check(
             from log_ends n join (select key from log_refused group by key) k on n.key = k.key
             """,
         ),
-        Table(
-            "found_false_out_of_range",
-            f"""
-            select o.key, o.op, o.position, min(w.position) as known
-            from log_refused o join log_witnesses w on {_WITNESS}
-            group by o.key, o.op, o.position
-            """,
-        ),
     ),
+    violations=f"""
+        select o.key, o.op, o.position, min(w.position) as known
+        from log_refused o join log_witnesses w on {_WITNESS}
+        group by o.key, o.op, o.position
+        """,
     evidence=f"""
         select f.key, f.op as poll_op, f.position, f.known, min(w.op) as known_op, min(w.how) as how
         from {first_rows_subquery("found_false_out_of_range", "key, op, position")} f

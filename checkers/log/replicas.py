@@ -29,14 +29,11 @@ REPLICA_DIVERGENCE: Final = Check(
             from replicas where below_hw
             """,
         ),
-        Table(
-            "found_replica_divergence",
-            """
-            select key, position, min(node) as node from replicas_held group by key, position
-            having min(crc) <> max(crc) or min(compared) <> max(compared) or min(unknown) <> max(unknown)
-            """,
-        ),
     ),
+    violations="""
+        select key, position, min(node) as node from replicas_held group by key, position
+        having min(crc) <> max(crc) or min(compared) <> max(compared) or min(unknown) <> max(unknown)
+        """,
     evidence=f"""
         select f.key, f.position, l.node as low_node, l.value as low_value, l.crc as low_crc, l.epoch as low_epoch,
             h.node as high_node, h.value as high_value, h.crc as high_crc, h.epoch as high_epoch

@@ -46,17 +46,14 @@ CONTRADICTED_OUTCOME: Final = Check(
             where e.kind = 'append' and e.value is not null group by e.op, e.key, e.value
             """,
         ),
-        Table(
-            "found_contradicted_outcome",
-            f"""
-            select r.op, r.key, r.value, r.source, r.times, e.outcome, e.position, r.reported, r.reported_position
-            from reports_made r join reports_first_rows f on {_ITS_OWN}
-                join effects e on e.op = f.op and e.sub = f.sub
-            where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome
-                or r.lowest <> coalesce(e.position, -1) or r.highest <> coalesce(e.position, -1)
-            """,
-        ),
     ),
+    violations=f"""
+        select r.op, r.key, r.value, r.source, r.times, e.outcome, e.position, r.reported, r.reported_position
+        from reports_made r join reports_first_rows f on {_ITS_OWN}
+            join effects e on e.op = f.op and e.sub = f.sub
+        where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome
+            or r.lowest <> coalesce(e.position, -1) or r.highest <> coalesce(e.position, -1)
+        """,
     evidence=select_first("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
     examined="select count(*) as examined from reports_made",
     kinds=("reported", "unreported"),

@@ -65,17 +65,14 @@ LOG_START_REGRESSION: Final = Check(
             from log_start_reports where node is not null and incarnation is not null and epoch is not null
             """,
         ),
-        Table(
-            "found_log_start_regression",
-            f"""
-            select key, node, incarnation, epoch, op, sub, position, former from (
-                select key, node, incarnation, epoch, op, sub, is_return, position,
-                    {greatest_before(_RETURNED, by=_LEADER, order="moment, is_return, op, sub")} as former
-                from log_start_moments) as moments
-            where is_return = 0 and former > position
-            """,
-        ),
     ),
+    violations=f"""
+        select key, node, incarnation, epoch, op, sub, position, former from (
+            select key, node, incarnation, epoch, op, sub, is_return, position,
+                {greatest_before(_RETURNED, by=_LEADER, order="moment, is_return, op, sub")} as former
+            from log_start_moments) as moments
+        where is_return = 0 and former > position
+        """,
     evidence=f"""
         select key, node, epoch, start_op, position, former, former_op from (
             select f.key, f.node, f.epoch, f.op as start_op, f.sub, f.position, e.position as former, e.op as former_op,
@@ -219,21 +216,12 @@ ROOM: Final = View(
 FORBIDDEN_DELETION: Final = Check(
     anomaly="forbidden-deletion",
     meaning="a log start has left out a record that no limit allowed to delete",
-    views=(
-        CUT,
-        BORN,
-        YOUNGEST,
-        TAKEN,
-        ROOM,
-        Table(
-            "found_forbidden_deletion",
-            f"""
-            select t.key, t.position as start, t.reported, t.op, t.born, t.ms, t.bytes, r.most
-            from log_taken t left join log_room r on t.key = r.key and t.position = r.position
-            where t.bytes = {INFINITY} or r.most < t.bytes
-            """,
-        ),
-    ),
+    views=(CUT, BORN, YOUNGEST, TAKEN, ROOM),
+    violations=f"""
+        select t.key, t.position as start, t.reported, t.op, t.born, t.ms, t.bytes, r.most
+        from log_taken t left join log_room r on t.key = r.key and t.position = r.position
+        where t.bytes = {INFINITY} or r.most < t.bytes
+        """,
     evidence=f"""
         select f.key, f.start, f.reported, f.op as start_op, f.ms, f.bytes,
             f.most, b.position, min(b.value) as value, min(s.op) as send_op

@@ -9,13 +9,7 @@ such polls lie in the last half of that time.
 
 from typing import Final
 
-from assay.checkers.check import (
-    MOST_FINDINGS,
-    VALUE,
-    Check,
-    Table,
-    View,
-)
+from assay.checkers.check import MOST_FINDINGS, VALUE, Check, Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by
 
@@ -123,21 +117,18 @@ STUCK_READER: Final = Check(
             group by a.process, a.key, a.assignment, a.position, a.last_call, a.acked, a.begun
             """,
         ),
-        Table(
-            "found_stuck_reader",
-            f"""
-            select w.process, w.key, w.assignment, w.position,
-                w.last_call, w.acked, w.since, count(*) as polls, max(p.op) as op
-            from log_waits w cross join log_declared d
-                join log_empty_polls p on w.process = p.process and w.key = p.key and w.assignment = p.assignment
-                    and w.position = p.position
-            where w.since < w.last_call and w.last_call - w.since >= d.reading_deadline
-                and p.call >= w.since and p.call - w.since >= (d.reading_deadline >> 1)
-            group by w.process, w.key, w.assignment, w.position, w.last_call, w.acked, w.since
-            having count(*) >= {SEVERAL}
-            """,
-        ),
     ),
+    violations=f"""
+        select w.process, w.key, w.assignment, w.position,
+            w.last_call, w.acked, w.since, count(*) as polls, max(p.op) as op
+        from log_waits w cross join log_declared d
+            join log_empty_polls p on w.process = p.process and w.key = p.key and w.assignment = p.assignment
+                and w.position = p.position
+        where w.since < w.last_call and w.last_call - w.since >= d.reading_deadline
+            and p.call >= w.since and p.call - w.since >= (d.reading_deadline >> 1)
+        group by w.process, w.key, w.assignment, w.position, w.last_call, w.acked, w.since
+        having count(*) >= {SEVERAL}
+        """,
     evidence=f"""
         select f.key, f.position, f.last_call, f.acked, f.since,
             f.polls, f.op as poll_op, min(p.position) as there, min(p.value) as value, min(p.ack_op) as ack_op

@@ -88,24 +88,21 @@ ILLEGAL_TRANSITION: Final = Check(
             where to_state is not null
             """,
         ),
-        Table(
-            "found_illegal_transition",
-            f"""
-            select key, replica, controller_epoch, node, seq, from_state, to_state, former, time as moment, why from (
-                select *, case
-                    when from_state is null and concat(event, ' ', to_state) not in ({_KNOWN}) then 'invalid'
-                    when from_state is not null
-                        and concat(event, ' ', from_state, ' ', to_state) not in ({_VALID}) then 'invalid'
-                    when former is not null and from_state is null then 'unsaid'
-                    when missing <> former_missing then null
-                    when from_state <> former then 'unsaid'
-                    when former = 'Online' and to_state <> 'Offline' and leaderless > former_leaderless
-                        then 'leaderless' end as why
-                from transition_steps) as judged
-            where why is not null
-            """,
-        ),
     ),
+    violations=f"""
+        select key, replica, controller_epoch, node, seq, from_state, to_state, former, time as moment, why from (
+            select *, case
+                when from_state is null and concat(event, ' ', to_state) not in ({_KNOWN}) then 'invalid'
+                when from_state is not null
+                    and concat(event, ' ', from_state, ' ', to_state) not in ({_VALID}) then 'invalid'
+                when former is not null and from_state is null then 'unsaid'
+                when missing <> former_missing then null
+                when from_state <> former then 'unsaid'
+                when former = 'Online' and to_state <> 'Offline' and leaderless > former_leaderless
+                    then 'leaderless' end as why
+            from transition_steps) as judged
+        where why is not null
+        """,
     evidence=select_first("found_illegal_transition", "key, replica, controller_epoch, node, seq"),
     examined="select count(*) as examined from transition_steps",
     claim="In controller epoch {controller_epoch} {node} took [replica<0?{key}|replica {replica} of {key}] from "

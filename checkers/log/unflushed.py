@@ -35,7 +35,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import Check, Family, Table
+from assay.checkers.check import Check, Family
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote
 from assay.checkers.judging.history_views import to_sql_literal
@@ -323,16 +323,11 @@ def prepare(engine: Engine) -> list[str]:
 _CHECK: Final = Check(
     anomaly=UNFLUSHED_LOSS,
     meaning="an acknowledged value went when all servers lost power before it was flushed",
-    views=(
-        Table(
-            "found_unflushed_loss",
-            """
-            select e.key, e.value, e.position, e.op as ack_op, r.until as moment, r.cut
-            from effects e join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
-            where e.kind = 'append' and e.outcome = 'ok' and e.ret < r.until and e.position >= r.cut
-            """,
-        ),
-    ),
+    violations="""
+        select e.key, e.value, e.position, e.op as ack_op, r.until as moment, r.cut
+        from effects e join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
+        where e.kind = 'append' and e.outcome = 'ok' and e.ret < r.until and e.position >= r.cut
+        """,
     evidence=select_first("found_unflushed_loss", "key, position, moment"),
     examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
     claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned} and went "

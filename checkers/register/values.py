@@ -43,22 +43,19 @@ MISSING_WRITER: Final = Check(
             "register_torn",
             "select key, value, low_version, high_version from register_clusters where low_version < high_version",
         ),
-        Table(
-            "found_missing_writer",
-            """
-            select key, value, 'unwritten' as why, min(op) as seen_op, count(*) as observed,
-                cast(null as bigint) as low_version, cast(null as bigint) as high_version
-            from register_unwritten group by key, value
-            union all
-            select a.key, min(a.value), 'circle', min(k.op), count(*), cast(null as bigint), cast(null as bigint)
-            from register_circling a join register_kept k on a.key = k.key and a.value = k.value group by a.key
-            union all
-            select c.key, c.value, 'version', min(s.op), count(*), min(c.low_version), max(c.high_version)
-            from register_torn c join register_seen s on c.key = s.key and c.value = s.value
-            where s.write_op is not null group by c.key, c.value
-            """,
-        ),
     ),
+    violations="""
+        select key, value, 'unwritten' as why, min(op) as seen_op, count(*) as observed,
+            cast(null as bigint) as low_version, cast(null as bigint) as high_version
+        from register_unwritten group by key, value
+        union all
+        select a.key, min(a.value), 'circle', min(k.op), count(*), cast(null as bigint), cast(null as bigint)
+        from register_circling a join register_kept k on a.key = k.key and a.value = k.value group by a.key
+        union all
+        select c.key, c.value, 'version', min(s.op), count(*), min(c.low_version), max(c.high_version)
+        from register_torn c join register_seen s on c.key = s.key and c.value = s.value
+        where s.write_op is not null group by c.key, c.value
+        """,
     evidence=f"""
         select f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version, min(w.op) as failed_op,
             min(s.op) as shown_op
@@ -88,16 +85,11 @@ MISSING_WRITER: Final = Check(
 FUTURE_READ: Final = Check(
     anomaly="future-read",
     meaning="a value was read before it was written",
-    views=(
-        Table(
-            "found_future_read",
-            """
-            select key, value, op, sub, ret, write_op, write_call from register_seen where ret < write_call
-            union all
-            select key, expected, op, sub, ret, write_op, write_call from register_links where ret < write_call
-            """,
-        ),
-    ),
+    violations="""
+        select key, value, op, sub, ret, write_op, write_call from register_seen where ret < write_call
+        union all
+        select key, expected, op, sub, ret, write_op, write_call from register_links where ret < write_call
+        """,
     evidence=select_first("found_future_read", "key, op, sub", also="op as seen_op"),
     examined=MISSING_WRITER.examined,
     claim=describe_value("value")
@@ -150,29 +142,26 @@ LOST_UPDATE: Final = Check(
                 and (e.key is not null or o.expected = {INITIAL})
             """,
         ),
-        Table(
-            "found_lost_update",
-            """
-            select key, 'successors' as why, expected, cast(null as bigint) as version, min(op) as low_op,
-                max(op) as high_op, cast(null as bigint) as low_value, cast(null as bigint) as high_value,
-                count(*) as rivals
-            from register_links group by key, expected having count(*) > 1
-            union all
-            select c.key, 'version', cast(null as bigint), c.version, min(a.op), min(b.op), c.low_value, c.high_value,
-                c.rivals
-            from register_clashes c
-                left join register_holders a on c.key = a.key and c.low_value = a.value
-                left join register_holders b on c.key = b.key and c.high_value = b.value
-            group by c.key, c.version, c.low_value, c.high_value, c.rivals
-            union all
-            select l.key, 'leap', l.expected, l.version, min(a.op), min(b.op), l.low_value, l.high_value, 2
-            from register_leaps l
-                left join register_holders a on l.key = a.key and l.low_value = a.value
-                left join register_holders b on l.key = b.key and l.high_value = b.value
-            group by l.key, l.expected, l.version, l.low_value, l.high_value
-            """,
-        ),
     ),
+    violations="""
+        select key, 'successors' as why, expected, cast(null as bigint) as version, min(op) as low_op,
+            max(op) as high_op, cast(null as bigint) as low_value, cast(null as bigint) as high_value,
+            count(*) as rivals
+        from register_links group by key, expected having count(*) > 1
+        union all
+        select c.key, 'version', cast(null as bigint), c.version, min(a.op), min(b.op), c.low_value, c.high_value,
+            c.rivals
+        from register_clashes c
+            left join register_holders a on c.key = a.key and c.low_value = a.value
+            left join register_holders b on c.key = b.key and c.high_value = b.value
+        group by c.key, c.version, c.low_value, c.high_value, c.rivals
+        union all
+        select l.key, 'leap', l.expected, l.version, min(a.op), min(b.op), l.low_value, l.high_value, 2
+        from register_leaps l
+            left join register_holders a on l.key = a.key and l.low_value = a.value
+            left join register_holders b on l.key = b.key and l.high_value = b.value
+        group by l.key, l.expected, l.version, l.low_value, l.high_value
+        """,
     evidence=f"""
         select f.key, f.why, f.expected, f.version, coalesce(n.former_op, f.low_op) as low_op,
             coalesce(n.op, f.high_op) as high_op, coalesce(f.low_value, n.former_side) as low_value,

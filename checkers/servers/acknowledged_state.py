@@ -13,27 +13,22 @@ A fault that changes files is an excuse, as is a power loss if the contract lets
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, Check, Table, family_of
+from assay.checkers.check import OFFSET, Check, family_of
 from assay.checkers.sql_idioms import BEGUN, select_first
 
 EARLY_ACKNOWLEDGEMENT: Final = Check(
     anomaly="early-acknowledgement",
     meaning="a send was acknowledged before each member of the in-sync set had it, or had it durably",
-    views=(
-        Table(
-            "found_early_acknowledgement",
-            f"""
-            select l.key, l.what, l.node, min(l.position) as position, min(l.log_end) as log_end,
-                min(l.time) as moment
-            from looks l cross join log_declared d cross join (
-                select count(case when coalesce(damages_files, true) then 1 end) as damages,
-                    count(case when coalesce(loses_unsynced, true) then 1 end) as losses
-                from faults where {BEGUN}) f
-            where l.what in ('lacking', 'undurable') and f.damages = 0 and (f.losses = 0 or d.unflushed = 0)
-            group by l.key, l.what, l.node
-            """,
-        ),
-    ),
+    violations=f"""
+        select l.key, l.what, l.node, min(l.position) as position, min(l.log_end) as log_end,
+            min(l.time) as moment
+        from looks l cross join log_declared d cross join (
+            select count(case when coalesce(damages_files, true) then 1 end) as damages,
+                count(case when coalesce(loses_unsynced, true) then 1 end) as losses
+            from faults where {BEGUN}) f
+        where l.what in ('lacking', 'undurable') and f.damages = 0 and (f.losses = 0 or d.unflushed = 0)
+        group by l.key, l.what, l.node
+        """,
     evidence=select_first("found_early_acknowledgement", "key, what, node"),
     examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
     claim="Offset {position} of {key} was acknowledged by {moment:time}, when [what=lacking?the log of {node}, a "

@@ -11,7 +11,7 @@ The run ends there. So a client may not have noticed anything, and checks of the
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, family_of
+from assay.checkers.check import Check, family_of
 from assay.checkers.judging.contract import BROKEN_INVARIANT
 from assay.checkers.sql_idioms import select_first
 
@@ -22,12 +22,7 @@ CUT: Final = "select count(*) as examined from looks where what = 'broken'"
 BROKEN: Final = Check(
     anomaly=BROKEN_INVARIANT,
     meaning="what the system says must hold at every instant did not",
-    views=(
-        Table(
-            "found_broken_invariant",
-            "select key, time as moment, node, invariant, claim, epoch, position from looks where what = 'broken'",
-        ),
-    ),
+    violations="select key, time as moment, node, invariant, claim, epoch, position from looks where what = 'broken'",
     evidence=select_first("found_broken_invariant", "moment, invariant, key, node"),
     examined="select coalesce(sum(assertions), 0) as examined from looks where what = 'asserted'",
     claim="At {moment:time} on {node}, the invariant {invariant} was broken: {claim}",

@@ -16,7 +16,7 @@ A server may refuse to run on damaged files. So nothing is proved after a fault 
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, family_of
+from assay.checkers.check import Check, family_of
 from assay.checkers.judging.contract import UNEXPECTED_EXIT
 from assay.checkers.sql_idioms import select_first
 
@@ -29,37 +29,32 @@ BEGAN: Final = """
 ENDED_BY_ITSELF: Final = Check(
     anomaly=UNEXPECTED_EXIT,
     meaning="a server's process ended by itself",
-    views=(
-        Table(
-            "found_unexpected_exit",
-            f"""
-            with faults_done as (
-                select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
-                    max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
-                    max(case when phase = 'healed' then 1 else 0 end) as healed,
-                    max(case when {BEGAN} then 1 else 0 end) as began
-                from faults group by id),
-            unhealed as (
-                select f.targets from faults f join faults_done d on f.id = d.id
-                where d.began = 1 and d.ends = 1 and d.healed = 0 and {BEGAN} group by f.targets),
-            excused as (
-                select s.node from (
-                    select node, case when instr(node, '/') > 0 then substr(node, 1, instr(node, '/') - 1) else node end
-                        as whose
-                    from looks where what = 'ended' group by node) s
-                    cross join unhealed u
-                where u.targets not like '["%' or instr(u.targets, concat('"', s.whose, '"')) > 0 group by s.node)
-            select p.key, p.moment, p.crashed from (
-                select l.node as key, min(l.time) as moment,
-                    max(case when l.what = 'crashed' then 1 else 0 end) as crashed
-                from looks l left join excused x on l.node = x.node
-                    cross join (select count(case when began = 1 and damages = 1 then 1 end) as damaged
-                        from faults_done) files
-                where files.damaged = 0 and (l.what = 'crashed' or (l.what = 'ended' and x.node is null))
-                group by l.node) p
-            """,
-        ),
-    ),
+    violations=f"""
+        with faults_done as (
+            select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
+                max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
+                max(case when phase = 'healed' then 1 else 0 end) as healed,
+                max(case when {BEGAN} then 1 else 0 end) as began
+            from faults group by id),
+        unhealed as (
+            select f.targets from faults f join faults_done d on f.id = d.id
+            where d.began = 1 and d.ends = 1 and d.healed = 0 and {BEGAN} group by f.targets),
+        excused as (
+            select s.node from (
+                select node, case when instr(node, '/') > 0 then substr(node, 1, instr(node, '/') - 1) else node end
+                    as whose
+                from looks where what = 'ended' group by node) s
+                cross join unhealed u
+            where u.targets not like '["%' or instr(u.targets, concat('"', s.whose, '"')) > 0 group by s.node)
+        select p.key, p.moment, p.crashed from (
+            select l.node as key, min(l.time) as moment,
+                max(case when l.what = 'crashed' then 1 else 0 end) as crashed
+            from looks l left join excused x on l.node = x.node
+                cross join (select count(case when began = 1 and damages = 1 then 1 end) as damaged
+                    from faults_done) files
+            where files.damaged = 0 and (l.what = 'crashed' or (l.what = 'ended' and x.node is null))
+            group by l.node) p
+        """,
     evidence=select_first("found_unexpected_exit", "key"),
     examined="select count(*) as examined from looks where what in ('process', 'ended', 'crashed')",
     claim="The process of {key} [crashed=1?broke down at {moment:time}, although|had ended by {moment:time}, although "

@@ -112,7 +112,14 @@ def test_a_check_that_reads_what_comes_late_waits() -> None:
 
 
 def _check(sql: str) -> Check:
-    return Check("own", "it is so", (Table("found_own", sql),), "select 1", "select 1", "it is so")
+    return Check(
+        anomaly="own",
+        meaning="it is so",
+        violations=sql,
+        evidence="select 1",
+        examined="select 1",
+        claim="it is so",
+    )
 
 
 def test_a_check_of_ones_own_waits_if_it_reads_events_by_way_of_another_view() -> None:

@@ -17,7 +17,6 @@ from assay import (
     Node,
     ProcessState,
     ServerFault,
-    View,
 )
 
 
@@ -42,18 +41,12 @@ class Hiccup(ServerFault):
 REUSED = Check(
     anomaly="reused-offset",
     meaning="two acknowledged sends were given one offset",
-    views=(
-        View(
-            "reused_offsets",
-            """
-            select a.key, a.position, a.op as first_op, a.value as first_value, b.op as other_op, b.value as other_value
-            from effects a join effects b on a.key = b.key and a.position = b.position and a.value < b.value
-            where a.kind = 'append' and b.kind = 'append' and a.outcome = 'ok' and b.outcome = 'ok'
-            """,
-            keep=True,
-        ),
-    ),
-    evidence="select * from reused_offsets order by key, position, first_op, other_op limit 20",
+    violations="""
+        select a.key, a.position, a.op as first_op, a.value as first_value, b.op as other_op, b.value as other_value
+        from effects a join effects b on a.key = b.key and a.position = b.position and a.value < b.value
+        where a.kind = 'append' and b.kind = 'append' and a.outcome = 'ok' and b.outcome = 'ok'
+        """,
+    evidence="select * from found_reused_offset order by key, position, first_op, other_op limit 20",
     examined="select count(*) from effects where kind = 'append' and outcome = 'ok'",
     claim="{first_op} and {other_op} both got offset {position} of {key}, for values {first_value} and {other_value}",
 )
