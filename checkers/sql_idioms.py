@@ -176,5 +176,48 @@ def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
         """
 
 
+def extract_topic(key: str) -> str:
+    """Returns SQL that maps the column ``key`` with ``orders#2-0`` to ``orders#2``."""
+    return f"regexp_replace({key}, '-[0-9]+$', '')"
+
+
+def strip_incarnation(key: str) -> str:
+    """Returns SQL that maps ``orders#2`` to ``orders`` and ``orders#2-0`` to ``orders-0``: the name used in the
+    cluster."""
+    return f"regexp_replace({key}, '#[0-9]+', '')"
+
+
+def strip_partition_incarnation(key: str) -> str:
+    """Returns SQL that maps ``orders#2-0`` to ``orders-0``, which is equal for all incarnations of a topic."""
+    return f"regexp_replace({key}, '#[0-9]+-', '-')"
+
+
+def strip_topic_incarnation(topic: str) -> str:
+    """Returns SQL that maps ``orders#2`` to ``orders``."""
+    return f"regexp_replace({topic}, '#[0-9]+$', '')"
+
+
+def extract_incarnation(topic: str) -> str:
+    """Returns SQL for the incarnation's number: 2 of ``orders#2``, 1 of ``orders``."""
+    return f"cast(coalesce(nullif(regexp_extract({topic}, '#([0-9]+)$', 1), ''), '1') as bigint)"
+
+
+def list_contains(brokers: str, broker: str) -> str:
+    """Returns SQL: is this number in a comma-separated list?"""
+    return f"concat(',', {brokers}, ',') like concat('%,', cast({broker} as string), ',%')"
+
+
+def count_in_list(brokers: str) -> str:
+    """Returns SQL: how many numbers such a list has."""
+    return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
+
+
+def list_covers(brokers: str, others: str) -> str:
+    """Returns SQL: is each number of the second list in the first?"""
+    apart = f"concat(',', replace({others}, ',', ',,'), ',')"
+    pattern = f"concat('^(,(', replace({brokers}, ',', '|'), '),)*$')"
+    return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
+
+
 def _window(value: str, by: str, order: str, frame: str) -> str:
     return f"{value} over (partition by {by} {order_by(order)} {frame})"

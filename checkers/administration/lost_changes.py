@@ -23,8 +23,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Family, Table, View
 from assay.checkers.liveness.snapshots import REST_VIEWS, select_lasting
-from assay.checkers.log.incarnations import extract_topic, strip_incarnation
-from assay.checkers.sql_idioms import RETURNED, previous, row_number, select_first
+from assay.checkers.sql_idioms import RETURNED, extract_topic, previous, row_number, select_first, strip_incarnation
 
 _STATE: Final = "coalesce(cast(e.value as string), 'default')"
 _LESS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"

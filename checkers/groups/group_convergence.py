@@ -20,8 +20,7 @@ from typing import Final
 from assay.checkers.check import OFFSET, Check, Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import QUIET
-from assay.checkers.log.incarnations import extract_topic
-from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, sum_so_far
+from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, order_by, previous, sum_so_far
 
 SENTINELS: Final = Table(
     "settle_sentinels",

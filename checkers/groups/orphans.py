@@ -28,8 +28,14 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.incarnations import extract_topic
-from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, previous, sum_so_far
+from assay.checkers.sql_idioms import (
+    extract_topic,
+    first_rows_subquery,
+    greatest_before,
+    order_by,
+    previous,
+    sum_so_far,
+)
 
 
 def _select_unowned_times(owned: str) -> str:

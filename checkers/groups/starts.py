@@ -22,8 +22,7 @@ These exceptions apply to a ``resume``:
 from typing import Final
 
 from assay.checkers.check import Check, Table, View, family_of
-from assay.checkers.log.incarnations import extract_topic
-from assay.checkers.sql_idioms import previous, select_first
+from assay.checkers.sql_idioms import extract_topic, previous, select_first
 
 
 def _previous_columns(*names: str, as_: str) -> str:

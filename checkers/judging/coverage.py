@@ -28,7 +28,7 @@ from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.disturbance import FaultTimes, find_silences
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.log.incarnations import extract_topic, strip_incarnation
+from assay.checkers.sql_idioms import extract_topic, strip_incarnation
 from assay.checkers.times import seconds, shorten_times
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"

@@ -3,7 +3,7 @@
 - ``snapshots``: shared views; how long a state lasted from one snapshot (look) of the system to the next.
 - ``family``: lists the checks of a system at rest.
 - ``convergence``: states that brokers and replicas must reach by a deadline.
-- ``reassignment``, ``stale_metadata``, ``partition_state_churn``: replicas.
+- ``reassignment``, ``partition_state_churn``: replicas.
 - ``deletion``, ``retention``: topics.
 - ``client_progress``: clients.
 

@@ -16,16 +16,15 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.liveness.snapshots import (
-    BROKER,
-    TOPIC_ON_NODE,
-    at_rest_check,
+from assay.checkers.liveness.snapshots import BROKER, TOPIC_ON_NODE, at_rest_check, select_lasting
+from assay.checkers.sql_idioms import (
     count_in_list,
+    extract_topic,
+    first_rows_subquery,
     list_contains,
-    select_lasting,
+    order_by,
+    strip_incarnation,
 )
-from assay.checkers.log.incarnations import extract_topic, strip_incarnation
-from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 WAITING: Final = View(
     "deletion_waiting",

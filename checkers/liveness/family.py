@@ -11,6 +11,7 @@ from assay.checkers.liveness.convergence import (
     LATE_FLUSH,
     LATE_HIGH_WATERMARK,
     NO_REJOIN,
+    STALE_METADATA,
     UNREGISTERED,
 )
 from assay.checkers.liveness.deletion import UNDELETED_TOPIC
@@ -18,7 +19,6 @@ from assay.checkers.liveness.partition_state_churn import RESTLESS_STATE
 from assay.checkers.liveness.reassignment import UNFINISHED_MOVE
 from assay.checkers.liveness.retention import RETENTION_UNDONE
 from assay.checkers.liveness.snapshots import REST_VIEWS
-from assay.checkers.liveness.stale_metadata import STALE_METADATA
 from assay.checkers.times import seconds, shorten_times
 
 

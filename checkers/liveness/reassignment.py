@@ -15,9 +15,17 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.liveness.snapshots import at_rest_check, count_in_list, list_contains, select_lasting
-from assay.checkers.log.incarnations import extract_topic, strip_incarnation
-from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, order_by, previous
+from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
+from assay.checkers.sql_idioms import (
+    BEGUN,
+    count_in_list,
+    extract_topic,
+    first_rows_subquery,
+    list_contains,
+    order_by,
+    previous,
+    strip_incarnation,
+)
 
 _NONE_LEFT: Final = " and ".join(
     f"count(case when {list_contains(column, 'b.broker')} then 1 end) = {count_in_list(column)}"

@@ -13,8 +13,7 @@ from typing import Final
 
 from assay.checkers.check import View
 from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
-from assay.checkers.log.incarnations import extract_topic
-from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by
+from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, milliseconds, order_by
 
 OVERDUE: Final = f"""
     t.retention_ms >= 0 and s.timestamp >= 0 and s.timestamp

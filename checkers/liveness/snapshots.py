@@ -21,28 +21,10 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.incarnations import extract_topic
-from assay.checkers.sql_idioms import LARGE, cast_large, previous, row_number
+from assay.checkers.sql_idioms import LARGE, cast_large, extract_topic, previous, row_number
 
 STALL: Final = 5_000_000_000
 """A longer pause between two looks, in nanoseconds, leaves the state in between unknown."""
-
-
-def list_contains(brokers: str, broker: str) -> str:
-    """Returns SQL: is this number in a comma-separated list?"""
-    return f"concat(',', {brokers}, ',') like concat('%,', cast({broker} as string), ',%')"
-
-
-def count_in_list(brokers: str) -> str:
-    """Returns SQL: how many numbers such a list has."""
-    return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
-
-
-def list_covers(brokers: str, others: str) -> str:
-    """Returns SQL: is each number of the second list in the first?"""
-    apart = f"concat(',', replace({others}, ',', ',,'), ',')"
-    pattern = f"concat('^(,(', replace({brokers}, ',', '|'), '),)*$')"
-    return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
 
 
 ON_NODE: Final = "{key} on {node}"

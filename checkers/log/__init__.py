@@ -12,7 +12,6 @@
 - ``retention``: log starts, and what deletion may take. ``offset_by_time``: look-ups by time.
 - ``rejected_fetches``: fetches rejected as out of range. ``long_poll``: fetches that wait.
 - ``reports``: what a producer says of one message.
-- ``incarnations``: SQL that splits a key into its parts.
 
 These modules make families of their own:
 

@@ -11,14 +11,16 @@
 from typing import Final
 
 from assay.checkers.check import OFFSET, VALUE, Check, Table, View
-from assay.checkers.log.incarnations import (
+from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
+from assay.checkers.sql_idioms import (
     extract_incarnation,
     extract_topic,
+    first_rows_subquery,
+    order_by,
+    select_first,
     strip_partition_incarnation,
     strip_topic_incarnation,
 )
-from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
-from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_first
 
 _SENT: Final = "kind = 'append' and outcome <> 'fail'"
 

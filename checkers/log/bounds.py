@@ -14,10 +14,16 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.log.offset_by_time import LOOK_UPS
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
-from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, nanoseconds, order_by, row_number
+from assay.checkers.sql_idioms import (
+    extract_topic,
+    first_rows_subquery,
+    greatest_before,
+    nanoseconds,
+    order_by,
+    row_number,
+)
 
 FLOORS: Final = View(
     "log_floors",

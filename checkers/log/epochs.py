@@ -25,7 +25,13 @@ not count.
 - A partition loses nothing if each of its in-sync sets had a member that kept power and data in the whole run
   (``epoch_kept``): that member had all that was committed.
 
-A log may also be damaged although no fault has touched a file. A kill leaves the files as they are, and a power loss
+``member-completeness``: a replica that joins the in-sync set has all that is committed, because it may be the next
+leader (KAFKA-7128). The check reads ``isr-change``: ``position`` is how far the joining replica had come when the leader
+of this ``epoch`` proposed the change, and ``high_watermark`` is the leader's at that moment. The position must reach
+the high watermark, and what is known to be committed in earlier epochs, which a leader with a lagging high watermark
+need not know yet. So a joining replica must have reached the start of the epoch, too.
+
+``damaged-log``: a log may also be damaged although no fault has touched a file. A kill leaves the files as they are, and a power loss
 takes nothing that was fsynced. So a log never lacks what its node has noted as durable, and no byte of it fails its
 checksum. A node that finds otherwise, at a start or at a read, writes the event ``log-damaged`` (``key``; ``position``:
 where the good part ends). Runs with a fault that changed files, or may have, are not judged.
@@ -35,13 +41,19 @@ from typing import Final
 
 from assay.checkers.check import EPOCH, Check, OffsetRange, Table, View, family_of
 from assay.checkers.engine import INFINITY
-from assay.checkers.liveness.snapshots import count_in_list
-from assay.checkers.log.holes import HOLES
-from assay.checkers.log.in_sync_joins import MEMBER_COMPLETENESS
-from assay.checkers.log.incarnations import strip_incarnation, strip_topic_incarnation
 from assay.checkers.log.partition_state import STATES
+from assay.checkers.log.replicas import HOLES
 from assay.checkers.log.transitions import TRANSITIONS
-from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, greatest_before, order_by, select_first
+from assay.checkers.sql_idioms import (
+    BEGUN,
+    count_in_list,
+    first_rows_subquery,
+    greatest_before,
+    order_by,
+    select_first,
+    strip_incarnation,
+    strip_topic_incarnation,
+)
 
 DAMAGED_LOG: Final = Check(
     anomaly="damaged-log",
@@ -231,6 +243,55 @@ LEADER_COMPLETENESS: Final = Check(
     about=("high watermark {before} of {key} in epoch {former}", OffsetRange("position", "last"), EPOCH),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     seen_again=True,
+)
+
+
+MEMBER_COMPLETENESS: Final = Check(
+    anomaly="member-completeness",
+    meaning="a replica joined the in-sync set without records that were committed",
+    views=(
+        View(
+            "member_joins",
+            """
+            select key, epoch, position, max(high_watermark) as mark from events
+            where event = 'isr-change' and position is not null and epoch is not null group by key, epoch, position
+            """,
+        ),
+    ),
+    violations=f"""
+        select key, epoch, position, max(before) as before from (
+            select key, epoch, position, mark as before from member_joins
+            union all
+            select j.key, j.epoch, j.position, l.before from member_joins j
+                join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
+                left join epoch_kept k on k.key = j.key cross join log_declared d
+                cross join (select count(*) as losses from (
+                    select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
+            where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > j.position) as known
+        where before > position group by key, epoch, position
+        """,
+    evidence=f"""
+        select f.key, f.epoch, f.position, f.before, f.before - 1 as last, f.former,
+            min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
+        from (
+            select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
+            from {first_rows_subquery("found_member_completeness", "key, epoch, position")} f
+                left join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
+            group by f.key, f.epoch, f.position, f.before) f
+            left join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
+            join events e on e.event = 'isr-change' and e.key = f.key and e.epoch = f.epoch
+                and e.position = f.position
+        group by f.key, f.epoch, f.position, f.before, f.former
+        {order_by("f.key, f.epoch, f.position")}
+        """,
+    examined="select count(*) as examined from member_joins",
+    claim="{node:capital}, the leader of {key} in epoch {epoch}, let a replica into the in-sync set that had come to "
+    "offset {position}, although [former?[{end_op} had been answered that the log goes to {before}|{knower} had "
+    "announced the high watermark {before}] in epoch {former}|its own high watermark was {before}].",
+    time="moment",
+    about=(OffsetRange("position", "last"),),
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
+    optional=True,  # a run in which no replica ever left has none that comes back
 )
 
 

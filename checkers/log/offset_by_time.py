@@ -12,9 +12,8 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Table
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
-from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, nanoseconds, order_by
+from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, greatest_before, nanoseconds, order_by
 
 LOOK_UPS: Final = Table(
     "log_look_ups",

@@ -19,8 +19,7 @@ an unclean election is allowed, the election may have another reason and is not 
 from typing import Final
 
 from assay.checkers.check import EPOCH, Check, Table, View, family_of
-from assay.checkers.liveness.snapshots import count_in_list, list_contains, list_covers
-from assay.checkers.sql_idioms import select_first
+from assay.checkers.sql_idioms import count_in_list, list_contains, list_covers, select_first
 
 TWO_IN_SYNC_SETS: Final = Check(
     anomaly="two-in-sync-sets",

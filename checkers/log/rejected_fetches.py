@@ -19,8 +19,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.incarnations import extract_topic
-from assay.checkers.sql_idioms import first_rows_subquery, order_by
+from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, order_by
 
 _WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.position - w.spare"
 

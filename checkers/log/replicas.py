@@ -1,15 +1,24 @@
-"""Records on the replicas' disks after a run must be equal wherever they count.
+"""Records on the replicas' disks after a run: equal where they count, without holes, with the last value of each key.
 
 The table ``replicas`` has the records of every replica's log, read after all had rejoined. ``below_hw`` marks the
 records that count: for an in-sync replica, those below the leader's high watermark; for another replica, those below
-the high watermark that it had noted itself. Only common offsets are compared, so logs that begin at different offsets,
-and compacted logs, agree.
+the high watermark that it had noted itself. The row at the end of each replica's log has the log start and the high
+watermark that its node had noted.
+
+- ``replica-divergence``: records that count at one offset must be equal. Only common offsets are compared, so logs that
+  begin at different offsets, and compacted logs, agree.
+- ``replica-hole``: between log start and high watermark, an in-sync replica must have every offset that another replica
+  has. A replica without a log start (a compacted log) is not judged.
+- ``lost-last-value``: an in-sync replica of a topic that the contract calls compacted must have the last value of each
+  key. A record's key is the key with which its value was sent. Keys with any tombstone are left out because each
+  replica deletes tombstones at its own time. The check catches a compaction that already considers uncommitted records:
+  it removes a value in favour of a record that a later truncation removes.
 """
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, Check, Family, Table
-from assay.checkers.sql_idioms import first_rows_subquery, order_by
+from assay.checkers.check import OFFSET, Check, Family, OffsetRange, Table, View, family_of
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_first
 
 
 def _describe_record(which: str) -> str:
@@ -58,5 +67,110 @@ REPLICA_DIVERGENCE: Final = Check(
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
 )
 
+
+REPLICA_HOLE: Final = Check(
+    anomaly="replica-hole",
+    meaning="a replica in the in-sync set lacks a record below its high watermark",
+    views=(
+        Table(
+            "hole_members",
+            """
+            select r.key, r.node, r.log_start, r.high_watermark
+            from replicas r left join log_compacted c on r.key = c.key
+            where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
+            """,
+        ),
+        View("hole_records", "select key, node, position from replicas where high_watermark is null"),
+        Table(
+            "hole_offsets",
+            """
+            select m.key, m.node, m.log_start, m.high_watermark, o.position, o.witness
+            from hole_members m
+                join (select key, position, min(node) as witness from hole_records group by key, position) o
+                on m.key = o.key and o.position >= m.log_start and o.position < m.high_watermark
+                left join hole_records h on m.key = h.key and m.node = h.node and o.position = h.position
+            where h.key is null
+            """,
+        ),
+    ),
+    violations="""
+        select key, node, log_start, high_watermark, count(*) as missing, min(position) as position,
+            max(position) as last
+        from hole_offsets group by key, node, log_start, high_watermark
+        """,
+    evidence=f"""
+        select f.key, f.node, f.log_start, f.high_watermark, f.missing, f.position, f.last, o.witness,
+            case when f.missing = f.last - f.position + 1 then f.last end as whole
+        from {first_rows_subquery("found_replica_hole", "key, node")} f
+            join hole_offsets o on f.key = o.key and f.node = o.node and f.position = o.position
+        {order_by("f.key, f.node")}
+        """,
+    examined="select count(*) as examined from hole_members",
+    claim="{node}, a member of the in-sync set, lacks [missing>1?{missing} offsets from {position} to {last}|offset "
+    "{position}] of {key}, which {witness} has, between its log start {log_start} and its high watermark "
+    "{high_watermark}.",
+    about=(OffsetRange("position", "whole"),),
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
+    seen_again=True,
+)
+
+
+LOST_LAST_VALUE: Final = Check(
+    anomaly="lost-last-value",
+    meaning="a replica in the in-sync set lacks the last value of a key of a compacted topic",
+    views=(
+        Table(
+            "compacted_sends",
+            """
+            select e.key, e.message_key, e.value, min(e.op) as op,
+                max(case when e.tombstone then 1 else 0 end) as tombstone
+            from effects e join log_compacted c on c.key = e.key
+            where e.kind = 'append' and e.message_key is not null and e.value is not null
+            group by e.key, e.message_key, e.value
+            """,
+        ),
+        Table(
+            "compacted_records",
+            """
+            select r.key, r.node, r.position, r.value, s.op, s.message_key
+            from replicas r join compacted_sends s on s.key = r.key and s.value = r.value
+                left join (
+                    select key, message_key from compacted_sends where tombstone = 1 group by key, message_key) t
+                on t.key = s.key and t.message_key = s.message_key
+            where r.below_hw and r.in_isr and r.high_watermark is null and t.key is null
+            """,
+        ),
+        Table(
+            "compacted_last",
+            """
+            select r.key, r.message_key, r.position, min(r.node) as witness, min(r.value) as value, min(r.op) as op
+            from compacted_records r join (
+                select key, message_key, max(position) as position from compacted_records
+                group by key, message_key) l
+                on l.key = r.key and l.message_key = r.message_key and l.position = r.position
+            group by r.key, r.message_key, r.position
+            """,
+        ),
+    ),
+    violations="""
+        select l.key, m.node, l.message_key, l.position, l.value, l.witness, l.op as send_op
+        from compacted_last l
+            join (
+                select key, node from replicas where in_isr and high_watermark is not null group by key, node) m
+            on m.key = l.key
+            left join compacted_records r on r.key = l.key and r.node = m.node and r.position = l.position
+        where r.key is null
+        """,
+    evidence=select_first("found_lost_last_value", "key, position, node"),
+    examined="select count(*) as examined from compacted_last",
+    claim="{node:capital}, a member of the in-sync set, lacks value {value} at offset {position} of {key}, the last "
+    "one of the message key {message_key}, which {witness} has; it was sent by {send_op}.",
+    about=(OFFSET,),
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
+    seen_again=True,
+    optional=True,  # most workloads have no compacted topic
+)
+
 REPLICAS: Final = Family("replicas", checks=(REPLICA_DIVERGENCE,), applies="select count(*) as examined from replicas")
 REPLICA_ANOMALIES: Final = REPLICAS.anomalies
+HOLES: Final = family_of(REPLICA_HOLE, LOST_LAST_VALUE, applies="replicas where high_watermark is not null")

@@ -20,10 +20,10 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import (
     BEGUN,
     SO_FAR,
+    extract_topic,
     first_rows_subquery,
     greatest_before,
     nanoseconds,

@@ -7,8 +7,7 @@ outcome but fail. Values are unique per key only, so sends of one number to two 
 from typing import Final
 
 from assay.checkers.check import Table
-from assay.checkers.log.incarnations import strip_partition_incarnation
-from assay.checkers.sql_idioms import row_number
+from assay.checkers.sql_idioms import row_number, strip_partition_incarnation
 
 UNSENT: Final = Table(
     "log_unsent",

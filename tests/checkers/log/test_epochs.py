@@ -13,10 +13,8 @@ from assay.checkers.check import Check, build, findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.log.compaction import LOST_LAST_VALUE
-from assay.checkers.log.epochs import EPOCH_HISTORY_DIVERGENCE, LEADER_COMPLETENESS, REPLICATION
-from assay.checkers.log.holes import REPLICA_HOLE
-from assay.checkers.log.in_sync_joins import MEMBER_COMPLETENESS
+from assay.checkers.log.epochs import EPOCH_HISTORY_DIVERGENCE, LEADER_COMPLETENESS, MEMBER_COMPLETENESS, REPLICATION
+from assay.checkers.log.replicas import LOST_LAST_VALUE, REPLICA_HOLE
 
 from helpers.epoch_histories import (
     ack,
