@@ -47,16 +47,16 @@ class Table(View):
 
 
 OFFSET: Final = "offset {position} of {key}"
-"""The subject of a finding: the contents of an offset."""
+"""Subject of a finding: the contents of an offset."""
 VALUE: Final = "value {value} of {key}"
-"""The subject of a finding: a value that was sent to a key, or read there."""
+"""Subject of a finding: a value that was sent to a key, or read there."""
 EPOCH: Final = "leader epoch {epoch} of {key}"
-"""The subject of a finding: a leader epoch of a partition."""
+"""Subject of a finding: a leader epoch of a partition."""
 
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The subjects of a finding that is about each offset from one column to another; none, if a column is null."""
+    """Subjects of a finding about each offset from that in one column to that in another. None if a column is null."""
 
     first: str
     last: str
@@ -64,13 +64,13 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class EachOperation:
-    """The subjects of a finding that is about each operation of a column that lists some."""
+    """Subjects of a finding about each operation in a column that lists several."""
 
     column: str
     subject: str
 
 
-LONG: Final = 3.0
+LONG_STANDSTILL: Final = 3.0
 """Total seconds of a tester's standstills from which a missed deadline proves nothing."""
 
 
@@ -78,7 +78,7 @@ LONG: Final = 3.0
 class Check:
     """Finds every instance of one anomaly.
 
-    ``examined`` is SQL for one number, whatever its column is called; 0: it had no data.
+    ``examined`` is SQL for one number, in a column of any name: how much data the check had. 0 means none.
     """
 
     anomaly: str
@@ -95,18 +95,18 @@ class Check:
     claim: str
     """An instance in words: a template with the names of columns of ``evidence`` (``claims``)."""
     operations: tuple[str, ...] = ()
-    """Columns of the operations of a finding, or of a list of some such as ``3,17``; those that contradict each other
-    first. Empty: those that ``claim`` names, in its order.
+    """Columns with the operations of a finding, those that contradict each other first. A column has one operation, or
+    a list such as ``3,17``. Empty: the columns that ``claim`` names, in its order.
     """
     more: str = ""
-    """How many other operations there are, as in ``claim``: ``{times-2}``."""
+    """A template of the number of further operations, which are not listed: ``{times-2}``."""
     time: str = ""
-    """The column of the moment to look at, if no operation has it: that of an event, by its node's clock."""
+    """The column with the time of a finding that has no operations: that of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
     """Columns of further times of cause and effect: a deadline, another event, call and return of an operation."""
     about: tuple[str | OffsetRange | EachOperation, ...] = ()
-    """The exact records, polls and answers that a finding is about, written as ``claim`` is (``OFFSET``, ``VALUE``).
-    A subject with a column that is null is left out.
+    """The subjects of a finding: templates that name the exact records, polls and answers that it is about (``OFFSET``,
+    ``VALUE``). A subject with a column that is null is left out.
     """
     evidence_views: tuple[View, ...] = ()
     """Further views that ``evidence`` reads; made only if something was found."""
@@ -132,7 +132,7 @@ class Check:
     """Proves nothing about a run that was interrupted, because it is about a deadline."""
     standstill: float | None = None
     """Total seconds of a tester's standstills from which a finding proves nothing, because it is about a time. None:
-    ``LONG`` for a check with ``needs_end``, else no limit.
+    ``LONG_STANDSTILL`` for a check with ``needs_end``, else no limit.
     """
 
     @property
@@ -157,13 +157,13 @@ class UndecidedKeys:
     """Reasons why some keys cannot be judged: one for each of the first rows of ``table``, and one for all others."""
 
     table: str
-    say: Callable[[Row], str]
-    rest: Callable[[int], str]
+    explain: Callable[[Row], str]
+    explain_others: Callable[[int], str]
 
     def __call__(self, engine: Engine) -> list[str]:
         rows = engine.rows(f"select * from {self.table} order by key nulls first limit {MOST_DOUBTS}")
         more = int(engine.rows(f"select count(*) as keys from {self.table}")[0]["keys"]) - len(rows)
-        return [*(self.say(row) for row in rows), *([self.rest(more)] if more > 0 else [])]
+        return [*(self.explain(row) for row in rows), *([self.explain_others(more)] if more > 0 else [])]
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class PreparedInRounds:
 class Family:
     """Checks that share views.
 
-    ``applies`` is SQL for one number, whatever its column is called; 0: the history has no data for the family.
+    ``applies`` is SQL for one number, in a column of any name. 0: the history has no data for the family.
     """
 
     name: str
@@ -207,7 +207,9 @@ class Family:
     not needed otherwise. Returns reasons why the verdict cannot be pass.
     """
     prepares_early: bool = False
-    """Whether ``prepare`` can run while the run goes on (``early``). A :class:`Prepared` shows this by itself."""
+    """Whether ``prepare`` can run while the run goes on (``early``). Not needed for :class:`PreparedTables`, whose SQL
+    shows it.
+    """
     beside: bool = False
     """It is about servers, not about clients' actions: a run that no other family can judge is unknown."""
     kinds: tuple[str, ...] = ()
@@ -233,10 +235,10 @@ def family_of(
 ) -> Family:
     """Returns a family with its first check's name, so that a history without its data is not reported as lacking any.
 
-    ``applies``: the rows of which it needs some, as SQL after ``from``.
+    ``applies``: SQL that follows ``from`` and selects the rows of which the family needs at least one.
     """
-    asked = f"select count(*) as examined from {applies}"
-    return Family(checks[0].anomaly, checks, asked, prepare=prepare, beside=beside, kinds=kinds)
+    query = f"select count(*) as examined from {applies}"
+    return Family(checks[0].anomaly, checks, query, prepare=prepare, beside=beside, kinds=kinds)
 
 
 def build(engine: Engine, views: tuple[View, ...]) -> None:
@@ -268,13 +270,13 @@ def run_check(engine: Engine, check: Check, known: Answer | None = None, *, trie
     examined, instances = (None, None) if known is None else (known.examined, known.instances)
     if instances is None and tried and engine.is_surely_empty(check.found):
         instances = 0
-    asked = {}
+    columns = []
     if examined is None:
-        asked["examined"] = f"({check.examined}) as examined"
+        columns.append(f"({check.examined}) as examined")
     if instances is None:
-        asked["instances"] = f"(select count(*) from (select key from {check.found}) as found) as instances"
-    if asked:
-        (row,) = engine.rows(f"select {', '.join(asked.values())}")
+        columns.append(f"(select count(*) from (select key from {check.found}) as found) as instances")
+    if columns:
+        (row,) = engine.rows(f"select {', '.join(columns)}")
         examined, instances = row.get("examined", examined), row.get("instances", instances)
     assert examined is not None
     assert instances is not None
@@ -369,8 +371,8 @@ def _list_subjects(about: str | OffsetRange | EachOperation, row: Row, evidence:
 
 
 def _list_offsets(key: str, first: int | None, last: int | None) -> tuple[str, ...]:
-    """Returns the subject of a finding: all of these offsets. The first of several entries names the exact range,
-    because a long list of single offsets is cut.
+    """Returns the subjects of a finding about all of these offsets. If there are several, the first subject names the
+    exact range, because a long list of single offsets is cut.
     """
     if first is None or last is None:
         return ()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from assay.checkers.administration.lost_changes import LOST_CHANGES
-from assay.checkers.administration.rejected_changes import REFUSALS
+from assay.checkers.administration.rejected_changes import REJECTED_CHANGES
 from assay.checkers.check import Family
 from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import GROUPS
@@ -57,7 +57,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *GROUPS,
     OFFSETS,
     EXPIRY,
-    REFUSALS,
+    REJECTED_CHANGES,
     REPLICAS,
     *REPLICATION,
     REST,

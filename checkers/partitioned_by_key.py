@@ -60,7 +60,7 @@ class PartitionAnswers:
 
 @dataclass(frozen=True)
 class PartitionQuestion:
-    """``kinds``: those of the effects of all keys. ``skipped``: anomalies that are not queried."""
+    """``kinds``: the kinds of effects of all keys. ``skipped``: anomalies that are not queried."""
 
     contract: Contract
     families: tuple[str, ...]
@@ -100,7 +100,7 @@ class PartitionQuestion:
             answer.instances = 0 if engine.is_surely_empty(check.found) else _count_rows(engine, check.found)
             if not answer.instances:
                 answer.first = []
-            elif (views := _find_across(check.evidence)) is not None and all(
+            elif (views := _find_cross_key_views(check.evidence)) is not None and all(
                 _is_empty(view, engine.is_surely_empty) for view in views
             ):
                 answer.first = evidence(engine, check)
@@ -109,19 +109,20 @@ class PartitionQuestion:
 
 def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
     """Combines the parts' answers to the answers for all keys."""
-    whole = PartitionAnswers(
+    combined = PartitionAnswers(
         tables={name: _concat_tables([part.tables[name] for part in parts]) for name in parts[0].tables}
     )
     for anomaly in parts[0].checks:
-        given = [part.checks[anomaly] for part in parts]
-        instances = _sum_known([one.instances for one in given])
-        first = _merge_first([one.first for one in given])
+        answers = [part.checks[anomaly] for part in parts]
+        instances = _sum_known([answer.instances for answer in answers])
+        first = _merge_first([answer.first for answer in answers])
         if instances and not all(
-            _is_empty(view, whole.is_surely_empty) for view in _find_across(_index_checks()[anomaly].evidence) or ()
+            _is_empty(view, combined.is_surely_empty)
+            for view in _find_cross_key_views(_index_checks()[anomaly].evidence) or ()
         ):
             first = None  # a relation that is empty in one part has rows in another
-        whole.checks[anomaly] = Answer(_sum_known([one.examined for one in given]), instances, first)
-    return whole
+        combined.checks[anomaly] = Answer(_sum_known([answer.examined for answer in answers]), instances, first)
+    return combined
 
 
 def select_divisible(families: Sequence[Family]) -> list[Family]:
@@ -129,28 +130,30 @@ def select_divisible(families: Sequence[Family]) -> list[Family]:
     return [family for family in families if family.by_key and family in FAMILIES]
 
 
-_OF_ALL: Final = frozenset({"ops", "events", "replicas", "looks"})
+_GLOBAL_TABLES: Final = frozenset({"ops", "events", "replicas", "looks"})
 """Tables that are complete only if all keys are queried at once."""
 
 
 @lru_cache(2_000)
 def reads_beyond_key(text: str) -> bool:
     """Returns whether a text reads, also through other relations, more than each key's own data."""
-    return _find_across(text) != ()
+    return _find_cross_key_views(text) != ()
 
 
 @lru_cache(2_000)
-def _find_across(text: str) -> tuple[View, ...] | None:
-    """Returns the relations that make it so; None: it reads tables that a subset of keys lacks."""
+def _find_cross_key_views(text: str) -> tuple[View, ...] | None:
+    """Returns the relations for which a text reads beyond a key. None: it reads tables that are complete for all keys
+    only.
+    """
     read = find_all_words((text,), {name: view.sql for name, view in _index_views().items()})
-    if not _OF_ALL.isdisjoint(read):
+    if not _GLOBAL_TABLES.isdisjoint(read):
         return None
     return tuple(view for name in sorted(read) if (view := _index_views().get(name)) is not None and view.across)
 
 
-def _is_empty(view: View, lacks: Callable[[str], bool]) -> bool:
-    """Returns whether a relation has no rows for all keys, given that ``lacks`` knows this of the copied tables."""
-    return find_rowless_condition(view.sql)(lambda name: name in _find_wanted_tables() and lacks(name))
+def _is_empty(view: View, is_copy_empty: Callable[[str], bool]) -> bool:
+    """Returns whether a relation has no rows for any key. ``is_copy_empty`` knows this of the copied tables."""
+    return find_rowless_condition(view.sql)(lambda name: name in _find_wanted_tables() and is_copy_empty(name))
 
 
 @lru_cache(1)
@@ -174,7 +177,7 @@ def _list_shared_views(family: Family) -> list[View]:
 
 
 def _find_own_tables(views: Iterable[View]) -> set[str]:
-    """Returns the tables of a family by key whose rows depend only on each row's own key."""
+    """Returns the tables whose rows depend only on each row's own key, for views of a family that is judged by key."""
     return {view.name for view in views if view.keep and not reads_beyond_key(view.name)}
 
 
@@ -219,21 +222,22 @@ def _count_rows(engine: Engine, table: str) -> int:
     return int(row["many"])
 
 
-def _sum_known(given: Sequence[int | None]) -> int | None:
-    known = [one for one in given if one is not None]
-    return sum(known) if len(known) == len(given) else None
+def _sum_known(numbers: Sequence[int | None]) -> int | None:
+    """Returns the sum, or None if a number is unknown."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
-def _merge_first(given: Sequence[Sequence[Row] | None]) -> list[Row] | None:
-    if any(rows is None for rows in given):
+def _merge_first(parts: Sequence[Sequence[Row] | None]) -> list[Row] | None:
+    if any(rows is None for rows in parts):
         return None
-    return sorted((row for rows in given for row in rows or ()), key=lambda row: str(row["key"]))[:MOST_FINDINGS]
+    return sorted((row for rows in parts for row in rows or ()), key=lambda row: str(row["key"]))[:MOST_FINDINGS]
 
 
-def _concat_tables(given: Sequence[pa.Table | None]) -> pa.Table | None:
+def _concat_tables(parts: Sequence[pa.Table | None]) -> pa.Table | None:
     import pyarrow as pa
 
-    tables = [table for table in given if table is not None]
-    if len(tables) < len(given) or sum(table.num_rows for table in tables) > FEW_ROWS:
+    tables = [table for table in parts if table is not None]
+    if len(tables) < len(parts) or sum(table.num_rows for table in tables) > FEW_ROWS:
         return None
     return pa.concat_tables(tables, promote_options="permissive")

@@ -9,35 +9,36 @@ from assay.checkers.check import MOST_FINDINGS
 from assay.checkers.engine import INFINITY
 
 RETURNED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end"
-"""When the operation of an effect ``e`` had surely ended: never, if it is indeterminate."""
-
+"""SQL: when the operation of an effect ``e`` had surely ended. It is infinite if the outcome is unknown."""
 
 MAY_HAVE_BEGUN: Final = """
     max(case when phase = 'injected' then 1 else 0 end) = 1
     or max(case when phase = 'failed' and coalesce(stage, '') in ('trigger', 'target') then 1 else 0 end) = 0
 """
-"""Excludes, among rows of ``faults`` grouped by id, faults whose trigger never came or that found no target. Such a
+"""SQL for rows of ``faults`` grouped by id: excludes faults whose trigger never came or that found no target. Such a
 fault excuses nothing.
 """
-BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '') not in ('trigger', 'target')))"
+HAS_BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '') not in ('trigger', 'target')))"
 """Matches rows of ``faults`` that say that the fault began, whatever came of it."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
-"""Matches rows of ``faults`` whose injection had ended, also a failed one, which may have done half of its work."""
-OF_ZOOKEEPER: Final = """(targets like '%"zk_"%' or targets like '%"zk__"%')"""
+"""Matches rows of ``faults`` written when the injection had ended. A failed one may have done half of its work."""
+TARGETS_ZOOKEEPER: Final = """(targets like '%"zk_"%' or targets like '%"zk__"%')"""
 """Matches rows of ``faults`` with a node of ZooKeeper (``zk1``, ``zk2``, ...) among the targets, whatever the fault."""
-MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
-"""The earliest possible begin of a fault, for grouped rows of ``faults``. A run writes all intentions as it begins."""
+EARLIEST_BEGIN: Final = "coalesce(min(not_before), min(time))"
+"""SQL for rows of ``faults`` grouped by id: the earliest possible begin. ``min(time)`` alone is too early, because a
+run writes all intentions as it begins.
+"""
 
-MOST_MS: Final = 2**42
+MAX_MS: Final = 2**42
 """Over a hundred years. Longer times, such as the setting "for ever", are cut to it, so that sums of times fit into 64
 bits.
 """
 
-BEFORE: Final = "rows between unbounded preceding and 1 preceding"
+ROWS_BEFORE: Final = "rows between unbounded preceding and 1 preceding"
 """The frame of all rows before this one."""
-SO_FAR: Final = "rows between unbounded preceding and current row"
+ROWS_SO_FAR: Final = "rows between unbounded preceding and current row"
 """The frame of all rows before this one, and this one."""
-WHOLE: Final = "rows between unbounded preceding and unbounded following"
+ALL_ROWS: Final = "rows between unbounded preceding and unbounded following"
 """The frame of all rows of the group."""
 
 
@@ -47,8 +48,7 @@ def order_by(columns: str) -> str:
 
 
 def select_first(table: str, order: str, *, also: str = "") -> str:
-    """Returns SQL: the rows of a table of violations that are explained. ``also`` repeats columns under another
-    name."""
+    """Returns SQL: the rows of a table of violations that are explained. ``also`` adds columns: ``op as poll_op``."""
     columns = f"*, {also}" if also else "*"
     return f"select {columns} from {table} {order_by(order)} limit {MOST_FINDINGS}"
 
@@ -64,11 +64,11 @@ def greatest_before(value: str, *, by: str, order: str) -> str:
     Over places in order, it is the heart of rule U: no operation may have a lower place than one that had returned
     before its call. The frame counts rows, so equal places must have been folded into one row first.
     """
-    return _window(f"max({value})", by, order, BEFORE)
+    return _window(f"max({value})", by, order, ROWS_BEFORE)
 
 
 def is_not_next(position: str, former: str) -> str:
-    """Returns SQL: is the first number another one than the second plus one? Both may be any of 64 bits."""
+    """Returns SQL for ``position <> former + 1``, without overflow for any number of 64 bits."""
     return f"case when {former} < {INFINITY} then {position} <> {former} + 1 else {former} = {INFINITY} end"
 
 
@@ -83,7 +83,7 @@ def cast_large(value: str) -> str:
 
 def sum_so_far(value: str, *, by: str, order: str, kind: str = "bigint") -> str:
     """Returns the running sum of ``value`` up to and including this row."""
-    return f"cast({_window(f'sum({value})', by, order, SO_FAR)} as {kind})"
+    return f"cast({_window(f'sum({value})', by, order, ROWS_SO_FAR)} as {kind})"
 
 
 def previous(value: str, *, by: str, order: str) -> str:
@@ -92,13 +92,13 @@ def previous(value: str, *, by: str, order: str) -> str:
 
 
 def milliseconds(setting: str) -> str:
-    """Returns a time setting, which may be any number but not null, limited to ``MOST_MS``."""
-    return f"least({setting}, {MOST_MS})"
+    """Returns a time setting, which may be any number but not null, limited to ``MAX_MS``."""
+    return f"least({setting}, {MAX_MS})"
 
 
 def nanoseconds(timestamp: str) -> str:
     """Returns a time in milliseconds, which may be any number but not null, in nanoseconds."""
-    return f"1000000 * greatest({milliseconds(timestamp)}, -{MOST_MS})"
+    return f"1000000 * greatest({milliseconds(timestamp)}, -{MAX_MS})"
 
 
 def row_number(*, by: str, order: str) -> str:
@@ -113,8 +113,8 @@ def total_of(value: str) -> str:
 def select_late_calls(places: str, place: str) -> str:
     """Returns SQL: rule U over folded ``places`` (``key``, the columns of ``place``, ``last_call``, ``first_ret``).
 
-    There is one row per late call ``before``: it came after an operation at a higher place had returned. ``overtaken``:
-    how many places it came too late for. ``first_ret``: the earliest return among them.
+    There is one row per late call, whose time is ``before``: it came after operations at higher places had returned.
+    ``overtaken`` is the number of these places, ``first_ret`` the earliest of these returns.
     """
     return f"""
         select key, before, min(first_ret) as first_ret, count(*) as overtaken from (
@@ -127,12 +127,12 @@ def select_late_calls(places: str, place: str) -> str:
 def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
     """Returns SQL: for each group of ``statements``, the two that contradict each other and are nearest in time.
 
-    ``statements`` is SQL for rows with the columns of ``by``, ``side``, ``moment`` (a known time), ``op`` and those of
-    ``carry``. Two statements contradict each other if their sides differ.
+    ``statements`` is SQL for rows with the columns of ``by``, ``side``, ``moment`` (a known time), ``op`` and the
+    columns of ``carry``, which the result repeats. Two statements contradict each other if their sides differ.
 
     - The nearest two are neighbours in time. Ties go to the earliest ones, then to the least operations.
-    - ``rising``: side 0 says what was so from its moment on, side 1 denies it. Pairs in this order come first, however
-      far apart.
+    - ``rising``: side 0 states a fact that holds from its moment on, side 1 denies it. Pairs with side 0 first are
+      preferred, however far apart.
     - The result has ``by``, ``moment``, ``op``, ``side`` and ``carry`` of the later statement, and of the other one as
       ``former_moment`` and so on. ``onset`` is the time since which there were such pairs.
     """
@@ -144,7 +144,7 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
     return f"""
         select {by}, {both}, onset from (
             select {by}, {both}, min(former_moment) over (partition by {by}, falls {order_by("moment, op")}
-                    {WHOLE}) as onset,
+                    {ALL_ROWS}) as onset,
                 {row_number(by=by, order="falls, gap, moment, op, former_op, side, former_side")} as turn
             from (
                 select {by}, {both}, moment - former_moment as gap, {falls} as falls from (
@@ -157,10 +157,11 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
 
 
 def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
-    """Returns evidence for rows of :func:`late_calls`: the late call, and the last return before it at a higher place.
+    """Returns SQL: for rows of :func:`select_late_calls`, the late call and the last return before it at a higher
+    place.
 
-    ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``, which are those of the return's
-    operation; ``late_...`` are those of the call's.
+    ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``. In the result, these two columns
+    are the place of the operation that had returned; with the prefix ``late_``, that of the late call.
     """
     value, turn = place
     return f"""

@@ -24,7 +24,7 @@ def find_digits(times: Iterable[int | None]) -> int:
 
 
 def seconds(time: int) -> str:
-    """Formats nanoseconds for a sentence with all digits; :func:`readable` keeps those that the sentence needs."""
+    """Formats nanoseconds for a sentence with all digits; :func:`shorten_times` keeps those that the sentence needs."""
     return f"{in_seconds(time, 9)} s"
 
 

@@ -12,7 +12,7 @@ The owner of a partition reads on from the group's committed offset. The checks 
 At the end a fresh group reads everything from the beginning, and the members that worked read on to the end.
 """
 
-from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES, SETTLING
+from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES, GROUP_CONVERGENCE
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.register.family import REGISTER
 from assay.harness.core.generator import Generator
@@ -37,7 +37,7 @@ CONTRACT = build_contract(
     *LOG_ANOMALIES,
     *GROUP_ANOMALIES,
     *CONSUMER_ANOMALIES,
-    *SETTLING.anomalies,
+    *GROUP_CONVERGENCE.anomalies,
     *REGISTER.anomalies,
     may_stall=GROUPS_STALL,
 )

@@ -8,10 +8,10 @@ times at which two members certainly held the same partition. At the end a fresh
 beginning.
 """
 
-from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
+from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_CONVERGENCE
 from assay.checkers.groups.offsets import OFFSETS
-from assay.checkers.groups.read_after_release import PARTINGS
-from assay.checkers.groups.split_views import SPLITS
+from assay.checkers.groups.read_after_release import READS_AFTER_RELEASE
+from assay.checkers.groups.split_views import SPLIT_VIEWS
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase
@@ -32,9 +32,9 @@ CONTRACT = build_contract(
     *LOG_ANOMALIES,
     *OFFSETS.anomalies,
     *CONSUMER_ANOMALIES,
-    *PARTINGS.anomalies,
-    *SPLITS.anomalies,
-    *SETTLING.anomalies,  # members retry for ever
+    *READS_AFTER_RELEASE.anomalies,
+    *SPLIT_VIEWS.anomalies,
+    *GROUP_CONVERGENCE.anomalies,  # members retry for ever
     # Claims end with their session (2 s). Members release within an operation (5 s), and retry every 1.5 s at most.
     # None of this needs the consent of an absent member, so no healed fault excuses an orphan.
     rebalance_deadline=10.0,

@@ -26,7 +26,7 @@ from assay.checkers.liveness.snapshots import REST_VIEWS, select_lasting
 from assay.checkers.sql_idioms import RETURNED, extract_topic, previous, row_number, select_first, strip_incarnation
 
 _STATE: Final = "coalesce(cast(e.value as string), 'default')"
-_LESS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"
+_FEWER_PARTITIONS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"
 """Compares a look ``l``, an acknowledged change ``w`` and the deletions ``d`` of its topic."""
 
 SETTING_LOOKS: Final = Table(
@@ -104,7 +104,7 @@ DONE_BUT_LOST: Final = Check(
         Table(
             "lost_topics_judged",
             f"""
-            select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_LESS} then w.op end) as asked
+            select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_FEWER_PARTITIONS} then w.op end) as asked
             from (
                 select e.op, {strip_incarnation("e.key")} as topic, e.call, e.ret, coalesce(e.value, 0) as partitions
                 from effects e where e.kind = 'topic-seen' and e.outcome = 'ok' and e.phase = 'drain'
@@ -128,7 +128,7 @@ DONE_BUT_LOST: Final = Check(
                     group by r.look, r.time, m.topic) l
                 on l.topic = w.topic and l.time > w.ret
                 left join lost_deletions d on d.topic = w.topic
-            where {_LESS}
+            where {_FEWER_PARTITIONS}
             """,
         ),
         Table(

@@ -24,9 +24,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Family, Table, View
 from assay.checkers.objects.kinds import among
-from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by, total_of
+from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by, total_of
 
-SAME: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "name", "value", "replicas"))
+_SAME_CHANGE: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "name", "value", "replicas"))
 
 
 def _select_rows(kinds: str) -> str:
@@ -65,7 +65,7 @@ REFUSED_BUT_DONE: Final = Check(
             f"""
             select a.what, a.key, a.name, a.value, a.replicas,
                 a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
-            from refusal_changes a join refusal_looks b on {SAME} and b.ret > a.call
+            from refusal_changes a join refusal_looks b on {_SAME_CHANGE} and b.ret > a.call
             where a.outcome = 'fail'
                 and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
             group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
@@ -78,11 +78,11 @@ REFUSED_BUT_DONE: Final = Check(
             from refusal_suspects a
                 left join (
                     select what, key, name, value, replicas, min(call) as call from refusal_changes
-                    where outcome <> 'fail' group by what, key, name, value, replicas) b on {SAME}
+                    where outcome <> 'fail' group by what, key, name, value, replicas) b on {_SAME_CHANGE}
                 left join refusal_touches t on a.what = t.what and a.key = t.key and a.name = t.name
                 cross join (
                     select min(since) as since from (
-                        select {MAY_BEGIN} as since from faults where coalesce(moves_replicas, true) group by id
+                        select {EARLIEST_BEGIN} as since from faults where coalesce(moves_replicas, true) group by id
                         having {MAY_HAVE_BEGUN}) as begun) f
             where (b.call is null or b.call > a.seen)
                 and (a.kind not in ('move', 'topic-create') or t.call is null or t.call > a.seen)
@@ -101,7 +101,7 @@ REFUSED_BUT_DONE: Final = Check(
                     where e.kind = 'setting-seen' and e.name is null and e.outcome = 'ok' and e.ret is not null
                     group by e.key, e.op) l
                 on a.key = l.key
-                left join refusal_looks b on {SAME} and b.op = l.op
+                left join refusal_looks b on {_SAME_CHANGE} and b.op = l.op
             where a.what = 'setting' and b.op is null and (a.touched is null or l.ret < a.touched)
             union
             select a.asked_op, a.key, a.name, a.value
@@ -124,7 +124,7 @@ REFUSED_BUT_DONE: Final = Check(
     evidence=f"""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as look_op
         from {first_rows_subquery("found_refused_but_done", "key, name, value, asked_op")} a
-            join refusal_looks b on {SAME} and a.seen = b.ret
+            join refusal_looks b on {_SAME_CHANGE} and a.seen = b.ret
         group by a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen
         {order_by("a.key, a.name, a.value, a.asked_op")}
         """,
@@ -136,7 +136,7 @@ REFUSED_BUT_DONE: Final = Check(
     needs_close=True,
 )
 
-REFUSALS: Final = Family(
+REJECTED_CHANGES: Final = Family(
     name=REFUSED_BUT_DONE.anomaly,
     checks=(REFUSED_BUT_DONE,),
     applies=f"""

@@ -25,7 +25,7 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import greatest_before, select_first, total_of
 
 _READER: Final = "group_name, log, process, assignment"
-_READ: Final = "case when is_commit = 0 then call end"
+_READ_CALL: Final = "case when is_commit = 0 then call end"
 
 
 COMMIT_MISMATCH: Final = Check(
@@ -68,7 +68,7 @@ COMMIT_BEYOND_LOG: Final = Check(
     meaning="a member committed more than it had read, or a log ended below what a group had committed",
     views=(
         Table(
-            "commits_made",
+            "member_commits",
             """
             select e.op, e.key, substring(e.key, length(e.group) + 2) as log, e.group as group_name, e.process,
                 e.assignment, e.position, e.call, e.ret, e.outcome
@@ -91,21 +91,21 @@ COMMIT_BEYOND_LOG: Final = Check(
             """,
         ),
         View(
-            "commit_reach",
+            "commits_above_reads",
             f"""
             select s.op, s.log, s.process, s.position, s.reached, s.call, s.last_read
             from (
                 select op, log, process, call, position,
                     {greatest_before("reach", by=_READER, order="call, op, is_commit, position")} as reached,
                     {greatest_before("doubtful", by=_READER, order="call, op, is_commit, position")} as doubtful,
-                    {greatest_before(_READ, by=_READER, order="call, op, is_commit, position")} as last_read
+                    {greatest_before(_READ_CALL, by=_READER, order="call, op, is_commit, position")} as last_read
                 from (
                     select op, log, group_name, process, assignment, call, 0 as is_commit,
                         cast(null as bigint) as position, reached as reach, doubtful
                     from commit_reads
                     union all
                     select op, log, group_name, process, assignment, call, 1, position, null, 0
-                    from commits_made where assignment is not null) as steps
+                    from member_commits where assignment is not null) as steps
                 ) s left join (
                     select process, key, min(call) as call from effects where kind = 'reset' group by process, key
                 ) r on s.process = r.process and s.log = r.key
@@ -121,23 +121,23 @@ COMMIT_BEYOND_LOG: Final = Check(
             """,
         ),
         Table(
-            "commit_unread",
+            "commits_unread",
             """
             select r.op, r.log, r.position, r.reached
-            from commit_reach r left join commit_failed_reads f
+            from commits_above_reads r left join commit_failed_reads f
                 on f.process = r.process and f.call > r.last_read and f.call <= r.call
             where f.process is null
             """,
         ),
         View(
-            "commit_ends",
+            "ends_below_commits",
             f"""
             select op, log, time, position, before from (
                 select op, log, time, position, is_commit,
                     {greatest_before("made", by="log", order="time, is_commit, op")} as before
                 from (
                     select 1 as is_commit, op, log, ret as time, position as made, cast(null as bigint) as position
-                    from commits_made where outcome = 'ok' and ret is not null
+                    from member_commits where outcome = 'ok' and ret is not null
                     union all
                     select 0, e.op, e.key, e.call, null, e.position
                     from effects e cross join log_declared d
@@ -153,17 +153,17 @@ COMMIT_BEYOND_LOG: Final = Check(
     violations="""
         select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op,
             cast(null as string) as log
-        from commit_unread r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
+        from commits_unread r join member_commits c on r.op = c.op and r.log = c.log and r.position = c.position
         group by c.key, c.op, r.position, r.reached
         union all
         select min(c.key), 'end', min(c.op), e.before, e.position, e.op, e.log
-        from commit_ends e cross join log_declared d
-            join commits_made c on e.log = c.log and e.before = c.position and c.outcome = 'ok'
+        from ends_below_commits e cross join log_declared d
+            join member_commits c on e.log = c.log and e.before = c.position and c.outcome = 'ok'
             and c.ret < e.time
         where d.unflushed = 0 group by e.log, e.before, e.position, e.op
         """,
     evidence=select_first("found_commit_beyond_log", "key, why, commit_op, other_op"),
-    examined="select count(*) as examined from commits_made",
+    examined="select count(*) as examined from member_commits",
     claim="{commit_op} committed offset {position} of {key} [why=reads?at {commit_op:called}, but had read no further "
     "than to offset {reached}|by {commit_op:returned}, but {other_op}, which called at {other_op:called}, found the "
     "log's end at offset {reached}].",
@@ -171,14 +171,14 @@ COMMIT_BEYOND_LOG: Final = Check(
     explained_by=("high-watermark-regression", "end-too-low", "real-time-order"),
 )
 
-MISMATCHES: Final = Family(
+COMMIT_MISMATCHES: Final = Family(
     name=COMMIT_MISMATCH.anomaly,
     checks=(COMMIT_MISMATCH,),
     applies=f"select {total_of('many')} as examined from effect_kinds where kind = 'fetched'",
 )
-BEYOND: Final = family_of(
+COMMITS_BEYOND_LOG: Final = family_of(
     COMMIT_BEYOND_LOG,
     applies="effects e where e.kind = 'advance' or (e.kind = 'commit' and e.assignment is not null)",
     kinds=("advance", "commit"),
 )
-COMMITS: Final = (MISMATCHES, BEYOND)
+COMMITS: Final = (COMMIT_MISMATCHES, COMMITS_BEYOND_LOG)

@@ -60,7 +60,7 @@ LOOKS: Final = Table(
     """,
 )
 
-KNOWN: Final = Table(
+KNOWN_COMMITS: Final = Table(
     "expiry_known",
     """
     select k.key, k.value, min(k.op) as op, min(k.call) as call,
@@ -74,7 +74,7 @@ KNOWN: Final = Table(
 EARLY_EXPIRY: Final = Check(
     anomaly="early-expiry",
     meaning="an offset was gone before its time was over",
-    views=(KEEPS, LOOKS, KNOWN),
+    views=(KEEPS, LOOKS, KNOWN_COMMITS),
     violations=f"""
         select l.key, l.op as look_op, l.since, min(x.stays) as stays
         from (

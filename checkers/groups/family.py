@@ -23,17 +23,17 @@ Each check is a family of its own, so that a history is not reported as lacking 
 
 from typing import Final
 
-from assay.checkers.administration.rejected_changes import REFUSALS
+from assay.checkers.administration.rejected_changes import REJECTED_CHANGES
 from assay.checkers.check import PreparedTables, family_of
-from assay.checkers.groups.commits import BEYOND, COMMITS, MISMATCHES
+from assay.checkers.groups.commits import COMMIT_MISMATCHES, COMMITS, COMMITS_BEYOND_LOG
 from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.group_convergence import UNSETTLED_GROUP
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
 from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
-from assay.checkers.groups.read_after_release import PARTINGS
-from assay.checkers.groups.rebalance_churn import RESTLESSNESS
-from assay.checkers.groups.split_views import SPLITS
+from assay.checkers.groups.read_after_release import READS_AFTER_RELEASE
+from assay.checkers.groups.rebalance_churn import REBALANCE_CHURN
+from assay.checkers.groups.split_views import SPLIT_VIEWS
 from assay.checkers.groups.starts import STARTS
 
 GENERATIONS: Final = (
@@ -51,7 +51,7 @@ GENERATIONS: Final = (
     ),
     family_of(GENERATION_REUSE, applies="events where event = 'group-generation'"),
 )
-HOLDING: Final = family_of(
+ORPHANS: Final = family_of(
     ORPHANED_PARTITION,
     applies="effects e where e.kind = 'acquire' and e.owner is not null and e.assignment is not null "
     "and e.key <> e.group",
@@ -61,12 +61,31 @@ HOLDING: Final = family_of(
 FENCING: Final = family_of(
     FENCING_VIOLATION, applies="effects where kind = 'guarded' and token is not null", kinds=("guarded",)
 )
-SETTLING: Final = family_of(UNSETTLED_GROUP, applies="effects e where e.phase = 'drain' and e.group is not null")
+GROUP_CONVERGENCE: Final = family_of(
+    UNSETTLED_GROUP, applies="effects e where e.phase = 'drain' and e.group is not null"
+)
 
-GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SPLITS, SETTLING, RESTLESSNESS)
+GROUPS: Final = (
+    *GENERATIONS,
+    ORPHANS,
+    FENCING,
+    *COMMITS,
+    STARTS,
+    READS_AFTER_RELEASE,
+    SPLIT_VIEWS,
+    GROUP_CONVERGENCE,
+    REBALANCE_CHURN,
+)
 
-GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
+GROUP_ANOMALIES: Final = tuple(
+    name for family in (*GENERATIONS, COMMIT_MISMATCHES, REJECTED_CHANGES) for name in family.anomalies
+)
 """All anomalies of a group that has generations."""
 
-CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly, *BEYOND.anomalies, *STARTS.anomalies)
+CONSUMER_ANOMALIES: Final = (
+    DOUBLE_OWNERSHIP.anomaly,
+    ORPHANED_PARTITION.anomaly,
+    *COMMITS_BEYOND_LOG.anomalies,
+    *STARTS.anomalies,
+)
 """All anomalies of a group whose members' holds are recorded, with or without generations."""

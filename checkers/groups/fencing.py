@@ -53,7 +53,7 @@ STEPS: Final = Table(
 """An acquire that gives its owner a known token again counts as a renewal."""
 
 
-_FEW: Final = first_rows_subquery("found_fencing_violation", "group_name, key, place")
+_FIRST: Final = first_rows_subquery("found_fencing_violation", "group_name, key, place")
 
 FENCING_VIOLATION: Final = Check(
     anomaly="fencing-violation",
@@ -86,11 +86,11 @@ FENCING_VIOLATION: Final = Check(
             f'''
             select f.group_name, f.key, f.place, 0 as side, a.ret as moment, a.op, a.kind, a.rejected, a.token,
                 a.place as spot
-            from {_FEW} f join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place
+            from {_FIRST} f join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place
             where a.ret < {INFINITY}
             union all
             select f.group_name, f.key, f.place, 1, b.call, b.op, b.kind, b.rejected, b.token, b.place
-            from {_FEW} f join fencing_steps b on b.group_name = f.group_name and b.key = f.key and b.place < f.place
+            from {_FIRST} f join fencing_steps b on b.group_name = f.group_name and b.key = f.key and b.place < f.place
             where b.call > f.first_ret
             ''',
             "group_name, key, place",

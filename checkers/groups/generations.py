@@ -27,7 +27,7 @@ from assay.checkers.sql_idioms import (
     select_nearest_pairs,
 )
 
-FORGOTTEN: Final = Table(
+FORGOTTEN_GROUPS: Final = Table(
     "group_forgotten",
     "select key, count(*) as times from events where event = 'group-forgotten' and key is not null group by key",
 )
@@ -63,13 +63,13 @@ number is fetched, in ``seen_op``, if that is earlier.
 """
 
 
-_FEW: Final = first_rows_subquery("found_zombie_commit", "key, place")
+_FIRST: Final = first_rows_subquery("found_zombie_commit", "key, place")
 
 ZOMBIE_COMMIT: Final = Check(
     anomaly="zombie-commit",
     meaning="a member of an earlier generation could still commit",
     views=(
-        FORGOTTEN,
+        FORGOTTEN_GROUPS,
         STEPS,
         View(
             "group_levels",
@@ -88,11 +88,11 @@ ZOMBIE_COMMIT: Final = Check(
         select_nearest_pairs(
             f'''
             select f.key, f.place, 0 as side, a.ret as moment, a.op, a.place as spot, a.seen_op
-            from {_FEW} f join group_steps a on a.key = f.key and a.place = f.place
+            from {_FIRST} f join group_steps a on a.key = f.key and a.place = f.place
             where a.ret is not null
             union all
             select f.key, f.place, 1, b.call, b.op, b.place, b.seen_op
-            from {_FEW} f join group_steps b on b.key = f.key and b.place < f.place
+            from {_FIRST} f join group_steps b on b.key = f.key and b.place < f.place
             where b.call > f.first_ret and b.commits = 1
             ''',
             "key, place",
@@ -113,7 +113,7 @@ ZOMBIE_COMMIT: Final = Check(
 GENERATION_REUSE: Final = Check(
     anomaly="generation-reuse",
     meaning="one generation has two different assignments",
-    views=(FORGOTTEN,),
+    views=(FORGOTTEN_GROUPS,),
     violations="""
         select e.key, e.epoch, count(*) as stored, min(e.node) as low_node, max(e.node) as high_node,
             min(e.time) as since, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten

@@ -24,7 +24,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Family, Table, View
 from assay.checkers.sql_idioms import (
-    BEFORE,
+    ROWS_BEFORE,
     first_rows_subquery,
     greatest_before,
     order_by,
@@ -79,7 +79,7 @@ STEPS: Final = Table(
 """Acknowledged commits and begins; ``place`` is the offset. ``judged`` 0: a late or unknown commit can explain it."""
 
 
-_FIRST_FINDINGS: Final = first_rows_subquery("found_offset_regression", "key, place, era")
+_FIRST: Final = first_rows_subquery("found_offset_regression", "key, place, era")
 
 OFFSET_REGRESSION: Final = Check(
     anomaly="offset-regression",
@@ -95,7 +95,7 @@ OFFSET_REGRESSION: Final = Check(
             f"""
             select s.key, s.call, s.ret from offset_steps s join (
                 select key, place, min(first_ret) over (partition by key {order_by("depth")}
-                    {BEFORE}) as higher
+                    {ROWS_BEFORE}) as higher
                 from (select key, place, min(-1 - place) as depth, min(ret) as first_ret
                     from offset_steps group by key, place) as folded
                 ) h on s.key = h.key and s.place = h.place
@@ -135,10 +135,10 @@ OFFSET_REGRESSION: Final = Check(
         select_nearest_pairs(
             f'''
             select f.key, f.place, f.era, 0 as side, a.ret as moment, a.op, a.kind, a.place as spot
-            from {_FIRST_FINDINGS} f join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place
+            from {_FIRST} f join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place
             union all
             select f.key, f.place, f.era, 1, b.call, b.op, b.kind, b.place
-            from {_FIRST_FINDINGS} f join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place
+            from {_FIRST} f join offset_eras b on b.key = f.key and b.era = f.era and b.place < f.place
             where b.call > f.first_ret and b.judged = 1
             ''',
             "key, place, era",

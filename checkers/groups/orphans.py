@@ -52,7 +52,7 @@ def _select_unowned_times(owned: str) -> str:
         """
 
 
-_GIVEN_UP: Final = f"case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end"
+_END_OF_HOLD: Final = f"case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end"
 
 OWNED_FOR_SURE: Final = View(
     "orphan_owned_for_sure",
@@ -60,7 +60,7 @@ OWNED_FOR_SURE: Final = View(
     select group_name, key, case when until < reported then 0 else reported end as since,
         case when until < reported then 0 else until end as until
     from (
-        select h.group_name, h.key, h.reported, least({_GIVEN_UP}, coalesce(i.died, {INFINITY})) as until
+        select h.group_name, h.key, h.reported, least({_END_OF_HOLD}, coalesce(i.died, {INFINITY})) as until
         from holds h
             left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
             on h.process = i.process
@@ -139,7 +139,7 @@ DOUBTS: Final = Table(
 OWNED: Final = Table(
     "orphan_owned",
     f"""
-    select h.group_name, h.key, h.op, t.former as since, least({_GIVEN_UP}, d.died) as until
+    select h.group_name, h.key, h.op, t.former as since, least({_END_OF_HOLD}, d.died) as until
     from holds h
         join orphan_reports t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
         join orphan_deaths d on d.process = h.process

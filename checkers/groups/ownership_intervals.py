@@ -18,9 +18,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.groups.generations import FORGOTTEN
+from assay.checkers.groups.generations import FORGOTTEN_GROUPS
 from assay.checkers.sql_idioms import (
-    MAY_BEGIN,
+    EARLIEST_BEGIN,
     MAY_HAVE_BEGUN,
     first_rows_subquery,
     greatest_before,
@@ -32,7 +32,7 @@ from assay.checkers.sql_idioms import (
 TERM: Final = "coalesce(e.generation, e.token)"
 """The number under which a row says that something is held, in a design with such numbers."""
 
-ACQUIRED: Final = View(
+ACQUIRES: Final = View(
     "hold_acquires",
     f"""
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
@@ -45,7 +45,7 @@ ACQUIRED: Final = View(
     """,
 )
 
-USED: Final = View(
+USES: Final = View(
     "hold_uses",
     """
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
@@ -73,12 +73,12 @@ HOLDS: Final = Table(
 began to give it up or learned of its loss. ``gone``: when it had certainly ended.
 """
 
-TIMES: Final = Table(
+FAULT_TIMES: Final = Table(
     "fault_times",
     f"""
     select id, max(case when on_clients then 1 else 0 end) as of_clients,
         max(case when coalesce(ends_process, true) then 1 else 0 end) as ends_process,
-        {MAY_BEGIN} as since,
+        {EARLIEST_BEGIN} as since,
         coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
     from faults group by id having {MAY_HAVE_BEGUN}
@@ -86,7 +86,7 @@ TIMES: Final = Table(
 )
 """``since``: the earliest possible begin of a fault, because an action is logged only once it is done."""
 
-KILLS: Final = View(
+CLIENT_KILLS: Final = View(
     "client_kills",
     """
     select since, healed from fault_times where of_clients = 1 and ends_process = 1
@@ -97,7 +97,7 @@ KILLS: Final = View(
 processes may do so.
 """
 
-CERTAIN: Final = Table(
+CERTAIN_HOLDS: Final = Table(
     "certain_holds",
     """
     select group_name, key, process, owner, term, op, begun, until from (
@@ -114,17 +114,17 @@ CERTAIN: Final = Table(
     """,
 )
 
-HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
+HOLD_VIEWS: Final = (ACQUIRES, USES, HOLDS, FAULT_TIMES, CLIENT_KILLS, CERTAIN_HOLDS)
 
 
-_BEGINS: Final = "case when before >= begun then 0 else 1 end"
-_FEW: Final = first_rows_subquery("found_double_ownership", "group_name, key, term, begun")
+_BEGINS_REIGN: Final = "case when before >= begun then 0 else 1 end"
+_FIRST: Final = first_rows_subquery("found_double_ownership", "group_name, key, term, begun")
 
 DOUBLE_OWNERSHIP: Final = Check(
     anomaly="double-ownership",
     meaning="two owners held the same thing at once",
     views=(
-        FORGOTTEN,
+        FORGOTTEN_GROUPS,
         Table(
             "generation_owners",
             f"""
@@ -148,7 +148,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             "hold_turns",
             f"""
             select group_name, key, owner, begun, until,
-                {sum_so_far(_BEGINS, by="group_name, key, owner", order="begun, until")} as reign
+                {sum_so_far(_BEGINS_REIGN, by="group_name, key, owner", order="begun, until")} as reign
             from hold_order
             """,
         ),
@@ -180,12 +180,12 @@ DOUBLE_OWNERSHIP: Final = Check(
             coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
             coalesce(min(n.former_op), min(d.op)) as first_op, coalesce(min(n.op), min(c.op)) as second_op,
             min(c.begun) as low_begun, min(l.op) as last_op, least(f.before, f.until) as ended
-        from {_FEW} f
+        from {_FIRST} f
             left join ({
         select_nearest_pairs(
             f'''
             select f.group_name, f.key, f.term, e.owner as side, coalesce(e.ret, e.call) as moment, e.op
-            from {_FEW} f join effects e
+            from {_FIRST} f join effects e
                 on f.group_name = coalesce(e.group, '') and f.key = e.key and f.term = {TERM}
             where e.kind = 'acquire' and e.outcome = 'ok' and e.owner is not null
             ''',

@@ -13,14 +13,14 @@ from typing import Final
 from assay.checkers.check import Check, Table, family_of
 from assay.checkers.sql_idioms import select_first
 
-_BY: Final = "p.key = r.key and p.process = r.process and p.assignment = r.assignment"
+_SAME_HOLD: Final = "p.key = r.key and p.process = r.process and p.assignment = r.assignment"
 
 READ_AFTER_RELEASE: Final = Check(
     anomaly="read-after-release",
     meaning="a member handed out records of a partition that it had given up",
     views=(
         Table(
-            "partings",
+            "hold_ends",
             """
             select key, process, assignment, max(position) as position, min(call) as call, min(op) as op from effects
             where kind in ('release', 'lost') and outcome = 'ok' and position is not null and assignment is not null
@@ -29,19 +29,19 @@ READ_AFTER_RELEASE: Final = Check(
         ),
     ),
     violations=f"""
-        select p.key, p.op as parting_op, p.position, r.op as read_op, r.position as reached
-        from partings p join (
+        select p.key, p.op as end_op, p.position, r.op as read_op, r.position as reached
+        from hold_ends p join (
             select op, key, process, assignment, call, position from effects
-            where kind = 'observe-end' and outcome = 'ok' and assignment is not null) r on {_BY}
+            where kind = 'observe-end' and outcome = 'ok' and assignment is not null) r on {_SAME_HOLD}
         where r.call >= p.call and r.position > p.position
         """,
-    evidence=select_first("found_read_after_release", "key, parting_op, read_op, reached"),
-    examined="select count(*) as examined from partings",
+    evidence=select_first("found_read_after_release", "key, end_op, read_op, reached"),
+    examined="select count(*) as examined from hold_ends",
     claim="{read_op} was shown {key} up to offset {reached}, by {read_op:returned}, under a hold that had ended at "
-    "offset {position} ({parting_op}, called at {parting_op:called}).",
+    "offset {position} ({end_op}, called at {end_op:called}).",
 )
 
-PARTINGS: Final = family_of(
+READS_AFTER_RELEASE: Final = family_of(
     READ_AFTER_RELEASE,
     applies="effects where kind in ('release', 'lost') and position is not null",
     kinds=("release", "lost"),

@@ -12,9 +12,9 @@ So after half of the contract's group deadline since the last change, there must
 
 Generations are those that members report (``acquire``), by the harness's clock, in the drain, while members poll
 without a pause of a quarter of the deadline (``group_convergence``). A number counts if it is above all numbers known
-when the interval began. ``TIMES`` of them make an anomaly: a member may have learned late of a single one, but between
-two of them the group was asked to join again. The event log has each generation, too, but only by the nodes' own
-clocks. The old design has no generations.
+when the interval began. ``MIN_GENERATIONS`` of them make an anomaly: a member may have learned late of a single one,
+but between two of them the group was asked to join again. The event log has each generation, too, but only by the
+nodes' own clocks. The old design has no generations.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ from assay.checkers.groups.group_convergence import POLLS, STRETCHES
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.sql_idioms import order_by, select_first
 
-TIMES: Final = 2
+MIN_GENERATIONS: Final = 2
 
 
 RESTLESS_GROUP: Final = Check(
@@ -79,7 +79,7 @@ RESTLESS_GROUP: Final = Check(
             """,
         ),
         View(
-            "restless_times",
+            "restless_intervals",
             """
             select s.group_name, greatest(c.time, q.since, s.since) as changed, s.until, d.group_deadline as deadline
             from settle_stretches s join restless_changes c on c.group_name = s.group_name
@@ -93,7 +93,7 @@ RESTLESS_GROUP: Final = Check(
             """
             select t.group_name, t.changed, t.until, t.deadline, coalesce(max(case when
                 2 * (e.call - t.changed) < t.deadline then e.generation end), -1) as known
-            from restless_times t join effects e on e.group = t.group_name
+            from restless_intervals t join effects e on e.group = t.group_name
             where t.changed < t.until and 2 * (t.until - t.changed) > t.deadline
                 and e.kind = 'acquire' and e.outcome = 'ok' and e.generation is not null
             group by t.group_name, t.changed, t.until, t.deadline
@@ -108,7 +108,7 @@ RESTLESS_GROUP: Final = Check(
             from restless_judged j join effects e on e.group = j.group_name
             where e.kind = 'acquire' and e.outcome = 'ok' and e.generation > j.known and e.call <= j.until
             group by j.group_name, j.changed, j.deadline, e.generation) as fresh
-        group by group_name, changed, deadline having count(*) >= {TIMES}
+        group by group_name, changed, deadline having count(*) >= {MIN_GENERATIONS}
         """,
     evidence=select_first("found_restless_group", "key"),
     examined="select count(*) as examined from restless_judged",
@@ -121,7 +121,7 @@ RESTLESS_GROUP: Final = Check(
     optional=True,  # a run may end before its members have been at rest for so long
 )
 
-RESTLESSNESS: Final = family_of(
+REBALANCE_CHURN: Final = family_of(
     RESTLESS_GROUP,
     applies="effects e where e.kind = 'acquire' and e.group is not null and e.generation is not null",
     kinds=("acquire",),

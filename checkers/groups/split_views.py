@@ -24,7 +24,7 @@ SPLIT_BRAIN: Final = Check(
     meaning="a member claimed a partition by an older view of its group than another had claimed by before",
     views=(
         View(
-            "viewed",
+            "claim_rows",
             """
             select coalesce(e.group, '') as group_name, e.key, e.kind, e.owner, e.version as seen, e.value as made, e.op
             from effects e
@@ -33,9 +33,9 @@ SPLIT_BRAIN: Final = Check(
             """,
         ),
         Table(
-            "views_known",
+            "claimed_views",
             """
-            select group_name, key, seen, owner, min(made) as made, min(op) as op from viewed
+            select group_name, key, seen, owner, min(made) as made, min(op) as op from claim_rows
             group by group_name, key, seen, owner
             """,
         ),
@@ -46,17 +46,19 @@ SPLIT_BRAIN: Final = Check(
         from (
             select group_name, key, kind, owner, seen, made, op,
                 {greatest_before("seen", by="group_name, key", order="made")} as newest
-            from viewed) c
-            join views_known k on c.group_name = k.group_name and c.key = k.key and c.newest = k.seen
+            from claim_rows) c
+            join claimed_views k on c.group_name = k.group_name and c.key = k.key and c.newest = k.seen
         where c.kind = 'claim' and c.newest > c.seen and k.owner <> c.owner and k.made < c.made
         """,
     evidence=select_first("found_split_brain", "group_name, key, made, other"),
-    examined="select count(*) as examined from viewed where kind = 'claim'",
+    examined="select count(*) as examined from claim_rows where kind = 'claim'",
     claim="{owner} claimed {key} of {group_name} (zxid {made}, reported by {late_op} at {late_op:returned}) by the "
     "members as of zxid {seen}, although {known_op} had claimed before it (zxid {known_made}) by those as of zxid "
     "{newest}, by which it is for {other}.",
     seen_again=True,  # for each partition of a claim
 )
 
-SPLITS: Final = family_of(SPLIT_BRAIN, applies="effects where kind = 'claim' and version is not null", kinds=("claim",))
+SPLIT_VIEWS: Final = family_of(
+    SPLIT_BRAIN, applies="effects where kind = 'claim' and version is not null", kinds=("claim",)
+)
 """Claims, and the views by which they were made."""

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.contract import Contract
-from assay.checkers.sql_idioms import BEGUN, MAY_BEGIN, OF_ZOOKEEPER
+from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, TARGETS_ZOOKEEPER
 from assay.checkers.times import seconds
 
 TOGETHER: Final = 450_000_000
@@ -36,7 +36,7 @@ farther apart.
 ALIKE: Final = {
     "clock": "wrong_clock",
     "stop-consumer": "pauses_process and on_clients",
-    "zookeeper-pause": f"pauses_process and {OF_ZOOKEEPER}",
+    "zookeeper-pause": f"pauses_process and {TARGETS_ZOOKEEPER}",
 }
 """Faults that a contract may name by their effect, with the columns that identify other faults of equal effect. These
 have another name or targets of another kind.
@@ -96,7 +96,7 @@ def read_faults(engine: Engine) -> list[FaultTimes]:
         "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise, "
         "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered, "
         "min(case when phase = 'failed' then detail end) as failure, "
-        f"case when max(case when {BEGUN} then 1 else 0 end) = 1 then {MAY_BEGIN} end as since "
+        f"case when max(case when {HAS_BEGUN} then 1 else 0 end) = 1 then {EARLIEST_BEGIN} end as since "
         "from faults group by id"
     )
     return [

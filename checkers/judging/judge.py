@@ -14,7 +14,16 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, PreparedInRounds, build, findings, run_check
+from assay.checkers.check import (
+    LONG_STANDSTILL,
+    MOST_FINDINGS,
+    Check,
+    Family,
+    PreparedInRounds,
+    build,
+    findings,
+    run_check,
+)
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.engine.base import SupportsPartitioning
 from assay.checkers.families import FAMILIES, list_meanings
@@ -36,7 +45,7 @@ from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import CheckCoverage, Finding, Judgement, Verdict
 from assay.checkers.objects import kinds as objects
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
-from assay.checkers.servers.invariants import CUT
+from assay.checkers.servers.invariants import BROKEN_COUNT
 from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
 from assay.harness.core.history.data_sets import UNRECORDED
 
@@ -115,11 +124,11 @@ def judge(
     ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed, or holds what is
     under way. ``going_on``: the run is not over (``select_early_checks`` says what of it is judged). ``notes``: reasons
     not to pass that only the caller knows, such as unexpected client exceptions. ``stood_still``: seconds for which the
-    tester's machine did not let it go on; from ``LONG`` on, or a check's own ``standstill``, no missed deadline fails
-    the run. ``families``: at least those of the log and of registers, on which coverage rests. With a ``watch``,
-    ``KeyboardInterrupt`` ends the checks, and the judgement is of what was found until then.
-    ``missing``: anomalies whose checks are not available, each with the reason; only they are not judged.
-    Raises ``HistoryError`` when the history cannot be read or contradicts itself, naming file, row and reason.
+    tester's machine did not let it go on; from ``LONG_STANDSTILL`` on, or a check's own ``standstill``, no missed
+    deadline fails the run. ``families``: at least those of the log and of registers, on which coverage rests. With a
+    ``watch``, ``KeyboardInterrupt`` ends the checks, and the judgement is of what was found until then. ``missing``:
+    anomalies whose checks are not available, each with the reason; only they are not judged. Raises ``HistoryError``
+    when the history cannot be read or contradicts itself, naming file, row and reason.
     """
     judging = _Judging(
         history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
@@ -233,7 +242,7 @@ class _Judging:
             )  # fmt: skip
             self.kinds = objects.present(validator)
         register_contract(self.engine, self.contract)
-        self.cut = any(next(iter(row.values())) for row in self.engine.rows(CUT))
+        self.cut = any(next(iter(row.values())) for row in self.engine.rows(BROKEN_COUNT))
 
     def _circumstances(self) -> list[str]:
         reasons = list(self.notes)
@@ -419,7 +428,9 @@ class _Judging:
     def _overdue(self) -> set[str]:
         """Returns forbidden anomalies about deadlines that are in doubt because the tester stood still too long."""
         checks = [check for family in self.families for check in family.checks]
-        enough = {check.anomaly: LONG for check in checks if check.needs_end} | {NO_RECOVERY: LONG}
+        enough = {check.anomaly: LONG_STANDSTILL for check in checks if check.needs_end} | {
+            NO_RECOVERY: LONG_STANDSTILL
+        }
         enough |= {check.anomaly: check.standstill for check in checks if check.standstill is not None}
         late = {anomaly for anomaly in enough.keys() & self.anomalies.keys() if self.stood_still >= enough[anomaly]}
         return {anomaly for anomaly in late if self.contract.forbids(anomaly)}

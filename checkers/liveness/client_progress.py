@@ -16,16 +16,16 @@ So an absent server is no excuse for a client to keep asking it. The client is s
 
 1. the contract's ``progress_deadline`` has passed by the call of a try that failed as well,
 2. others still succeeded in the last half of that time, and
-3. ``SEVERAL`` tries of the client lie in it.
+3. ``MIN_TRIES`` tries of the client lie in it.
 """
 
 from typing import Final
 
-from assay.checkers.check import LONG, Check, Table, View, family_of
+from assay.checkers.check import LONG_STANDSTILL, Check, Table, View, family_of
 from assay.checkers.engine import INFINITY
-from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, select_first, sum_so_far
+from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, TARGETS_ZOOKEEPER, select_first, sum_so_far
 
-SEVERAL: Final = 3
+MIN_TRIES: Final = 3
 _CLIENT: Final = "worker, client, key"
 
 TRIES: Final = Table(
@@ -43,17 +43,17 @@ STAYS: Final = Table(
         select {_CLIENT}, op, call, done,
             {sum_so_far("case when done is null then 0 else 1 end", by=_CLIENT, order="call, op")} as streak
         from progress_tries) as numbered
-    where done is null group by {_CLIENT}, streak having count(*) >= {SEVERAL}
+    where done is null group by {_CLIENT}, streak having count(*) >= {MIN_TRIES}
     """,
 )
 """Several tries without success between them, from the first to the last."""
 
-GONE: Final = View(
+PROGRESS_FAULTS: Final = View(
     "progress_faults",
     f"""
-    select {MAY_BEGIN} as since,
+    select {EARLIEST_BEGIN} as since,
         case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
-                and max(case when on_clients or {OF_ZOOKEEPER} then 1 else 0 end) = 0
+                and max(case when on_clients or {TARGETS_ZOOKEEPER} then 1 else 0 end) = 0
             then coalesce(max(case when phase = 'injected' then time end), {INFINITY}) else {INFINITY} end as gone,
         coalesce(min(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
@@ -81,7 +81,7 @@ STUCK_CLIENT: Final = Check(
     views=(
         TRIES,
         STAYS,
-        GONE,
+        PROGRESS_FAULTS,
         WAITS,
         Table(
             "progress_served",
@@ -106,7 +106,7 @@ STUCK_CLIENT: Final = Check(
         where s.last_call - s.served >= d.progress_deadline
             and s.last_served >= s.last_call - (d.progress_deadline >> 1)
         group by s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others, d.progress_deadline
-        having count(*) >= {SEVERAL}
+        having count(*) >= {MIN_TRIES}
         """,
     evidence=select_first("found_stuck_client", "key, worker, client, last_call"),
     examined="select count(*) as examined from progress_tries",
@@ -114,7 +114,7 @@ STUCK_CLIENT: Final = Check(
     "the last by {last_op}, though {others} tries of others succeeded in that time, the first by {served_op}; the "
     "contract's deadline is {deadline:time}.",
     time="last_call",
-    standstill=LONG,
+    standstill=LONG_STANDSTILL,
 )
 
 PROGRESS: Final = family_of(STUCK_CLIENT, applies="effects where kind = 'tried'", kinds=("tried",))

@@ -26,7 +26,7 @@
 from typing import Final
 
 from assay.checkers.check import EPOCH, View
-from assay.checkers.liveness.snapshots import BROKER, ON_NODE, REPLICATION, TOPIC_ON_NODE, at_rest_check, select_lasting
+from assay.checkers.liveness.snapshots import BROKER, FOLLOWING, ON_NODE, TOPIC_ON_NODE, at_rest_check, select_lasting
 from assay.checkers.sql_idioms import (
     count_in_list,
     extract_topic,
@@ -106,7 +106,7 @@ NO_REJOIN: Final = at_rest_check(
     claim="{node:capital} did not get back into the in-sync set of {key} from {since:time} to {until:time}, although "
     "no fault was in force and it followed {leader_node} in leader epoch {epoch}; the contract's deadline is "
     "{deadline:time}.",
-    about=(REPLICATION,),
+    about=(FOLLOWING,),
     seen_again=True,
 )
 

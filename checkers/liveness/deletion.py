@@ -26,7 +26,7 @@ from assay.checkers.sql_idioms import (
     strip_incarnation,
 )
 
-WAITING: Final = View(
+WAITING_TOPICS: Final = View(
     "deletion_waiting",
     f"""
     select p.look, {extract_topic("p.key")} as topic from (
@@ -42,8 +42,8 @@ WAITING: Final = View(
 )
 """Topics whose deletion rightly waits for a broker or for a move."""
 
-ASKED: Final = View(
-    "deletion_asked",
+REQUESTS: Final = View(
+    "deletion_requests",
     """
     select d.look, d.key, coalesce(t.zxid, -1) as zxid from looks d
         left join looks t on t.look = d.look and t.what = 'topic' and t.key = d.key
@@ -52,7 +52,7 @@ ASKED: Final = View(
     """,
 )
 
-FILES: Final = View(
+LEFTOVER_FILES: Final = View(
     "deletion_files",
     f"""
     select f.look, f.key, f.node, f.zxid from looks f
@@ -63,8 +63,8 @@ FILES: Final = View(
     """,
 )
 
-KNOWN: Final = View(
-    "deletion_known",
+KNOWN_TOPICS: Final = View(
+    "deletion_known_topics",
     """
     select k.look, k.key, k.node from looks k
         left join looks t on t.look = k.look and t.what = 'topic' and t.key = k.key
@@ -72,7 +72,7 @@ KNOWN: Final = View(
     """,
 )
 
-SETTINGS: Final = View(
+LEFTOVER_SETTINGS: Final = View(
     "deletion_settings",
     """
     select s.look, s.key from looks s
@@ -81,8 +81,8 @@ SETTINGS: Final = View(
     """,
 )
 
-PROMISED: Final = Table(
-    "deletion_promised",
+ACKNOWLEDGED_DELETIONS: Final = Table(
+    "deletion_acknowledged",
     f"""
     select d.topic, d.op from (
         select {strip_incarnation("key")} as topic, min(op) as op, min(call) as call from effects
@@ -97,10 +97,10 @@ PROMISED: Final = Table(
 )
 """Acknowledged deletions after which no one can have created the topic again."""
 
-BROKEN: Final = View(
-    "deletion_broken",
+SURVIVORS: Final = View(
+    "deletion_survivors",
     """
-    select t.look, t.key, min(p.op) as op from deletion_promised p
+    select t.look, t.key, min(p.op) as op from deletion_acknowledged p
         join looks t on t.what = 'topic' and t.key = p.topic
         left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
     where d.key is null group by t.look, t.key
@@ -112,18 +112,18 @@ UNDELETED_TOPIC: Final = at_rest_check(
     anomaly="undeleted-topic",
     meaning="a topic that was deleted was not gone everywhere by the deadline",
     views=(
-        WAITING,
-        ASKED,
-        FILES,
-        KNOWN,
-        SETTINGS,
-        PROMISED,
-        BROKEN,
-        Table("deletion_unended", select_lasting("deletion_asked", "key, zxid", "deletion_deadline")),
+        WAITING_TOPICS,
+        REQUESTS,
+        LEFTOVER_FILES,
+        KNOWN_TOPICS,
+        LEFTOVER_SETTINGS,
+        ACKNOWLEDGED_DELETIONS,
+        SURVIVORS,
+        Table("deletion_unended", select_lasting("deletion_requests", "key, zxid", "deletion_deadline")),
         Table("deletion_uncleaned", select_lasting("deletion_files", "key, node, zxid", "deletion_deadline")),
-        Table("deletion_remembered", select_lasting("deletion_known", "key, node", "deletion_deadline")),
+        Table("deletion_remembered", select_lasting("deletion_known_topics", "key, node", "deletion_deadline")),
         Table("deletion_outlived", select_lasting("deletion_settings", "key", "deletion_deadline")),
-        Table("deletion_undone", select_lasting("deletion_broken", "key, op", "deletion_deadline", duration="0")),
+        Table("deletion_undone", select_lasting("deletion_survivors", "key, op", "deletion_deadline", duration="0")),
     ),
     violations="""
         select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as delete_op, since, until,

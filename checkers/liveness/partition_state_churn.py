@@ -3,8 +3,8 @@
 A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. Without a change of
 registered brokers, their incarnations or the replicas, and without a move, the epoch stops rising by the contract's
 obedience deadline. Later it may rise once, because a controller balances leaders at long intervals. If it rises
-``TIMES`` times from half of the deadline on, and still rises after the deadline, two writers have conflicting goals and
-never stop.
+``MIN_RISES`` times from half of the deadline on, and still rises after the deadline, two writers have conflicting goals
+and never stop.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from assay.checkers.check import Table, View
 from assay.checkers.liveness.snapshots import at_rest_check
 from assay.checkers.sql_idioms import row_number, select_first
 
-TIMES: Final = 3
+MIN_RISES: Final = 3
 
 
 RESTLESS_STATE: Final = at_rest_check(
@@ -21,7 +21,7 @@ RESTLESS_STATE: Final = at_rest_check(
     meaning="a partition's state was written again and again, although nothing changed that it follows from",
     views=(
         View(
-            "unrest_seen",
+            "churn_states",
             """
             select p.look, p.key, p.zxid, p.replicas, p.epoch, l.lives, l.time, l.ended
             from looks p join rest_looks l on l.look = p.look
@@ -30,20 +30,20 @@ RESTLESS_STATE: Final = at_rest_check(
             """,
         ),
         Table(
-            "unrest_stretches",
+            "churn_stretches",
             f"""
             select look, key, zxid, replicas, epoch, lives, time, ended,
                 look - {row_number(by="key, zxid, replicas, lives", order="look")} as island
-            from unrest_seen
+            from churn_states
             """,
         ),
         Table(
-            "unrest_begins",
+            "churn_intervals",
             """
             select g.key, g.zxid, g.replicas, g.lives, g.island, g.since, g.until, d.obedience_deadline as deadline
             from (
                 select key, zxid, replicas, lives, island, min(ended) as since, max(time) as until, max(look) as look
-                from unrest_stretches group by key, zxid, replicas, lives, island) g
+                from churn_stretches group by key, zxid, replicas, lives, island) g
                 join (select max(look) as look from rest_looks) e on e.look = g.look
                 cross join deadlines_declared d
             """,
@@ -52,11 +52,11 @@ RESTLESS_STATE: Final = at_rest_check(
     violations=f"""
         select b.key, b.since, b.until, b.deadline, min(s.epoch) as low, max(s.epoch) as high,
             min(s.time) as settled
-        from unrest_begins b join unrest_stretches s on s.key = b.key and s.zxid = b.zxid
+        from churn_intervals b join churn_stretches s on s.key = b.key and s.zxid = b.zxid
             and s.replicas = b.replicas and s.lives = b.lives and s.island = b.island
         where 2 * (s.time - b.since) >= b.deadline
         group by b.key, b.since, b.until, b.deadline
-        having max(s.epoch) - min(s.epoch) >= {TIMES}
+        having max(s.epoch) - min(s.epoch) >= {MIN_RISES}
             and max(s.epoch) > max(case when s.time - b.since < b.deadline then s.epoch end)
         """,
     evidence=select_first("found_restless_state", "key"),

@@ -17,7 +17,7 @@ from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
 from assay.checkers.sql_idioms import (
-    BEGUN,
+    HAS_BEGUN,
     count_in_list,
     extract_topic,
     first_rows_subquery,
@@ -27,13 +27,13 @@ from assay.checkers.sql_idioms import (
     strip_incarnation,
 )
 
-_NONE_LEFT: Final = " and ".join(
+_ALL_REGISTERED: Final = " and ".join(
     f"count(case when {list_contains(column, 'b.broker')} then 1 end) = {count_in_list(column)}"
     for column in ("m.replicas", "m.removing", "p.replicas")
 )
 """All brokers of each of these lists are registered."""
 
-PENDING: Final = View(
+PENDING_MOVES: Final = View(
     "move_pending",
     f"""
     select m.look, m.key, m.replicas as target, m.removing as going, p.epoch
@@ -44,11 +44,11 @@ PENDING: Final = View(
         join rest_brokers b on b.look = m.look
         left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {extract_topic("m.key")}
     where d.key is null
-    group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_NONE_LEFT}
+    group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_ALL_REGISTERED}
     """,
 )
 
-ACCEPTED: Final = Table(
+ACCEPTED_MOVES: Final = Table(
     "move_accepted",
     f"""
     select a.key, a.op, a.target from (
@@ -63,7 +63,7 @@ ACCEPTED: Final = Table(
             select {strip_incarnation("key")} as topic from effects
             where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {strip_incarnation("key")}) t
             on t.topic = {extract_topic("a.key")}
-        cross join (select count(*) as times from faults where moves_replicas and {BEGUN}) n
+        cross join (select count(*) as times from faults where moves_replicas and {HAS_BEGUN}) n
     where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
         and n.times = 0 and a.target is not null
     """,
@@ -72,7 +72,7 @@ ACCEPTED: Final = Table(
 may have moved replicas, and the topic must have existed all the time.
 """
 
-FORGOTTEN: Final = View(
+FORGOTTEN_MOVES: Final = View(
     "move_forgotten",
     """
     select p.look, a.key, a.op, a.target, p.replicas as present
@@ -82,7 +82,7 @@ FORGOTTEN: Final = View(
     """,
 )
 
-LEFT_BEHIND: Final = View(
+LEFTOVER_FILES: Final = View(
     "move_left_behind",
     f"""
     select f.look, f.key, f.node, p.replicas as present
@@ -99,10 +99,10 @@ UNFINISHED_MOVE: Final = at_rest_check(
     anomaly="unfinished-move",
     meaning="a move of replicas that was accepted did not end by the deadline",
     views=(
-        PENDING,
-        ACCEPTED,
-        FORGOTTEN,
-        LEFT_BEHIND,
+        PENDING_MOVES,
+        ACCEPTED_MOVES,
+        FORGOTTEN_MOVES,
+        LEFTOVER_FILES,
         Table("move_unended", select_lasting("move_pending", "key, target, going, epoch", "move_deadline")),
         Table(
             "move_undone", select_lasting("move_forgotten", "key, op, target, present", "move_deadline", duration="0")

@@ -15,16 +15,16 @@ from assay.checkers.check import View
 from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, milliseconds, order_by
 
-OVERDUE: Final = f"""
+_EXPIRED: Final = f"""
     t.retention_ms >= 0 and s.timestamp >= 0 and s.timestamp
         < l.wall_ms - {milliseconds("t.retention_ms")} - {milliseconds("t.retention_check_ms")}
 """
 
-DUE: Final = View(
+DUE_SEGMENTS: Final = View(
     "retention_due",
     f"""
     select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
-        case when {OVERDUE} then 0
+        case when {_EXPIRED} then 0
             else {milliseconds("t.retention_check_ms")} * 1000000 end as wait
     from looks s
         join rest_looks l on l.look = s.look
@@ -40,7 +40,7 @@ DUE: Final = View(
         join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
         left join rest_busy m on m.look = s.look and m.key = s.key
     where s.what = 'segment' and w.oldest < w.active and s.end_offset <= r.high_watermark and m.key is null and (
-        ({OVERDUE})
+        ({_EXPIRED})
         or (t.retention_bytes >= 0 and w.size - s.size >= t.retention_bytes))
     """,
 )
@@ -49,7 +49,7 @@ DUE: Final = View(
 RETENTION_UNDONE: Final = at_rest_check(
     anomaly="retention-undone",
     meaning="a segment that retention no longer covers was not deleted by the deadline",
-    views=(DUE,),
+    views=(DUE_SEGMENTS,),
     violations=select_lasting(
         "retention_due",
         "key, node, base_offset, retention_ms, retention_bytes, wait",

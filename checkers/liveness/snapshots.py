@@ -3,8 +3,8 @@ it.
 
 A look is one reading of everything: ZooKeeper, the brokers' own reports, the disks. Its parts are read one after
 another, so a single look proves nothing. A *stretch* is a sequence of looks without a pause of the harness of
-``STALL``, after the last fault was healed and its targets had recovered. With a fault that was never healed there is no
-stretch.
+``MAX_PAUSE``, after the last fault was healed and its targets had recovered. With a fault that was never healed there
+is no stretch.
 
 Rows that are compared from look to look include incarnations (``lives``: the sum of all registrations; epochs if they
 matter). So a restart, another epoch or another request starts a new interval. All times are the harness's own.
@@ -23,14 +23,14 @@ from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import LARGE, cast_large, extract_topic, previous, row_number
 
-STALL: Final = 5_000_000_000
+MAX_PAUSE: Final = 5_000_000_000
 """A longer pause between two looks, in nanoseconds, leaves the state in between unknown."""
 
 
 ON_NODE: Final = "{key} on {node}"
 TOPIC_ON_NODE: Final = "{topic} on {node}"
 BROKER: Final = "broker {node}"
-REPLICATION: Final = "{node} following {leader_node}"
+FOLLOWING: Final = "{node} following {leader_node}"
 """Subjects of findings: a partition or a topic on one node, a broker as a whole, one broker's replication from another,
 of any partition."""
 
@@ -52,7 +52,7 @@ LOOKS: Final = Table(
     f"""
     select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.lives, 0) as lives
     from looks l cross join rest_quiet q cross join (
-        select coalesce(max(case when pause > {STALL} then look end), 0) as look from (
+        select coalesce(max(case when pause > {MAX_PAUSE} then look end), 0) as look from (
             select look, time - {previous("ended", by="what", order="look")} as pause
             from looks where what = 'look') as pauses) b
         left join (
@@ -66,7 +66,7 @@ LOOKS: Final = Table(
 
 BROKERS: Final = View("rest_brokers", "select look, node, broker from looks where what = 'broker'")
 
-BUSY: Final = View(
+BUSY_PARTITIONS: Final = View(
     "rest_busy",
     f"""
     select look, key from looks where what = 'move'
@@ -78,7 +78,7 @@ BUSY: Final = View(
 )
 """Partitions that are moved or deleted: other checks judge whether that ends."""
 
-LED: Final = View(
+LED_PARTITIONS: Final = View(
     "rest_led",
     """
     select p.look, p.key, p.epoch, p.leader, b.node as leader_node, p.zxid, p.replicas, p.members
@@ -93,7 +93,7 @@ at_rest_check = partial(Check, examined="select count(*) as examined from rest_l
 """Creates a check of the looks of the last stretch. A finding is about a deadline, at the last look that shows it."""
 
 
-REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
+REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY_PARTITIONS, LED_PARTITIONS)
 
 
 def select_lasting(states: str, columns: str, deadline: str, *, duration: str = "") -> str:

@@ -11,18 +11,16 @@
   them.
 - ``retention``: log starts, and what deletion may take. ``offset_by_time``: look-ups by time.
 - ``rejected_fetches``: fetches rejected as out of range. ``long_poll``: fetches that wait.
-- ``reports``: what a producer says of one message.
+- ``reports``: a producer's reports of one message.
 
 These modules make families of their own:
 
 - ``unflushed``: what a power loss may take.
-- ``replicas``, ``holes``: what is on the replicas' disks.
-- ``compaction``: the last value of each key stays.
-- ``damaged_files``: damaged logs although no fault touched a file.
-- ``epochs``: where each leader epoch begins. ``in_sync_joins``: who joins the in-sync set.
+- ``replicas``: what is on the replicas' disks.
+- ``epochs``: where each leader epoch begins, who joins the in-sync set, and damaged logs.
 - ``partition_state``: the state of partitions in ZooKeeper.
 - ``transitions``: the controller's state machines.
 
-The package imports what all checks share, and ``liveness.snapshots``. ``checkers.groups`` and ``checkers.liveness``
-import some of its views, and the workloads import the names of its families.
+The package imports what all checks share. ``checkers.groups`` and ``checkers.liveness`` import some of its views, and
+the workloads import the names of its families.
 """

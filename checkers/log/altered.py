@@ -2,7 +2,7 @@
 
 - Create times are compared if every send of the value that may have happened has one. Message keys are compared even if
   a side has none, as long as that side has a create time: then its client records everything it knows.
-- A value at one offset is one record. So two polls may not differ either, even if nothing is known of the send.
+- A value at one offset is one record. So two polls must show the same record, even if nothing is known of the send.
 - Another partition: the value was never sent to the partition where it was read, but it was sent to another one.
 - ``resurrected``: the new topic's creation was acknowledged before the poll was called, and the value was sent to the
   same partition of the topic's earlier incarnation. A record read under the earlier incarnation's own name counts, too.
@@ -22,10 +22,10 @@ from assay.checkers.sql_idioms import (
     strip_topic_incarnation,
 )
 
-_SENT: Final = "kind = 'append' and outcome <> 'fail'"
+_MAY_BE_SENT: Final = "kind = 'append' and outcome <> 'fail'"
 
-DESCRIBED: Final = View(
-    "log_described",
+METADATA: Final = View(
+    "log_metadata",
     """
     select e.op, e.key, e.kind, e.position, e.value, e.outcome,
         e.timestamp, coalesce('=' || e.message_key, '') as message_key,
@@ -38,47 +38,49 @@ DESCRIBED: Final = View(
 )
 """``message_key`` has the prefix ``=`` so that no key differs from an empty one. ``silent``: neither is given."""
 
-DESCRIPTIONS: Final = Table(
-    "log_descriptions",
+METADATA_CONFLICTS: Final = Table(
+    "log_metadata_conflicts",
     f"""
     select key, value, sends, untimed, silent from (
         select key, value,
-            cast(sum(case when {_SENT} then 1 else 0 end) as bigint) as sends,
-            cast(sum(case when {_SENT} and timestamp is null then 1 else 0 end) as bigint) as untimed,
-            cast(sum(case when {_SENT} then silent else 0 end) as bigint) as silent,
-            min(case when {_SENT} then timestamp end) as sent_low,
-            max(case when {_SENT} then timestamp end) as sent_high,
+            cast(sum(case when {_MAY_BE_SENT} then 1 else 0 end) as bigint) as sends,
+            cast(sum(case when {_MAY_BE_SENT} and timestamp is null then 1 else 0 end) as bigint) as untimed,
+            cast(sum(case when {_MAY_BE_SENT} then silent else 0 end) as bigint) as silent,
+            min(case when {_MAY_BE_SENT} then timestamp end) as sent_low,
+            max(case when {_MAY_BE_SENT} then timestamp end) as sent_high,
             min(case when kind = 'observe' then timestamp end) as seen_low,
             max(case when kind = 'observe' then timestamp end) as seen_high,
-            min(case when {_SENT} and silent = 0 then message_key end) as sent_least,
-            max(case when {_SENT} and silent = 0 then message_key end) as sent_most,
+            min(case when {_MAY_BE_SENT} and silent = 0 then message_key end) as sent_least,
+            max(case when {_MAY_BE_SENT} and silent = 0 then message_key end) as sent_most,
             min(case when kind = 'observe' and silent = 0 then message_key end) as seen_least,
             max(case when kind = 'observe' and silent = 0 then message_key end) as seen_most
-        from log_described group by key, value) as described
+        from log_metadata group by key, value) as described
     where seen_least is not null and (seen_low <> seen_high or seen_low <> sent_low or seen_low <> sent_high
         or seen_least <> seen_most or seen_least <> sent_least or seen_least <> sent_most)
     """,
     high_cardinality=True,
 )
-"""The few values whose rows do not all agree."""
+"""The few values whose rows do not all agree. ``sends``: those that may have happened; ``untimed`` of them have no
+create time, ``silent`` of them neither a create time nor a key.
+"""
 
-_OWN: Final = "d.key = e.key and d.value = e.value"
+_SAME_VALUE: Final = "d.key = e.key and d.value = e.value"
 
-SEEN_AS: Final = Table(
-    "log_seen_as",
+SEEN_METADATA: Final = Table(
+    "log_metadata_seen",
     f"""
     select e.key, e.value, e.position, e.timestamp, e.message_key, min(e.op) as op
-    from log_described e join log_descriptions d on {_OWN}
+    from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
     where e.kind = 'observe' and e.silent = 0 and e.position is not null
     group by e.key, e.value, e.position, e.timestamp, e.message_key
     """,
 )
 
-SENT_AS: Final = Table(
-    "log_sent_as",
+SENT_METADATA: Final = Table(
+    "log_metadata_sent",
     f"""
     select e.key, e.value, e.timestamp, e.message_key, min(e.op) as op
-    from log_described e join log_descriptions d on {_OWN}
+    from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
     where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
     group by e.key, e.value, e.timestamp, e.message_key
     """,
@@ -90,19 +92,19 @@ ALTERATIONS: Final = View(
     "log_alterations",
     f"""
     select {_RECORD}, 'time' as what, min(s.op) as op
-    from log_seen_as s join log_descriptions d on s.key = d.key and s.value = d.value
-        left join log_sent_as t on s.key = t.key and s.value = t.value and s.timestamp = t.timestamp
+    from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value
+        left join log_metadata_sent t on s.key = t.key and s.value = t.value and s.timestamp = t.timestamp
     where s.timestamp is not null and d.sends > 0 and d.untimed = 0 and t.key is null
     group by s.key, s.value, s.position
     union all
     select {_RECORD}, 'key', min(s.op)
-    from log_seen_as s join log_descriptions d on s.key = d.key and s.value = d.value
-        left join log_sent_as t on s.key = t.key and s.value = t.value and s.message_key = t.message_key
+    from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value
+        left join log_metadata_sent t on s.key = t.key and s.value = t.value and s.message_key = t.message_key
     where d.sends > 0 and d.silent = 0 and t.key is null
     group by s.key, s.value, s.position
     union all
     select {_RECORD}, 'twice', max(s.op)
-    from log_seen_as s group by s.key, s.value, s.position
+    from log_metadata_seen s group by s.key, s.value, s.position
     having min(s.timestamp) <> max(s.timestamp) or min(s.message_key) <> max(s.message_key)
     union all
     select v.key, v.value, v.position, 'partition', v.seen_op
@@ -115,7 +117,7 @@ ALTERATIONS: Final = View(
 
 
 def _strip_prefix(message_key: str) -> str:
-    """Returns SQL: a key of ``log_described`` without its prefix, null for no key."""
+    """Returns SQL: a key of ``log_metadata`` without its prefix, null for no key."""
     return f"case when {message_key} <> '' then substring({message_key}, 2) end"
 
 
@@ -126,7 +128,7 @@ def _describe_record(side: str) -> str:
 ALTERED_RECORD: Final = Check(
     anomaly="altered-record",
     meaning="a record was read with another key, create time or partition than it was sent with",
-    views=(DESCRIBED, DESCRIPTIONS, SEEN_AS, SENT_AS, ALTERATIONS),
+    views=(METADATA, METADATA_CONFLICTS, SEEN_METADATA, SENT_METADATA, ALTERATIONS),
     violations="""
         select key, value, position, min(what) as what, min(op) as op from (
             select key, value, position, what, op from log_alterations where what <> 'twice'
@@ -147,14 +149,16 @@ ALTERED_RECORD: Final = Check(
             min(o.other_key) as other_key, min(o.send_op) as other_op, min(o.again) as again,
             coalesce(min(o.send_op), min(t.op), min(a.op)) as second_op
         from {first_rows_subquery("found_altered_record", "key, position, value")} f
-            left join log_seen_as s on f.key = s.key and f.value = s.value and f.position = s.position and f.op = s.op
-            left join log_seen_as a on f.key = a.key and f.value = a.value and f.position = a.position and f.op <> a.op
-            left join log_sent_as t on f.key = t.key and f.value = t.value
+            left join log_metadata_seen s
+                on f.key = s.key and f.value = s.value and f.position = s.position and f.op = s.op
+            left join log_metadata_seen a
+                on f.key = a.key and f.value = a.value and f.position = a.position and f.op <> a.op
+            left join log_metadata_sent t on f.key = t.key and f.value = t.value
             left join log_strays o on f.what = 'partition' and f.key = o.key and f.value = o.value and o.source = 1
         group by f.key, f.value, f.position, f.what, f.op {order_by("f.key, f.position, f.value")}
         """,
     evidence_views=(STRAYS,),
-    examined="select count(*) as examined from log_described where kind = 'observe'",
+    examined="select count(*) as examined from log_metadata where kind = 'observe'",
     kinds=("observe",),
     claim="value {value} was read at offset {position} of {key} by {seen_op} at {seen_op:called}[what=partition?, but "
     f"{DESTINATION}|what=twice? with {_describe_record('seen')}, and by {{first_op}} at {{first_op:called}} with "
@@ -172,9 +176,9 @@ RESURRECTED: Final = Check(
     meaning="a record of a deleted topic was read after another of its name had been created",
     views=(
         Table(
-            "log_created",
+            "log_created_topics",
             f"""
-            select {strip_topic_incarnation("key")} as name, {extract_incarnation("key")} as life, key as topic,
+            select {strip_topic_incarnation("key")} as name, {extract_incarnation("key")} as incarnation, key as topic,
                 min(ret) as since, min(op) as op
             from effects where kind = 'topic-create' and outcome = 'ok' and ret is not null
                 and {extract_incarnation("key")} > 1
@@ -182,26 +186,26 @@ RESURRECTED: Final = Check(
             """,
         ),
         View(
-            "log_lives",
+            "log_incarnations",
             f"""
-            select key, {strip_partition_incarnation("key")} as place,
+            select key, {strip_partition_incarnation("key")} as partition_key,
                 {strip_topic_incarnation(extract_topic("key"))} as name,
-                {extract_incarnation(extract_topic("key"))} as life
+                {extract_incarnation(extract_topic("key"))} as incarnation
             from log_values group by key
             """,
         ),
         Table(
-            "log_risen",
+            "log_resurrected",
             """
             select w.key, w.value, w.key as former, c.topic, c.since, c.op as create_op, w.send_op
-            from log_created c join log_lives l on c.name = l.name join log_values w on l.key = w.key
-            where c.life > l.life and w.live > 0 and w.observed > 0
+            from log_created_topics c join log_incarnations l on c.name = l.name join log_values w on l.key = w.key
+            where c.incarnation > l.incarnation and w.live > 0 and w.observed > 0
             union all
             select v.key, v.value, f.key, c.topic, c.since, c.op, w.send_op
-            from log_created c join log_lives l on c.name = l.name and c.life = l.life
-                join log_lives f on l.place = f.place join log_values v on l.key = v.key
+            from log_created_topics c join log_incarnations l on c.name = l.name and c.incarnation = l.incarnation
+                join log_incarnations f on l.partition_key = f.partition_key join log_values v on l.key = v.key
                 join log_values w on f.key = w.key and v.value = w.value
-            where f.life < l.life and v.live = 0 and v.failed = 0 and v.observed > 0 and w.live > 0
+            where f.incarnation < l.incarnation and v.live = 0 and v.failed = 0 and v.observed > 0 and w.live > 0
             """,
             across=True,
         ),
@@ -209,12 +213,12 @@ RESURRECTED: Final = Check(
     violations="""
         select r.key, r.value, r.former, min(r.topic) as topic, min(p.op) as op, min(p.position) as position,
             min(r.create_op) as create_op, min(r.send_op) as send_op
-        from log_risen r join log_polled p on r.key = p.key and r.value = p.value
+        from log_resurrected r join log_poll_rows p on r.key = p.key and r.value = p.value
         where p.kind = 'observe' and p.call > r.since
         group by r.key, r.value, r.former
         """,
     evidence=select_first("found_resurrected", "key, value, former", also="op as poll_op"),
-    examined="select count(*) as examined from log_created",
+    examined="select count(*) as examined from log_created_topics",
     kinds=("topic-create",),
     claim="value {value}, sent to {former}, was read from {key} by {poll_op} at {poll_op:called}, after {topic} had "
     "been created in its place (acknowledged to {create_op} at {create_op:returned}).",

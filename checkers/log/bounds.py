@@ -13,14 +13,11 @@ offset, unless that record may have been deleted before the other look-up.
 from typing import Final
 
 from assay.checkers.check import Check, Table, View
-from assay.checkers.engine import INFINITY
 from assay.checkers.log.offset_by_time import LOOK_UPS
-from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
+from assay.checkers.log.retention import keep_lasting
 from assay.checkers.sql_idioms import (
-    extract_topic,
     first_rows_subquery,
     greatest_before,
-    nanoseconds,
     order_by,
     row_number,
 )
@@ -92,23 +89,12 @@ LASTING_ANSWERS: Final = Table(
     "log_lasting_answers",
     f"""
     select q.op, q.sub, q.key, q.timestamp, q.position
-    from log_look_ups q
-        join (select topic, min(case when name = 'retention.ms' then value end) as ms,
-                min(case when name = 'retention.bytes' then value end) as bytes
-            from log_limits group by topic) l on {extract_topic("q.key")} = l.topic
-        left join log_compacted c on q.key = c.key
-        cross join (
-            select coalesce(max({nanoseconds("timestamp")} - call), 0) as lead, count(timestamp) as dated
-            from log_effects where kind = 'append' and timestamp is not null) w
-        cross join (select max(coalesce(ret, call)) as ended from log_effects) n
-        cross join log_declared d cross join ({WRONG_CLOCKS}) k
-    where q.position is not null and c.key is null and d.unflushed = 0 and l.bytes = {INFINITY}
-        and (l.ms = {INFINITY} or (w.dated > 0 and k.wrong = 0
-            and n.ended - ({nanoseconds("q.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
+    from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_lasting("q")}
+        and q.position is not null and k.key is null and d.unflushed = 0
     """,
     across=True,
 )
-"""Look-ups whose record, at least as young as the time asked for, no limit may have deleted during the run."""
+"""Look-ups whose record no limit may have deleted during the run: it is at least as young as the time asked for."""
 
 
 LOOK_UP_ORDER: Final = Check(

@@ -9,7 +9,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.sql_idioms import BEFORE, first_rows_subquery, order_by, row_number
+from assay.checkers.sql_idioms import ROWS_BEFORE, first_rows_subquery, order_by, row_number
 
 ENDS: Final = View(
     "log_ends",
@@ -33,7 +33,7 @@ def _views_of_low_ends(name: str, moments: str) -> tuple[View, View]:
             select key, epoch from (
                 select key, is_return, epoch, position,
                     max(case when is_return = 1 and epoch is not null then position end) over (partition by key
-                        {order_by("moment, is_return, op, sub")} {BEFORE}) as former
+                        {order_by("moment, is_return, op, sub")} {ROWS_BEFORE}) as former
                 from {moments}) as moments
             where is_return = 0 and epoch is not null and former > position group by key, epoch
             """,
@@ -44,7 +44,7 @@ def _views_of_low_ends(name: str, moments: str) -> tuple[View, View]:
             select key, level as epoch, op, sub, position, former from (
                 select key, level, op, sub, is_return, position,
                     max(case when is_return = 1 then position end) over (partition by key, level
-                        {order_by("moment, is_return, op, sub")} {BEFORE}) as former
+                        {order_by("moment, is_return, op, sub")} {ROWS_BEFORE}) as former
                 from (
                     select m.key, s.epoch as level, m.moment, m.is_return, m.op, m.sub, m.position
                     from {moments} m join log_suspects_{name} s on m.key = s.key

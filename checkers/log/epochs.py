@@ -5,6 +5,8 @@ These checks read the nodes' events and what was on their disks after the run; t
 - ``became-leader`` (``key``, ``epoch``): ``position`` is the log end at which the epoch begins, ``high_watermark`` what
   the new leader knew to be committed.
 - ``high-watermark`` (without a position): known to be committed in that epoch, by a leader or a follower.
+- ``isr-change``: ``position`` is how far a joining replica had come when the leader of this ``epoch`` proposed the
+  change, ``high_watermark`` the leader's at that moment.
 - an ``end`` or an acknowledged ``append`` with its epoch: committed in that epoch. An append without an epoch gets the
   last epoch in which its ``node`` led from that offset or below.
 - a polled record: committed by the last epoch in which the ``node`` that answered ever led, wherever that epoch began.
@@ -25,27 +27,26 @@ not count.
 - A partition loses nothing if each of its in-sync sets had a member that kept power and data in the whole run
   (``epoch_kept``): that member had all that was committed.
 
-``member-completeness``: a replica that joins the in-sync set has all that is committed, because it may be the next
-leader (KAFKA-7128). The check reads ``isr-change``: ``position`` is how far the joining replica had come when the leader
-of this ``epoch`` proposed the change, and ``high_watermark`` is the leader's at that moment. The position must reach
-the high watermark, and what is known to be committed in earlier epochs, which a leader with a lagging high watermark
-need not know yet. So a joining replica must have reached the start of the epoch, too.
+``member-completeness``: a replica that joins the in-sync set must have all that is committed, because it may be the
+next leader (KAFKA-7128). So it must have reached the leader's high watermark. It must also have reached what is known
+to be committed in earlier epochs, which a leader with a lagging high watermark need not know yet. The same exceptions
+apply.
 
-``damaged-log``: a log may also be damaged although no fault has touched a file. A kill leaves the files as they are, and a power loss
-takes nothing that was fsynced. So a log never lacks what its node has noted as durable, and no byte of it fails its
-checksum. A node that finds otherwise, at a start or at a read, writes the event ``log-damaged`` (``key``; ``position``:
-where the good part ends). Runs with a fault that changed files, or may have, are not judged.
+``damaged-log``: a kill leaves the files as they are, and a power loss takes nothing that was fsynced. So a log never
+lacks what its node has noted as durable, and no byte of it fails its checksum. A node that finds otherwise, at a start
+or at a read, writes the event ``log-damaged`` (``key``; ``position``: where the good part ends). Runs with a fault that
+changed files, or may have, are not judged.
 """
 
 from typing import Final
 
 from assay.checkers.check import EPOCH, Check, OffsetRange, Table, View, family_of
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.partition_state import STATES
+from assay.checkers.log.partition_state import BROKERS, COMPLETE_EVENT_LOGS, STATES
 from assay.checkers.log.replicas import HOLES
 from assay.checkers.log.transitions import TRANSITIONS
 from assay.checkers.sql_idioms import (
-    BEGUN,
+    HAS_BEGUN,
     count_in_list,
     first_rows_subquery,
     greatest_before,
@@ -61,7 +62,7 @@ DAMAGED_LOG: Final = Check(
     violations=f"""
         select e.key, e.node, min(e.position) as position, min(e.time) as moment
         from events e cross join (
-            select count(*) as many from faults where coalesce(damages_files, true) and {BEGUN}) f
+            select count(*) as many from faults where coalesce(damages_files, true) and {HAS_BEGUN}) f
         where e.event = 'log-damaged' and e.key is not null and f.many = 0
         group by e.key, e.node
         """,
@@ -75,6 +76,33 @@ DAMAGED_LOG: Final = Check(
 DAMAGE: Final = family_of(DAMAGED_LOG, applies="events where event = 'recovered'")
 
 
+_TAKEN: Final = f"""
+            left join epoch_kept k on k.key = l.key cross join log_declared d cross join (
+                select count(*) as losses from (select id from faults where loses_unsynced and {HAS_BEGUN} group by id)
+                    as power_losses) p
+        where l.before - case when k.key is null then d.unflushed * p.losses else 0 end"""
+"""What was committed before an epoch (a row ``l`` of ``epoch_levels``), less what power losses may have taken."""
+
+
+def _select_evidence(found: str, event: str) -> str:
+    """Returns SQL: violations with the last earlier epoch in which ``before`` was known to be committed, who knew that,
+    and the node of the ``event``.
+    """
+    return f"""
+        select f.key, f.epoch, f.position, f.before, f.before - 1 as last, f.former,
+            min(m.node) as announcer, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
+        from (
+            select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
+            from {first_rows_subquery(found, "key, epoch, position")} f
+                left join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
+            group by f.key, f.epoch, f.position, f.before) f
+            left join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
+            join events e on e.event = '{event}' and e.key = f.key and e.epoch = f.epoch and e.position = f.position
+        group by f.key, f.epoch, f.position, f.before, f.former
+        {order_by("f.key, f.epoch, f.position")}
+        """
+
+
 LEADER_COMPLETENESS: Final = Check(
     anomaly="leader-completeness",
     meaning="a leader began without records that had been committed in an earlier epoch",
@@ -86,13 +114,12 @@ LEADER_COMPLETENESS: Final = Check(
             where kind = 'topic-delete' and outcome <> 'fail' group by {strip_topic_incarnation("key")}
             """,
         ),
+        # brokers that kept power and data in the whole run
         View(
             "epoch_keepers",
             f"""
-            select n.broker from (
-                select node, min(value) as broker from events where event = 'registered' and value is not null
-                group by node having min(value) = max(value)) n
-                left join (select targets from faults where (loses_unsynced or damages_files) and {BEGUN}) f
+            select n.broker from ({BROKERS}) n
+                left join (select targets from faults where (loses_unsynced or damages_files) and {HAS_BEGUN}) f
                     on f.targets like concat('%"', n.node, '"%') or f.targets not like '%"%'
             where f.targets is null
             """,
@@ -109,11 +136,12 @@ LEADER_COMPLETENESS: Final = Check(
             group by key having min(kept) = 1
             """,
         ),
+        # partitions of which a power loss may have taken what one replica alone had
         View(
-            "epoch_alone",
+            "epoch_single_replicas",
             f"""
             select e.key from events e left join epoch_kept k on k.key = e.key cross join (
-                select count(*) as losses from faults where loses_unsynced and {BEGUN}) p
+                select count(*) as losses from faults where loses_unsynced and {HAS_BEGUN}) p
             where p.losses > 0 and e.key is not null and k.key is null
             group by e.key having min(e.min_insync) = 1 and min({count_in_list("e.isr")}) <= 1
             """,
@@ -123,12 +151,13 @@ LEADER_COMPLETENESS: Final = Check(
             """
             select e.key, e.epoch, min(e.position) as position
             from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic
-                left join epoch_alone a on a.key = e.key
+                left join epoch_single_replicas a on a.key = e.key
             where e.event = 'became-leader' and e.key is not null and e.epoch is not null and e.position is not null
                 and d.topic is null and a.key is null
             group by e.key, e.epoch
             """,
         ),
+        # partitions whose name only one topic had
         View(
             "epoch_topics",
             f"""
@@ -136,15 +165,8 @@ LEADER_COMPLETENESS: Final = Check(
             having min(key) = max(key)
             """,
         ),
-        View(
-            "epoch_nodes",
-            """
-            select node from (
-                select node, incarnation, case when min(seq) = 1 and max(seq) = count(*) then 1 else 0 end as whole
-                from events group by node, incarnation) as lives
-            group by node having min(whole) = 1
-            """,
-        ),
+        View("epoch_nodes", COMPLETE_EVENT_LOGS),
+        # acknowledged appends without an epoch, with the epoch in which their node led
         Table(
             "epoch_acks",
             f"""
@@ -164,6 +186,7 @@ LEADER_COMPLETENESS: Final = Check(
             where is_ack = 1 and epoch is not null group by key, node, epoch
             """,
         ),
+        # the last record polled from each node, with the last epoch in which the node led
         View(
             "epoch_shown",
             """
@@ -176,6 +199,7 @@ LEADER_COMPLETENESS: Final = Check(
             where b.epoch is not null group by s.key, s.node, s.position
             """,
         ),
+        # each offset below which all was known to be committed in an epoch, and to whom
         Table(
             "epoch_marks",
             f"""
@@ -202,6 +226,7 @@ LEADER_COMPLETENESS: Final = Check(
             group by a.key, a.epoch, a.position
             """,
         ),
+        # each epoch with its begin, and what was committed in earlier epochs
         Table(
             "epoch_levels",
             f"""
@@ -216,29 +241,13 @@ LEADER_COMPLETENESS: Final = Check(
     ),
     violations=f"""
         select l.key, l.epoch, l.position, l.before
-        from epoch_levels l left join epoch_kept k on k.key = l.key cross join log_declared d
-            cross join (select count(*) as losses from (
-                select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
-        where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > l.position
+        from epoch_levels l {_TAKEN} > l.position
         """,
-    evidence=f"""
-        select f.key, f.epoch, f.position, f.before, f.before - 1 as last,
-            f.former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
-        from (
-            select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
-            from {first_rows_subquery("found_leader_completeness", "key, epoch")} f
-                join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
-            group by f.key, f.epoch, f.position, f.before) f
-            join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
-            join events b on b.event = 'became-leader' and b.key = f.key and b.epoch = f.epoch
-                and b.position = f.position
-        group by f.key, f.epoch, f.position, f.before, f.former
-        {order_by("f.key, f.epoch")}
-        """,
+    evidence=_select_evidence("found_leader_completeness", "became-leader"),
     examined="select count(*) as examined from epoch_levels where position is not null",
     claim="{node} began to lead {key} in epoch {epoch} with a log that ends at offset {position}, although [{end_op}, "
-    "called at {end_op:called}, had been answered that it goes to {before}|{knower} had announced the high watermark "
-    "{before}] in epoch {former}.",
+    "called at {end_op:called}, had been answered that it goes to {before}|{announcer} had announced the high "
+    "watermark {before}] in epoch {former}.",
     time="moment",
     about=("high watermark {before} of {key} in epoch {former}", OffsetRange("position", "last"), EPOCH),
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
@@ -264,29 +273,13 @@ MEMBER_COMPLETENESS: Final = Check(
             union all
             select j.key, j.epoch, j.position, l.before from member_joins j
                 join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
-                left join epoch_kept k on k.key = j.key cross join log_declared d
-                cross join (select count(*) as losses from (
-                    select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
-            where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > j.position) as known
+                {_TAKEN} > j.position) as known
         where before > position group by key, epoch, position
         """,
-    evidence=f"""
-        select f.key, f.epoch, f.position, f.before, f.before - 1 as last, f.former,
-            min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
-        from (
-            select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
-            from {first_rows_subquery("found_member_completeness", "key, epoch, position")} f
-                left join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
-            group by f.key, f.epoch, f.position, f.before) f
-            left join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
-            join events e on e.event = 'isr-change' and e.key = f.key and e.epoch = f.epoch
-                and e.position = f.position
-        group by f.key, f.epoch, f.position, f.before, f.former
-        {order_by("f.key, f.epoch, f.position")}
-        """,
+    evidence=_select_evidence("found_member_completeness", "isr-change"),
     examined="select count(*) as examined from member_joins",
     claim="{node:capital}, the leader of {key} in epoch {epoch}, let a replica into the in-sync set that had come to "
-    "offset {position}, although [former?[{end_op} had been answered that the log goes to {before}|{knower} had "
+    "offset {position}, although [former?[{end_op} had been answered that the log goes to {before}|{announcer} had "
     "announced the high watermark {before}] in epoch {former}|its own high watermark was {before}].",
     time="moment",
     about=(OffsetRange("position", "last"),),

@@ -29,7 +29,7 @@ The family ``statements`` compares clients' statements about a log with each oth
 
 - ``look-up``: ``timestamp`` is the time asked for, ``position`` the answer (null: there is none), with the meaning that
   version 1 of ListOffsets gives it.
-- ``out-of-range``: a fetch at ``position`` was answered that the offset is not in the log.
+- ``out-of-range``: the answer to a fetch at ``position`` was OFFSET_OUT_OF_RANGE.
 - ``waited``: how long a fetch at the log's end waited; see ``long_poll``.
 - ``setting``: ``key`` is the topic, ``name`` retention.ms or retention.bytes, ``value`` the limit (-1: none; null: the
   default).
@@ -57,13 +57,21 @@ from assay.checkers.log.poll_order import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIE
 from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
 from assay.checkers.log.rejected_fetches import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
-from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, OBEYED, REPORTS
-from assay.checkers.log.stuck import FAULTS, STUCK_READER
+from assay.checkers.log.retention import (
+    FORBIDDEN_DELETION,
+    LIMITS,
+    LOG_START_REGRESSION,
+    OBEYED_SETTINGS,
+    START_REPORTS,
+)
+from assay.checkers.log.stuck import DISTURBANCES, STUCK_READER
 from assay.checkers.log.views import LOG_VIEWS, SENDS, SETTLED
-from assay.checkers.log.wrong_partition import UNSENT
+from assay.checkers.log.wrong_partition import UNSENT_VALUES
 
-LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS, UNSENT) if view not in (SENDS, SETTLED))
-STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, FAULTS, OBEYED, LIMITS)
+LOG_TABLES: Final = tuple(
+    view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS, UNSENT_VALUES) if view not in (SENDS, SETTLED)
+)
+STATEMENT_TABLES: Final = (MOVES, POSITIONS, START_REPORTS, DISTURBANCES, OBEYED_SETTINGS, LIMITS)
 
 
 # These tables are made only for a history with a log: each costs Spark a tenth of a second, even if empty.

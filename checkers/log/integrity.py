@@ -4,11 +4,11 @@ from typing import Final
 
 from assay.checkers.check import OFFSET, VALUE, Check
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.views import SAID
+from assay.checkers.log.views import LOCATIONS
 from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_nearest_pairs
 
-_OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
+_EXAMINED: Final = "select count(*) as examined from log_value_offsets where observed > 0"
 
 
 def _describe_source(which: str) -> str:
@@ -17,25 +17,25 @@ def _describe_source(which: str) -> str:
     return f"[{which}_acked=1?acknowledged to {{{op}}} at {{{op}:returned}}|read by {{{op}}} at {{{op}:called}}]"
 
 
-_INCONSISTENT: Final = first_rows_subquery("found_inconsistent_offset", "key, position")
+_FIRST_INCONSISTENT: Final = first_rows_subquery("found_inconsistent_offset", "key, position")
 
 INCONSISTENT_OFFSET: Final = Check(
     anomaly="inconsistent-offset",
     meaning="one offset of a partition was seen with two different values",
     violations="""
         select p.key, p.position, count(*) as held
-        from log_placed p join log_offsets o on p.key = o.key and p.position = o.position
+        from log_value_offsets p join log_offsets o on p.key = o.key and p.position = o.position
         where o.held > 1 and p.acks + p.observed > 0
         group by p.key, p.position
         """,
     evidence=f"""
         select f.key, f.position, f.held, n.former_value as first_value, n.former_op as first_op,
             n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked, n.onset
-        from {_INCONSISTENT} f join ({
+        from {_FIRST_INCONSISTENT} f join ({
         select_nearest_pairs(
             f'''
             select s.key, s.position, coalesce(s.value, {-INFINITY}) as side, s.moment, s.op, s.value, s.acked
-            from {_INCONSISTENT} f join log_said s on f.key = s.key and f.position = s.position
+            from {_FIRST_INCONSISTENT} f join log_locations s on f.key = s.key and f.position = s.position
             ''',
             "key, position",
             carry="value, acked",
@@ -43,7 +43,7 @@ INCONSISTENT_OFFSET: Final = Check(
     }) n on f.key = n.key and f.position = n.position
         {order_by("f.key, f.position")}
         """,
-    evidence_views=(SAID,),
+    evidence_views=(LOCATIONS,),
     examined="select count(*) as examined from log_offsets",
     claim="offset {position} of {key} holds [value {first_value}|a record that cannot be decoded] "
     f"({_describe_source('first')}) and [value {{second_value}}|a record that cannot be decoded] "
@@ -56,7 +56,7 @@ INCONSISTENT_OFFSET: Final = Check(
 )
 
 
-_DUPLICATE: Final = first_rows_subquery("found_duplicate", "key, low, value")
+_FIRST_DUPLICATES: Final = first_rows_subquery("found_duplicate", "key, low, value")
 
 DUPLICATE: Final = Check(
     anomaly="duplicate",
@@ -68,11 +68,11 @@ DUPLICATE: Final = Check(
     evidence=f"""
         select f.key, f.value, f.offsets, f.live, f.send_op, n.former_side as first, n.former_op as first_op,
             n.former_acked as first_acked, n.side as second, n.op as second_op, n.acked as second_acked
-        from {_DUPLICATE} f join ({
+        from {_FIRST_DUPLICATES} f join ({
         select_nearest_pairs(
             f'''
             select s.key, s.value, s.position as side, s.moment, s.op, s.acked
-            from {_DUPLICATE} f join log_said s on f.key = s.key and f.value = s.value
+            from {_FIRST_DUPLICATES} f join log_locations s on f.key = s.key and f.value = s.value
             ''',
             "key, value",
             carry="acked",
@@ -80,7 +80,7 @@ DUPLICATE: Final = Check(
     }) n on f.key = n.key and f.value = n.value
         {order_by("f.key, f.low, f.value")}
         """,
-    evidence_views=(SAID,),
+    evidence_views=(LOCATIONS,),
     examined="select count(*) as examined from log_values where offsets > 0",
     claim=f"value {{value}} of {{key}} is at offset {{first}} ({_describe_source('first')}) and at offset {{second}} "
     f"({_describe_source('second')})[offsets>2?, at {{offsets}} offsets in all][live>1?, though it was sent only "
@@ -98,7 +98,7 @@ DUPLICATE: Final = Check(
 )
 
 
-_ABORTED: Final = first_rows_subquery("found_aborted_read", "key, low, value")
+_FIRST_ABORTED: Final = first_rows_subquery("found_aborted_read", "key, low, value")
 
 ABORTED_READ: Final = Check(
     anomaly="aborted-read",
@@ -111,14 +111,14 @@ ABORTED_READ: Final = Check(
         select f.key, f.value, f.observed, case when n.side = 1 then n.former_op else n.op end as send_op,
             case when n.side = 1 then n.op else n.former_op end as seen_op,
             coalesce(n.position, n.former_position) as position
-        from {_ABORTED} f join ({
+        from {_FIRST_ABORTED} f join ({
         select_nearest_pairs(
             f'''
             select s.key, s.value, 1 as side, s.moment, s.op, s.position
-            from {_ABORTED} f join log_said s on f.key = s.key and f.value = s.value
+            from {_FIRST_ABORTED} f join log_locations s on f.key = s.key and f.value = s.value
             union all
             select s.key, s.value, 0, coalesce(s.ret, s.call), s.op, cast(null as bigint)
-            from {_ABORTED} f join log_sends s on f.key = s.key and f.value = s.value
+            from {_FIRST_ABORTED} f join log_sends s on f.key = s.key and f.value = s.value
             ''',
             "key, value",
             carry="position",
@@ -126,8 +126,8 @@ ABORTED_READ: Final = Check(
     }) n on f.key = n.key and f.value = n.value
         {order_by("f.key, f.low, f.value")}
         """,
-    evidence_views=(SAID,),
-    examined=_OBSERVED,
+    evidence_views=(LOCATIONS,),
+    examined=_EXAMINED,
     claim="value {value} was read at offset {position} of {key} by {seen_op} at {seen_op:called}, but its send by "
     "{send_op} at {send_op:called} had definitely failed.",
     operations=("send_op", "seen_op"),
@@ -150,7 +150,7 @@ PHANTOM: Final = Check(
         {order_by("f.key, f.low, f.value")}
         """,
     evidence_views=(STRAYS,),
-    examined=_OBSERVED,
+    examined=_EXAMINED,
     claim="[Value {value}|A record that cannot be decoded] was read at offset {low} of {key} by {seen_op} at "
     f"{{seen_op:called}}, but no one sent it[other_op? there: {DESTINATION}].",
     more="{observed-1}",

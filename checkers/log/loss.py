@@ -4,7 +4,7 @@ deadline."""
 from typing import Final
 
 from assay.checkers.check import OFFSET, VALUE, Check, Table, View
-from assay.checkers.log.views import SAID
+from assay.checkers.log.views import LOCATIONS
 from assay.checkers.log.wrong_partition import ELSEWHERE, SIGHTING, STRAYS
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, select_nearest_pairs, total_of
 
@@ -28,13 +28,13 @@ def _select_evidence(found: str, *, acked: bool) -> str:
         select_nearest_pairs(
             f'''
             select s.key, s.value, s.position, 0 as side, s.moment, s.op
-            from {few} f join log_said s on f.key = s.key and f.value = s.value and f.position = s.position
+            from {few} f join log_locations s on f.key = s.key and f.value = s.value and f.position = s.position
             where s.acked = {int(acked)}
             union all
             select g.key, g.value, g.position, 1, s.call, s.op
             from {few} g
                 join log_passes s on g.key = s.key and s.first_offset <= g.position and s.next_offset > g.position
-                left join log_shown h on h.key = g.key and h.value = g.value and h.position = g.position
+                left join log_shown_records h on h.key = g.key and h.value = g.value and h.position = g.position
                     and h.op = s.op and h.segment = s.segment
             where h.op is null
             ''',
@@ -63,7 +63,7 @@ LOST_WRITE: Final = Check(
     meaning="an acknowledged value is gone, and no one ever read it",
     violations=f"""
         select {_GONE_COLUMNS}
-        from log_gone g join log_values v on g.key = v.key and g.value = v.value
+        from log_gone_values g join log_values v on g.key = v.key and g.value = v.value
         where g.acks > 0 and v.observed = 0
         """,
     evidence=f"""
@@ -73,8 +73,8 @@ LOST_WRITE: Final = Check(
             left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
         {order_by("m.key, m.position, m.value")}
         """,
-    evidence_views=(SAID, STRAYS),
-    examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
+    evidence_views=(LOCATIONS, STRAYS),
+    examined=f"select {total_of('acked_values')} as examined from log_pass_counts where passes > 0",
     claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned}, but "
     f"{_ABSENCE}, and [other_op?{SIGHTING}|no one ever saw it].",
     operations=("ack_op", "poll_op", "sentinel_op", "other_op"),
@@ -88,10 +88,10 @@ LOST_WRITE: Final = Check(
 VANISHED: Final = Check(
     anomaly="vanished",
     meaning="a value was read once, and is gone",
-    violations=f"select {_GONE_COLUMNS} from log_gone g where g.observed > 0",
+    violations=f"select {_GONE_COLUMNS} from log_gone_values g where g.observed > 0",
     evidence=_select_evidence("found_vanished", acked=False),
-    evidence_views=(SAID,),
-    examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
+    evidence_views=(LOCATIONS,),
+    examined=f"select {total_of('observed_values')} as examined from log_pass_counts where passes > 0",
     claim="value {value}[, acknowledged at {acked:time},] was read at offset {position} of {key} by {seen_op} at "
     f"{{seen_op:called}}, but {_ABSENCE}.",
     operations=("seen_op", "poll_op", "sentinel_op", "ack_op"),
@@ -108,7 +108,7 @@ MISPLACED_ACK: Final = Check(
     meaning="a value is not at the offset with which it was acknowledged, but elsewhere",
     violations=f"""
         select {_GONE_COLUMNS}
-        from log_gone g join log_values v on g.key = v.key and g.value = v.value
+        from log_gone_values g join log_values v on g.key = v.key and g.value = v.value
         where g.acks > 0 and g.observed = 0 and v.observed > 0
         """,
     evidence=f"""
@@ -119,12 +119,12 @@ MISPLACED_ACK: Final = Check(
                 select f.key, f.value, s.position, s.op,
                     {row_number(by="f.key, f.value", order="s.moment, s.op, s.position")} as turn
                 from {first_rows_subquery("found_misplaced_ack", "key, position, value")} f
-                    join log_said s on f.key = s.key and f.value = s.value and s.acked = 0) p
+                    join log_locations s on f.key = s.key and f.value = s.value and s.acked = 0) p
             on m.key = p.key and m.value = p.value and p.turn = 1
         {order_by("m.key, m.position, m.value")}
         """,
-    evidence_views=(SAID,),
-    examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
+    evidence_views=(LOCATIONS,),
+    examined=f"select {total_of('acked_values')} as examined from log_pass_counts where passes > 0",
     claim="value {value} was acknowledged to {ack_op} at {ack_op:returned} with offset {position} of {key}, but "
     f"{_ABSENCE}; it was read at offset {{elsewhere}} ({{shown_op}} at {{shown_op:called}}).",
     operations=("ack_op", "poll_op", "sentinel_op", "shown_op"),
@@ -140,7 +140,7 @@ UNSEEN: Final = Check(
     meaning="an acknowledged value was not delivered by the deadline",
     views=(
         Table(
-            "log_final",
+            "log_drains",
             """
             select key, min(call) as final_call, max(coalesce(ret, call)) as last from log_effects
             where phase in ('sentinel', 'drain') and key is not null group by key
@@ -150,7 +150,7 @@ UNSEEN: Final = Check(
             "log_due",
             """
             select p.key, p.value, p.position, p.okay_op
-            from log_judged p join log_final f on p.key = f.key
+            from log_judged p join log_drains f on p.key = f.key
             where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
                 and (p.position is not null or (p.compacted is null and p.log_start <= 0))
             """,
@@ -159,12 +159,12 @@ UNSEEN: Final = Check(
     violations="""
         select d.key, d.value, d.position, d.okay_op
         from log_due d join log_values v on d.key = v.key and d.value = v.value
-            left join log_gone g on d.key = g.key and d.value = g.value and d.position = g.position
+            left join log_gone_values g on d.key = g.key and d.value = g.value and d.position = g.position
         where v.drained = 0 and g.key is null
         """,
     evidence=f"""
         select f.key, f.value, f.position, f.okay_op, s.settled, e.last, {ELSEWHERE}
-        from {first_rows_subquery("found_unseen", "key, position, value")} f join log_final e on f.key = e.key
+        from {first_rows_subquery("found_unseen", "key, position, value")} f join log_drains e on f.key = e.key
             left join log_settled s on f.key = s.key
             left join log_strays t on f.key = t.other_key and f.value = t.value and t.sight = 1
         {order_by("f.key, f.position, f.value")}

@@ -12,8 +12,8 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Table
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
-from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, greatest_before, nanoseconds, order_by
+from assay.checkers.log.retention import keep_lasting
+from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by
 
 LOOK_UPS: Final = Table(
     "log_look_ups",
@@ -23,8 +23,8 @@ LOOK_UPS: Final = Table(
     """,
 )
 
-DATED: Final = Table(
-    "log_dated",
+DATED_RECORDS: Final = Table(
+    "log_dated_records",
     f"""
     select p.key, p.position, p.value, t.timestamp, t.op,
         least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,
@@ -38,21 +38,11 @@ DATED: Final = Table(
     """,
 )
 
-LASTING: Final = Table(
-    "log_lasting",
+LASTING_RECORDS: Final = Table(
+    "log_lasting_records",
     f"""
     select d.key, d.position, d.timestamp, d.known, d.op, d.value
-    from log_dated d
-        join (select topic, min(case when name = 'retention.ms' then value end) as ms,
-                min(case when name = 'retention.bytes' then value end) as bytes
-            from log_limits group by topic) l on {extract_topic("d.key")} = l.topic
-        cross join (
-            select max({nanoseconds("timestamp")} - call) as lead from log_effects
-            where kind = 'append' and timestamp is not null) w
-        cross join (select max(coalesce(ret, call)) as ended from log_effects) n
-        cross join ({WRONG_CLOCKS}) c
-    where d.judged = 1 and l.bytes = {INFINITY} and (l.ms = {INFINITY} or (c.wrong = 0
-        and n.ended - ({nanoseconds("d.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
+    from log_dated_records d {keep_lasting("d")} and d.judged = 1
     """,
     across=True,
 )
@@ -60,10 +50,10 @@ LASTING: Final = Table(
 
 
 def _select_greatest_before(rows: str, value: str, order: str) -> str:
-    """Returns SQL: look-ups (``is_asked`` 1) with the greatest ``value`` of the rows before them."""
+    """Returns SQL: ``rows``, each with the greatest ``value`` of the records (``is_look_up`` 0) before it."""
     return f"""
-        select op, sub, is_asked, timestamp,
-            {greatest_before(f"case when is_asked = 0 then {value} end", by="key", order=order)} as latest
+        select op, sub, is_look_up, timestamp,
+            {greatest_before(f"case when is_look_up = 0 then {value} end", by="key", order=order)} as latest
         from ({rows}) as points
         """
 
@@ -75,52 +65,53 @@ SUSPECTS: Final = Table(
     from log_look_ups q join ({
         _select_greatest_before(
             '''
-            select key, known as moment, 0 as is_asked, -1 as op, -1 as sub, timestamp from log_lasting
+            select key, known as moment, 0 as is_look_up, -1 as op, -1 as sub, timestamp from log_lasting_records
             union all select key, call, 1, op, sub, timestamp from log_look_ups
             ''',
             "timestamp",
-            "moment, is_asked, op, sub",
+            "moment, is_look_up, op, sub",
         )
-    }) m on q.op = m.op and q.sub = m.sub and m.is_asked = 1 join ({
+    }) m on q.op = m.op and q.sub = m.sub and m.is_look_up = 1 join ({
         _select_greatest_before(
             f'''
-            select key, position, 1 as is_record, 0 as is_asked, -1 as op, -1 as sub, timestamp from log_lasting
+            select key, position, 1 as is_record, 0 as is_look_up, -1 as op, -1 as sub, timestamp
+            from log_lasting_records
             union all
             select key, coalesce(position, {INFINITY}), 0, 1, op, sub, timestamp from log_look_ups
             ''',
             "timestamp",
             "position, is_record, op, sub",
         )
-    }) p on q.op = p.op and q.sub = p.sub and p.is_asked = 1
+    }) p on q.op = p.op and q.sub = p.sub and p.is_look_up = 1
     cross join log_declared d
     where m.latest >= q.timestamp and p.latest >= q.timestamp and (q.position is not null or d.linearizable_ends = 1)
     """,
 )
 """Look-ups that may have missed a record: one young enough was known before, and one lies below the answer. Nearly
-always there are none; if there are, both are usually one record.
+always there are none; if there are, it usually is the same record.
 """
 
 
 TIME_LOOK_UP: Final = Check(
     anomaly="time-look-up",
     meaning="a look-up by time did not return the first record of that time or later",
-    views=(LOOK_UPS, DATED, LASTING, SUSPECTS),
+    views=(LOOK_UPS, DATED_RECORDS, LASTING_RECORDS, SUSPECTS),
     violations="""
         select s.op, s.sub, s.key, s.timestamp, s.position, 1 as late, min(r.position) as missed
-        from log_look_up_suspects s join log_lasting r on s.key = r.key
+        from log_look_up_suspects s join log_lasting_records r on s.key = r.key
         where r.timestamp >= s.timestamp and r.known < s.call
             and (s.position is null or r.position < s.position)
         group by s.op, s.sub, s.key, s.timestamp, s.position
         union all
         select q.op, q.sub, q.key, q.timestamp, q.position, 0, q.position
-        from log_look_ups q join log_dated r on q.key = r.key and q.position = r.position
+        from log_look_ups q join log_dated_records r on q.key = r.key and q.position = r.position
         group by q.op, q.sub, q.key, q.timestamp, q.position having max(r.timestamp) < q.timestamp
         """,
     evidence=f"""
         select f.key, f.op as asked_op, f.timestamp, f.position, f.late,
             f.missed, max(r.timestamp) as created, min(r.op) as seen_op
         from {first_rows_subquery("found_time_look_up", "key, op, sub, late")} f
-            join log_dated r on f.key = r.key and f.missed = r.position
+            join log_dated_records r on f.key = r.key and f.missed = r.position
         group by f.key, f.op, f.sub, f.timestamp, f.position, f.late, f.missed
         {order_by("f.key, f.op, f.sub, f.late")} limit {MOST_FINDINGS}
         """,

@@ -1,8 +1,8 @@
 """Order of a log: rule U over the offsets, the offsets of one process's sends, and message sets that stay together.
 
 Rule U (``docs/reference/anomalies.md``): give each operation its place in the object's order. No operation may have a
-lower place than an x that had returned before its call. The history is linearizable iff this holds, so iff the greatest
-call over all strictly smaller places never exceeds x.ret.
+lower place than an operation x that had returned before its call. The history is linearizable iff this holds for each
+x: the greatest call at all strictly lower places does not exceed x's return.
 
 - There is one row per (value, offset). The value is there at the latest when its send was acknowledged with this
   offset, or when the first poll that showed it returned.
@@ -18,7 +18,7 @@ from typing import Final
 
 from assay.checkers.check import OFFSET, VALUE, Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.log.views import SAID
+from assay.checkers.log.views import LOCATIONS
 from assay.checkers.sql_idioms import (
     first_rows_subquery,
     greatest_before,
@@ -41,7 +41,10 @@ def _is_placeable(position: str) -> str:
 
 UNACKNOWLEDGED: Final = Table(
     "log_unacknowledged",
-    "select key, value, position, seen from log_placed where acks = 0 and position is not null and value is not null",
+    """
+    select key, value, position, seen from log_value_offsets
+    where acks = 0 and position is not null and value is not null
+    """,
 )
 """The few values that were observed at an offset that no send reported."""
 
@@ -50,7 +53,7 @@ TIMELINE: Final = View(
     f"""
     select key, 2 * position as place, acked_call as call,
         least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
-    from log_placed where {_is_placeable("position")} and value is not null and acks > 0
+    from log_value_offsets where {_is_placeable("position")} and value is not null and acks > 0
     union all
     select p.key, 2 * p.position, v.call,
         least(coalesce(p.seen, {INFINITY}),
@@ -66,8 +69,8 @@ TIMELINE: Final = View(
     """,
 )
 
-ACTED: Final = Table(
-    "log_acted",
+OPERATION_TIMES: Final = Table(
+    "log_operation_times",
     """
     select op, key, min(call) as call, min(ret) as ret from effects
     where kind in ('append', 'observe', 'end') group by op, key
@@ -77,39 +80,40 @@ ACTED: Final = Table(
 MOMENTS: Final = View(
     "log_moments",
     """
-    select key, call as moment, 0 as is_return, min(op) as op from log_acted group by key, call
+    select key, call as moment, 0 as is_return, min(op) as op from log_operation_times group by key, call
     union all
-    select key, ret as moment, 1 as is_return, min(op) as op from log_acted where ret is not null group by key, ret
+    select key, ret as moment, 1 as is_return, min(op) as op from log_operation_times
+    where ret is not null group by key, ret
     """,
 )
 """The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone."""
 
-FOUND_AT: Final = View(
-    "log_found_at",
+UNREPORTED_OFFSETS: Final = View(
+    "log_unreported_offsets",
     f"""
     select s.op, p.key, p.position, min(p.seen_op) as seen_op
-    from log_placed p join log_sends s on p.key = s.key and p.value = s.value
+    from log_value_offsets p join log_sends s on p.key = s.key and p.value = s.value
     where p.acks = 0 and p.observed > 0 and {_is_placeable("p.position")}
     group by s.op, p.key, p.position
     """,
 )
-"""The operations that were shown the offset of a record whose own send did not report it."""
+"""For records whose send did not report the offset: the send ``op``, and the operation that showed the offset."""
 
 
-def _unfold(place: str, name: str) -> str:
-    """Returns SQL columns: the offset of a place that is a record's, and the log end of any other."""
+def _decode_place(place: str, name: str) -> str:
+    """Returns SQL columns for a place: ``_offset`` if it is a record's, ``_end`` if it is a log end's."""
     return (
         f"case when {place} % 2 = 0 then {place} >> 1 end as {name}_offset, "
         f"case when {place} % 2 <> 0 then ({place} + 1) >> 1 end as {name}_end"
     )
 
 
-def _filling_subject(position: str, op: str) -> str:
-    """Returns the subject of a finding: this operation filled an offset after others had filled higher ones."""
+def _describe_filling(position: str, op: str) -> str:
+    """Returns a subject: the operation that filled an offset after others had filled higher ones."""
     return f"offset {{{position}}} of {{key}} by operation {{{op}:number}}"
 
 
-_FEW: Final = first_rows_subquery("found_real_time_order", "key, place")
+_FIRST: Final = first_rows_subquery("found_real_time_order", "key, place")
 
 REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
@@ -137,24 +141,24 @@ REAL_TIME_ORDER: Final = Check(
     ),
     evidence=f"""
         select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
-            r.op as future_op, c.op as future_send_op, n.onset, {_unfold("f.place", "known")}, {
-        _unfold("n.spot", "late")
+            r.op as future_op, c.op as future_send_op, n.onset, {_decode_place("f.place", "known")}, {
+        _decode_place("n.spot", "late")
     },
             y.seen_op as later_seen_op, x.seen_op as known_seen_op
-        from {_FEW} f left join ({
+        from {_FIRST} f left join ({
         select_nearest_pairs(
             f'''
             select t.key, f.place, 0 as side, t.ret as moment, t.place as spot, t.place as op
-            from {_FEW} f join log_timeline t on f.key = t.key and f.place = t.place
+            from {_FIRST} f join log_timeline t on f.key = t.key and f.place = t.place
             where f.overtaken = 1 and t.ret < {INFINITY}
             union all
             select s.key, f.place, 0, s.ret, f.place, f.place
-            from {_FEW} f join log_said s on f.key = s.key and f.place = 2 * s.position
+            from {_FIRST} f join log_locations s on f.key = s.key and f.place = 2 * s.position
             where f.overtaken = 1 and s.acked = 0 and s.value is not null and s.ret is not null
                 and {_is_placeable('s.position')}
             union all
             select t.key, f.place, 1, t.call, t.place, t.place
-            from {_FEW} f join log_timeline t on f.key = t.key and t.place < f.place
+            from {_FIRST} f join log_timeline t on f.key = t.key and t.place < f.place
             where f.overtaken = 1 and t.call > f.returned
             ''',
             "key, place",
@@ -164,14 +168,16 @@ REAL_TIME_ORDER: Final = Check(
     }) n on f.key = n.key and f.place = n.place
             left join log_moments k on f.key = k.key and n.former_moment = k.moment and k.is_return = 1
             left join log_moments l on f.key = l.key and n.moment = l.moment and l.is_return = 0
-            left join log_found_at x on f.key = x.key and k.op = x.op and f.place = 2 * x.position
-            left join log_found_at y on f.key = y.key and l.op = y.op and n.spot = 2 * y.position
+            left join log_unreported_offsets x on f.key = x.key and k.op = x.op and f.place = 2 * x.position
+            left join log_unreported_offsets y on f.key = y.key and l.op = y.op and n.spot = 2 * y.position
             left join log_moments r on f.overtaken = 0 and f.key = r.key and f.future_ret = r.moment and r.is_return = 1
             left join log_moments c on f.overtaken = 0 and f.key = c.key and f.future_call = c.moment
                 and c.is_return = 0
         {order_by("f.key, f.place")}
         """,
-    examined=f"select count(*) as examined from log_placed where {_is_placeable('position')} and value is not null",
+    examined=f"""
+        select count(*) as examined from log_value_offsets where {_is_placeable("position")} and value is not null
+        """,
     kinds=("append", "observe", "end"),
     claim="[overtaken=1?[Offset {known_offset} of {key} was there|The log of {key} ended at {known_end}] by "
     "{known_op:returned} ({known_op}), but [the lower offset {late_offset} of {key} was filled by an operation of "
@@ -181,18 +187,18 @@ REAL_TIME_ORDER: Final = Check(
     operations=("known_op", "later_op", "later_seen_op", "known_seen_op", "future_op", "future_send_op"),
     moments=("onset",),
     about=(
-        _filling_subject("late_offset", "later_op"),
+        _describe_filling("late_offset", "later_op"),
         "[late_end?end of {key} in operation {later_op:number}]",
         "offset {known_offset} of {key}",
         "offset {late_offset} of {key}",
     ),
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
     seen_again=True,  # a late record comes after all records above it
-    evidence_views=(SAID, ACTED, MOMENTS, FOUND_AT),
+    evidence_views=(LOCATIONS, OPERATION_TIMES, MOMENTS, UNREPORTED_OFFSETS),
 )
 
 
-_RECORDS: Final = (
+_SUBJECTS: Final = (
     "values {former_value} and {value} of {key}",
     OFFSET,
     "offset {former} of {key}",
@@ -227,7 +233,7 @@ NONMONOTONIC_SEND: Final = Check(
     kinds=("append",),
     claim="{own_op:capital} sent value {value} to {key} at {own_op:called} and got offset {position}, below offset "
     "{former} of the value {former_value} that it had sent before it ({former_op:called}).",
-    about=(_filling_subject("position", "own_op"), *_RECORDS),
+    about=(_describe_filling("position", "own_op"), *_SUBJECTS),
     explained_by=("inconsistent-offset", "misplaced-ack", "real-time-order", "send-skip"),
 )
 
@@ -265,7 +271,7 @@ SEND_SKIP: Final = Check(
             "log_set_parts",
             """
             select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value, p.seen_op
-            from log_set_pairs s join log_placed p on s.key = p.key and s.value = p.value
+            from log_set_pairs s join log_value_offsets p on s.key = p.key and s.value = p.value
                 left join log_compacted c on s.key = c.key
                 left join log_starts t on s.key = t.key
             where (s.outcome = 'info' or (s.outcome = 'ok' and s.position is null)) and s.former_value is not null
@@ -279,7 +285,7 @@ SEND_SKIP: Final = Check(
                 min(o.value) as other, min(o.op) as other_op
             from log_set_parts s
                 left join (
-                    select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_placed
+                    select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_value_offsets
                     where acks > 0 or observed > 0 group by key, position, value) o
                     on s.key = o.key and o.position = greatest(s.position, 0) - 1
             group by s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value
@@ -313,6 +319,6 @@ SEND_SKIP: Final = Check(
     "record[apart>1?s] between them]|torn: value {value} is at offset {position}, but not after value {former_value}, "
     "which the set has before it: [the offset before it holds value {other}|nothing is before it]].",
     operations=("own_op", "seen_op", "other_op"),
-    about=(*_RECORDS,),
+    about=(*_SUBJECTS,),
     explained_by=("inconsistent-offset", "misplaced-ack"),
 )

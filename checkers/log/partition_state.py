@@ -1,25 +1,42 @@
-"""Partition states in ZooKeeper: every version is the same for all nodes, and decides who may lead or be removed.
+"""Partition states in ZooKeeper: each version is the same for all nodes, and decides which replica may lead or be
+removed.
 
-These checks read what nodes say of the state in their event logs. The znode's version orders these statements, so no
+These checks read statements about the state in the nodes' event logs. The znode's version orders the statements, so no
 clocks are needed. Lists of broker numbers are written ``1,2,3``. The checks read:
 
 - ``became-leader``, ``isr-change``, ``partition-state-read``, ``partition-state-written``, ``assignment-written`` and
   ``reassignment-ended``: ``isr`` and ``elr`` of the state's ``version``.
-- ``assignment-written`` (``replicas``, and those that are ``gone``), ``reassignment-ended`` (``replicas``).
+- ``assignment-written``: ``replicas``, and the removed replicas (``gone``). ``reassignment-ended``: ``replicas``.
 - ``partition-state-written``: ``epoch``, the leader as ``value``, ``min_insync``, ``unclean``.
 - ``log-end-answered``: a replica's answer to the controller of ``controller_epoch`` in leader epoch ``epoch``.
   ``value`` is the last epoch of its log, ``position`` the log end.
 - ``registered``: ``value`` is the node's number.
 
-``overlooked-log``: a leader was elected by the length of the logs if two conditions hold. It is alone in the in-sync
-set with no eligible replica, and before there was no leader but several members. If one in-sync replica is enough, or
-an unclean election is allowed, the election may have another reason and is not judged.
+``overlooked-log``: a leader was elected by the length of the logs if two conditions hold. Afterwards it is alone in the
+in-sync set, with no eligible replica. Before, there was no leader, and there were several members (in sync or
+eligible). If one in-sync replica is enough, or an unclean election is allowed, the election may have another reason and
+is not judged.
 """
 
 from typing import Final
 
 from assay.checkers.check import EPOCH, Check, Table, View, family_of
 from assay.checkers.sql_idioms import count_in_list, list_contains, list_covers, select_first
+
+BROKERS: Final = """
+    select node, min(value) as broker from events where event = 'registered' and value is not null
+    group by node having min(value) = max(value)
+    """
+"""SQL: nodes that had one broker number in the whole run."""
+
+COMPLETE_EVENT_LOGS: Final = """
+    select node from (
+        select node, incarnation, case when min(seq) = 1 and max(seq) = count(*) then 1 else 0 end as complete
+        from events group by node, incarnation) as logs
+    group by node having min(complete) = 1
+    """
+"""SQL: nodes whose event logs lack no line."""
+
 
 TWO_IN_SYNC_SETS: Final = Check(
     anomaly="two-in-sync-sets",
@@ -88,17 +105,7 @@ OVERLOOKED_LOG: Final = Check(
     views=(
         View(
             "election_nodes",
-            """
-            select b.node, b.broker from (
-                select node, min(value) as broker from events where event = 'registered' and value is not null
-                group by node having min(value) = max(value)) b
-                join (
-                    select node from (
-                        select node, case when min(seq) = 1 and max(seq) = count(*) then 1 else 0 end as whole
-                        from events group by node, incarnation) as lives
-                    group by node having min(whole) = 1) w
-                on w.node = b.node
-            """,
+            f"select b.node, b.broker from ({BROKERS}) b join ({COMPLETE_EVENT_LOGS}) c on c.node = b.node",
         ),
         View(
             "election_states",

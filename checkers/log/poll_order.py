@@ -22,34 +22,34 @@ from assay.checkers.sql_idioms import (
     sum_so_far,
 )
 
-READ: Final = View(
-    "log_read",
+READING_ROWS: Final = View(
+    "log_reading_rows",
     """
     select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
     from log_effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
     """,
 )
 
-BROKEN: Final = Table(
+BROKEN_CHAINS: Final = Table(
     "log_broken_chains",
     """
-    select process, key, assignment from log_read where kind = 'observe' and outcome <> 'ok'
+    select process, key, assignment from log_reading_rows where kind = 'observe' and outcome <> 'ok'
     group by process, key, assignment
     """,
 )
 
 _STEP: Final = "r.op, r.sub, r.process, r.key, r.assignment, r.kind, r.position, r.call, r.outcome"
 _BREAKS: Final = "case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end"
-_ITS_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
+_SAME_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
 
 STEPS: Final = View(
     "log_steps",
     f"""
     select {_STEP}, cast(0 as bigint) as breaks
-    from log_read r left join log_broken_chains b on {_ITS_CHAIN} where b.process is null
+    from log_reading_rows r left join log_broken_chains b on {_SAME_CHAIN} where b.process is null
     union all
     select {_STEP}, {sum_so_far(_BREAKS, by="r.process, r.key, r.assignment", order="r.call, r.op, r.sub")} as breaks
-    from log_read r join log_broken_chains b on {_ITS_CHAIN}
+    from log_reading_rows r join log_broken_chains b on {_SAME_CHAIN}
     """,
 )
 """``breaks``: the number of records so far, in this chain, of polls that did not end ok. Few chains have any, and only
@@ -72,7 +72,7 @@ STRETCHES: Final = Table(
     "log_stretches",
     """
     select process, key, assignment, breaks, op, call, sub, low, high,
-        case when low >= 0 and least_shift = greatest_shift and reach = records - 1 then 1 else 0 end as straight
+        case when low >= 0 and least_shift = greatest_shift and reach = records - 1 then 1 else 0 end as gapless
     from (
         select process, key, assignment, breaks, op, min(call) as call, min(sub) as sub,
             min(position) as low, max(position) as high, count(*) as records,
@@ -82,30 +82,31 @@ STRETCHES: Final = Table(
         group by process, key, assignment, breaks, op) as read_at_once
     """,
 )
-"""The records that one operation read of a chain; ``straight``: consecutive offsets, so comparing the two ends is
-enough."""
+"""The records that one operation read of a chain. ``gapless``: their offsets are consecutive, so comparing the two ends
+is enough.
+"""
 
-CROOKED: Final = Table(
-    "log_crooked", "select op, process, key, assignment, breaks from log_stretches where straight = 0"
+GAPPED_STRETCHES: Final = Table(
+    "log_gapped_stretches", "select op, process, key, assignment, breaks from log_stretches where gapless = 0"
 )
-"""Nearly always empty."""
+"""Stretches whose records must be compared one by one. Nearly always there are none."""
 
 _LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
 
 LINKS: Final = View(
     "log_links",
     f"""
-    select {_LINK}, r.sub, r.low, r.high from log_stretches r where r.straight = 1
+    select {_LINK}, r.sub, r.low, r.high from log_stretches r where r.gapless = 1
     union all
     select {_LINK}, r.sub, r.position as low, r.position as high
-    from log_steps r join log_crooked t on r.op = t.op and r.process = t.process and r.key = t.key
+    from log_steps r join log_gapped_stretches t on r.op = t.op and r.process = t.process and r.key = t.key
         and r.assignment = t.assignment and r.breaks = t.breaks
     where r.kind = 'observe' and r.outcome = 'ok'
     """,
 )
 
-CHAINED: Final = View(
-    "log_chained",
+LINK_PAIRS: Final = View(
+    "log_link_pairs",
     f"""
     select op, sub, process, key, assignment, breaks, low as position,
         {previous("high", by="process, key, assignment, breaks", order="call, op, sub")} as former,
@@ -120,7 +121,7 @@ POLL_GAPS: Final = Table(
     select c.op, c.sub, c.process, c.key, c.position,
         coalesce(c.former, greatest(s.sought, -{INFINITY}) - 1) as former,
         coalesce(c.former_op, s.op) as former_op, case when c.former is null then s.sought end as sought
-    from log_chained c
+    from log_link_pairs c
         left join log_chain_starts s on c.process = s.process and c.key = s.key and c.assignment = s.assignment
             and c.breaks = s.breaks and c.former is null
     where case when c.former is null then c.position <> s.sought
@@ -130,7 +131,17 @@ POLL_GAPS: Final = Table(
 """All steps that do not go to the next raw offset. The first record's predecessor is the offset below the one sought.
 """
 
-POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINKS, CHAINED, POLL_GAPS)
+POLL_VIEWS: Final = (
+    READING_ROWS,
+    BROKEN_CHAINS,
+    STEPS,
+    CHAIN_STARTS,
+    STRETCHES,
+    GAPPED_STRETCHES,
+    LINKS,
+    LINK_PAIRS,
+    POLL_GAPS,
+)
 
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 
@@ -186,7 +197,7 @@ POLL_SKIP: Final = Check(
                 join log_offsets o on f.key = o.key and o.position > f.former and o.position < f.position
             where o.observed = 1 and o.judged = 1
             group by f.key, f.op, f.sub, f.position, f.former, f.former_op, f.sought, f.skipped) m
-            join log_placed w on m.key = w.key and m.missed = w.position
+            join log_value_offsets w on m.key = w.key and m.missed = w.position
         where w.observed > 0
         group by m.key, m.poll_op, m.sub, m.position, m.former, m.former_op, m.sought, m.skipped, m.missed
         {order_by("m.key, m.poll_op, m.sub")}

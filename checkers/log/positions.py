@@ -35,7 +35,7 @@ POSITIONS: Final = Table(
     from log_moves
     """,
 )
-"""Each row that says where a reader stood, with the row before it."""
+"""Each row with a reader's position, and the row before it in the chain."""
 
 
 POSITION_JUMP: Final = Check(
@@ -81,7 +81,7 @@ OFFSET_HOLE: Final = Check(
     meaning="an offset that a poll went past holds no record at all",
     views=(
         Table(
-            "log_gappy",
+            "log_polls_with_gaps",
             """
             select p.op, p.key, p.segment, p.next_offset, greatest(p.first_offset, coalesce(t.log_start, 0)) as base
             from log_polls p cross join log_declared d
@@ -94,10 +94,10 @@ OFFSET_HOLE: Final = Check(
         View(
             "log_gap_edges",
             f"""
-            select op, key, segment, greatest(base, -{INFINITY}) - 1 as position, next_offset from log_gappy
+            select op, key, segment, greatest(base, -{INFINITY}) - 1 as position, next_offset from log_polls_with_gaps
             union all
             select g.op, g.key, g.segment, p.position, g.next_offset
-            from log_gappy g join log_polled p on g.op = p.op and g.key = p.key and g.segment = p.segment
+            from log_polls_with_gaps g join log_poll_rows p on g.op = p.op and g.key = p.key and g.segment = p.segment
             where p.kind = 'observe' and p.position >= g.base and p.position < g.next_offset
             group by g.op, g.key, g.segment, p.position, g.next_offset
             """,

@@ -21,14 +21,14 @@ from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, order_by
 
-_WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.position - w.spare"
+_WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.position - w.margin"
 
 FALSE_OUT_OF_RANGE: Final = Check(
     anomaly="false-out-of-range",
     meaning="a reader was answered that its place is not in the log, although it was",
     views=(
         Table(
-            "log_refused",
+            "log_rejected_fetches",
             f"""
             select e.op, e.key, e.position, e.call
             from log_effects e cross join log_declared d
@@ -46,29 +46,29 @@ FALSE_OUT_OF_RANGE: Final = Check(
             "log_witnesses",
             f"""
             select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
-                coalesce(p.ack_op, p.seen_op) as op, 1 as spare, 'known' as how
-            from log_placed p join (select key from log_refused group by key) k on p.key = k.key
+                coalesce(p.ack_op, p.seen_op) as op, 1 as margin, 'known' as how
+            from log_value_offsets p join (select key from log_rejected_fetches group by key) k on p.key = k.key
             where p.position is not null and p.acks + p.observed > 0
             union all
             select n.key, n.position, n.ret, n.op, 0, 'reported as its end'
-            from log_ends n join (select key from log_refused group by key) k on n.key = k.key
+            from log_ends n join (select key from log_rejected_fetches group by key) k on n.key = k.key
             """,
         ),
     ),
     violations=f"""
         select o.key, o.op, o.position, min(w.position) as known
-        from log_refused o join log_witnesses w on {_WITNESS}
+        from log_rejected_fetches o join log_witnesses w on {_WITNESS}
         group by o.key, o.op, o.position
         """,
     evidence=f"""
         select f.key, f.op as poll_op, f.position, f.known, min(w.op) as known_op, min(w.how) as how
         from {first_rows_subquery("found_false_out_of_range", "key, op, position")} f
-            join log_refused o on f.key = o.key and f.op = o.op and f.position = o.position
+            join log_rejected_fetches o on f.key = o.key and f.op = o.op and f.position = o.position
             join log_witnesses w on {_WITNESS} and w.position = f.known
         group by f.key, f.op, f.position, f.known
         {order_by("f.key, f.op, f.position")}
         """,
-    examined="select count(*) as examined from log_refused",
+    examined="select count(*) as examined from log_rejected_fetches",
     kinds=("out-of-range",),
     claim="{poll_op:capital} was answered at {poll_op:returned} that offset {position} of {key} is not in the log, "
     "but offset {known} had been {how} before it asked ({known_op}, {known_op:called}), and nothing of it was ever "

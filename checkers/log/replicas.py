@@ -31,7 +31,7 @@ REPLICA_DIVERGENCE: Final = Check(
     meaning="replicas hold different records below their high watermark",
     views=(
         Table(
-            "replicas_held",
+            "replica_records",
             """
             select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
                 case when value is null then 1 else 0 end as unknown
@@ -40,7 +40,7 @@ REPLICA_DIVERGENCE: Final = Check(
         ),
     ),
     violations="""
-        select key, position, min(node) as node from replicas_held group by key, position
+        select key, position, min(node) as node from replica_records group by key, position
         having min(crc) <> max(crc) or min(compared) <> max(compared) or min(unknown) <> max(unknown)
         """,
     evidence=f"""
@@ -49,17 +49,17 @@ REPLICA_DIVERGENCE: Final = Check(
         from (
             select f.key, f.position, f.node as low, min(b.node) as high
             from {first_rows_subquery("found_replica_divergence", "key, position")} f
-                join replicas_held a on f.key = a.key and f.position = a.position and f.node = a.node
-                join replicas_held b on f.key = b.key and f.position = b.position
+                join replica_records a on f.key = a.key and f.position = a.position and f.node = a.node
+                join replica_records b on f.key = b.key and f.position = b.position
             where a.crc <> b.crc or a.compared <> b.compared or a.unknown <> b.unknown
             group by f.key, f.position, f.node) f
-            join replicas_held l on f.key = l.key and f.position = l.position and f.low = l.node
-            join replicas_held h on f.key = h.key and f.position = h.position and f.high = h.node
+            join replica_records l on f.key = l.key and f.position = l.position and f.low = l.node
+            join replica_records h on f.key = h.key and f.position = h.position and f.high = h.node
         {order_by("f.key, f.position")}
         """,
     examined="""
         select count(*) as examined from (
-            select key, position from replicas_held group by key, position having count(*) > 1) as common
+            select key, position from replica_records group by key, position having count(*) > 1) as common
         """,
     claim=f"Offset {{position}} of {{key}} is {_describe_record('low')} and {_describe_record('high')}, below the "
     "high watermark of both, after all replicas had rejoined.",

@@ -1,13 +1,13 @@
-"""Compares what a producer reports of one message, by callbacks and accounts, with the outcome that it gave.
+"""Compares a producer's reports of one message, by callbacks and accounts, with the outcome of its send.
 
-A workload records the ``append`` row of each message, which is the first row of its value in the operation. More rows
-say that it may have been appended again. It also records
+A workload records the ``append`` row of each message, which is the first row of its value in the operation. Further
+rows of the value mean that it may have been appended again. It also records
 
 - ``reported``: a receiver was informed of the message's outcome. ``source`` names the receiver (a callback, an
   account); ``outcome`` and ``position`` are as reported.
-- ``unreported``: a receiver was owed a report and got none, although the operation ended with a result.
+- ``unreported``: a receiver got no report, although the operation ended with a result.
 
-Each receiver is owed exactly one report, and it must agree with the outcome. No other process can have changed anything
+Each receiver must get exactly one report, which must agree with the outcome. No other process can have changed anything
 in between, because a client library reports its own knowledge.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 from assay.checkers.check import VALUE, Check, Table, View
 from assay.checkers.sql_idioms import select_first
 
-_ITS_OWN: Final = "r.op = f.op and r.key = f.key and r.value = f.value"
+_SAME_MESSAGE: Final = "r.op = f.op and r.key = f.key and r.value = f.value"
 
 
 def _describe_outcome(outcome: str, position: str) -> str:
@@ -29,7 +29,7 @@ CONTRADICTED_OUTCOME: Final = Check(
     meaning="a producer said two things of what became of one message",
     views=(
         Table(
-            "reports_made",
+            "reports_by_receiver",
             """
             select op, key, value, source, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
                 min(outcome) as reported, max(outcome) as reported_last, min(position) as reported_position,
@@ -42,20 +42,20 @@ CONTRADICTED_OUTCOME: Final = Check(
             "reports_first_rows",
             """
             select e.op, e.key, e.value, min(e.sub) as sub
-            from effects e join (select op from reports_made group by op) r on e.op = r.op
+            from effects e join (select op from reports_by_receiver group by op) r on e.op = r.op
             where e.kind = 'append' and e.value is not null group by e.op, e.key, e.value
             """,
         ),
     ),
     violations=f"""
         select r.op, r.key, r.value, r.source, r.times, e.outcome, e.position, r.reported, r.reported_position
-        from reports_made r join reports_first_rows f on {_ITS_OWN}
+        from reports_by_receiver r join reports_first_rows f on {_SAME_MESSAGE}
             join effects e on e.op = f.op and e.sub = f.sub
         where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome
             or r.lowest <> coalesce(e.position, -1) or r.highest <> coalesce(e.position, -1)
         """,
     evidence=select_first("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
-    examined="select count(*) as examined from reports_made",
+    examined="select count(*) as examined from reports_by_receiver",
     kinds=("reported", "unreported"),
     claim="Value {value} of {key}, sent by {own_op} at {own_op:called}, was "
     f"{_describe_outcome('outcome', 'position')} by its outcome, but {{source}} [times=0?was not informed of it at "

@@ -21,8 +21,8 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
-    BEGUN,
-    SO_FAR,
+    HAS_BEGUN,
+    ROWS_SO_FAR,
     extract_topic,
     first_rows_subquery,
     greatest_before,
@@ -32,13 +32,18 @@ from assay.checkers.sql_idioms import (
 )
 
 UNCERTAINTY: Final = 1_000_000_000
-"""Nanoseconds that two clocks may differ if no fault moves one."""
+"""Nanoseconds by which two clocks may differ if no fault moves one."""
 WRONG_CLOCKS: Final = f"""
-    select count(*) as wrong from faults where {BEGUN} and coalesce(wrong_clock, true)
+    select count(*) as wrong from faults where {HAS_BEGUN} and coalesce(wrong_clock, true)
     """
-"""If there is any, servers may take records that are too young for a time limit."""
+"""If there is any, servers may delete records that are too young for a time limit."""
+CLOCK_LEAD: Final = f"""
+    select max({nanoseconds("timestamp")} - call) as lead from log_effects
+    where kind = 'append' and timestamp is not null
+    """
+"""By how much create times are ahead of the history's time at most. Null if no send has a create time."""
 
-REPORTS: Final = Table(
+START_REPORTS: Final = Table(
     "log_start_reports",
     """
     select op, sub, process, key, position, leader_epoch as epoch, node, incarnation, call, ret
@@ -48,8 +53,8 @@ REPORTS: Final = Table(
 )
 
 
-_RETURNED: Final = "case when is_return = 1 then position end"
-_LEADER: Final = "key, node, incarnation, epoch"
+_REPORTED: Final = "case when is_return = 1 then position end"
+_LEADERSHIP: Final = "key, node, incarnation, epoch"
 
 LOG_START_REGRESSION: Final = Check(
     anomaly="log-start-regression",
@@ -69,7 +74,7 @@ LOG_START_REGRESSION: Final = Check(
     violations=f"""
         select key, node, incarnation, epoch, op, sub, position, former from (
             select key, node, incarnation, epoch, op, sub, is_return, position,
-                {greatest_before(_RETURNED, by=_LEADER, order="moment, is_return, op, sub")} as former
+                {greatest_before(_REPORTED, by=_LEADERSHIP, order="moment, is_return, op, sub")} as former
             from log_start_moments) as moments
         where is_return = 0 and former > position
         """,
@@ -95,7 +100,7 @@ LOG_START_REGRESSION: Final = Check(
     optional=True,
 )
 
-OBEYED: Final = Table(
+OBEYED_SETTINGS: Final = Table(
     "log_settings_obeyed",
     f"""
     select t.topic, t.name, t.since, min(greatest(t.settled, c.since) + d.obedience_deadline) as obeyed
@@ -104,7 +109,7 @@ OBEYED: Final = Table(
         where kind = 'setting' and outcome = 'ok' and ret is not null) t
         cross join (
             select since, coalesce(following, {INFINITY}) as until from (
-                select max(until) over ({order_by("since, until")} {SO_FAR}) as since,
+                select max(until) over ({order_by("since, until")} {ROWS_SO_FAR}) as since,
                     lead(since) over ({order_by("since, until")}) as following
                 from log_disturbances where since is not null) as faults
             union all
@@ -114,7 +119,7 @@ OBEYED: Final = Table(
     group by t.topic, t.name, t.since
     """,
 )
-"""When every server must obey an acknowledged setting; ``c`` are the times without a fault."""
+"""When every server must obey an acknowledged setting. The rows ``c`` are the times without a fault."""
 
 LIMITS: Final = Table(
     "log_limits",
@@ -141,8 +146,25 @@ LIMITS: Final = Table(
 """Each limit that a topic had, and its latest possible interval. The value 0 is an unknown limit: it may take anything.
 """
 
-CUT: Final = Table(
-    "log_advanced",
+
+def keep_lasting(rows: str) -> str:
+    """Returns joins and a condition that keep, of ``rows``, those whose record no limit may delete during the run.
+
+    ``rows`` has the record's ``key`` and a ``timestamp``: the record was created then or later.
+    """
+    return f"""
+        join (select topic, min(case when name = 'retention.ms' then value end) as ms,
+                min(case when name = 'retention.bytes' then value end) as bytes
+            from log_limits group by topic) l on {extract_topic(f"{rows}.key")} = l.topic
+        cross join ({CLOCK_LEAD}) w cross join ({WRONG_CLOCKS}) c
+        cross join (select max(coalesce(ret, call)) as ended from log_effects) n
+    where l.bytes = {INFINITY} and (l.ms = {INFINITY} or (c.wrong = 0
+        and n.ended - ({nanoseconds(f"{rows}.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
+    """
+
+
+ADVANCED_STARTS: Final = Table(
+    "log_advanced_starts",
     """
     select r.key, r.position, min(r.ret) as reported, min(r.op) as op
     from log_start_reports r left join log_compacted c on r.key = c.key
@@ -151,42 +173,41 @@ CUT: Final = Table(
 )
 """Starts above 0, each when it was first reported: the earlier the report, the younger were the deleted records."""
 
-BORN: Final = View(
-    "log_born",
+CREATION_TIMES: Final = View(
+    "log_creation_times",
     f"""
     select p.key, p.value, p.position, min(b.born) - max(w.lead) as born
-    from log_placed p join (select key from log_advanced group by key) a on p.key = a.key
+    from log_value_offsets p join (select key from log_advanced_starts group by key) a on p.key = a.key
         join (
             select key, value, {nanoseconds("min(timestamp)")} as born from log_effects
             where kind in ('append', 'observe') and value is not null and outcome <> 'fail'
             group by key, value having count(*) = count(timestamp)) b on p.key = b.key and p.value = b.value
-        cross join (
-            select max({nanoseconds("timestamp")} - call) as lead from log_effects
-            where kind = 'append' and timestamp is not null) w
+        cross join ({CLOCK_LEAD}) w
     where p.position is not null group by p.key, p.value, p.position
     """,
     across=True,
 )
 """Earliest creation of each record, in the history's time, for keys with deletions."""
 
-YOUNGEST: Final = View(
+YOUNGEST_BELOW: Final = View(
     "log_youngest_below",
     f"""
     select key, position, reported, op, born from (
         select key, position, is_record, reported, op,
             {greatest_before("case when is_record = 1 then born end", by="key", order="position, is_record")} as born
         from (
-            select key, position, 0 as is_record, reported, op, cast(null as bigint) as born from log_advanced
+            select key, position, 0 as is_record, reported, op, cast(null as bigint) as born from log_advanced_starts
             union all
-            select key, position, 1, null, null, max(born) from log_born group by key, position) as points) as ordered
+            select key, position, 1, null, null, max(born) from log_creation_times group by key, position) as points
+        ) as ordered
     where is_record = 0 and born is not null
     """,
 )
 
 _LEAST_OF: Final = "min(case when l.name = '{}' then l.value end)"
 
-TAKEN: Final = Table(
-    "log_taken",
+SUSPECT_STARTS: Final = Table(
+    "log_suspect_starts",
     f"""
     select key, position, reported, op, born, ms, bytes from (
         select y.key, y.position, y.reported, y.op, y.born,
@@ -200,11 +221,11 @@ TAKEN: Final = Table(
 )
 """Starts that excluded a record too young for every time limit."""
 
-ROOM: Final = View(
-    "log_room",
+GREATEST_SIZES: Final = View(
+    "log_greatest_sizes",
     f"""
     select t.key, t.position, cast(coalesce(sum(s.size), 0) as bigint) as most
-    from log_taken t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'
+    from log_suspect_starts t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'
         and s.call < t.reported and coalesce(s.position, {INFINITY}) >= t.position
     where t.bytes < {INFINITY}
     group by t.key, t.position having count(s.op) = count(s.size)
@@ -216,17 +237,17 @@ ROOM: Final = View(
 FORBIDDEN_DELETION: Final = Check(
     anomaly="forbidden-deletion",
     meaning="a log start has left out a record that no limit allowed to delete",
-    views=(CUT, BORN, YOUNGEST, TAKEN, ROOM),
+    views=(ADVANCED_STARTS, CREATION_TIMES, YOUNGEST_BELOW, SUSPECT_STARTS, GREATEST_SIZES),
     violations=f"""
         select t.key, t.position as start, t.reported, t.op, t.born, t.ms, t.bytes, r.most
-        from log_taken t left join log_room r on t.key = r.key and t.position = r.position
+        from log_suspect_starts t left join log_greatest_sizes r on t.key = r.key and t.position = r.position
         where t.bytes = {INFINITY} or r.most < t.bytes
         """,
     evidence=f"""
         select f.key, f.start, f.reported, f.op as start_op, f.ms, f.bytes,
             f.most, b.position, min(b.value) as value, min(s.op) as send_op
         from {first_rows_subquery("found_forbidden_deletion", "key, start")} f
-            join log_born b on f.key = b.key and f.born = b.born and b.position < f.start
+            join log_creation_times b on f.key = b.key and f.born = b.born and b.position < f.start
             join log_sends s on b.key = s.key and b.value = s.value and s.outcome <> 'fail'
         group by f.key, f.start, f.reported, f.op, f.ms, f.bytes, f.most, b.position
         {order_by("f.key, f.start, b.position")} limit {MOST_FINDINGS}

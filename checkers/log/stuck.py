@@ -1,23 +1,23 @@
 """Liveness of readers: a reader that polls undisturbed reaches a record that is there.
 
-A reader (process, key, assignment) stays at a position while its polls end ok where they began. A poll counts
-only if its operation returned no record of any partition. Otherwise records of other partitions may have used up the
-response's size limit. Time counts from the latest of the record's acknowledgement, the end of the last fault, and the
-reader's assignment. The reader is stuck if a poll is called after the contract's ``reading_deadline``, and ``SEVERAL``
-such polls lie in the last half of that time.
+A reader (process, key, assignment) stays at a position while its polls end ok where they began. A poll counts only if
+its operation returned no record of any partition. Otherwise records of other partitions may have used up the response's
+size limit. Time counts from the latest of the record's acknowledgement, the end of the last fault, and the reader's
+assignment. The reader is stuck if a poll is called after the contract's ``reading_deadline``, and ``MIN_POLLS`` such
+polls lie in the last half of that time.
 """
 
 from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, VALUE, Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.sql_idioms import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by
+from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, ROWS_BEFORE, first_rows_subquery, order_by
 
-SEVERAL: Final = 3
+MIN_POLLS: Final = 3
 
 _CHAIN: Final = "p.process, p.key, p.assignment, p.position"
 
-IDLE: Final = View(
+IDLE_POLLS: Final = View(
     "log_idle_polls",
     """
     select p.process, p.key, p.assignment, p.position, p.op, p.call from log_positions p
@@ -25,23 +25,23 @@ IDLE: Final = View(
         and p.former = p.position and p.former_outcome = 'ok'
     """,
 )
-"""Polls that found nothing of a key."""
+"""Polls that found nothing of a key, by reader and position."""
 
-LONG: Final = Table(
-    "log_long_idle",
+IDLE_READERS: Final = Table(
+    "log_idle_readers",
     f"""
     select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
-    group by {_CHAIN} having count(*) >= {SEVERAL} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
+    group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
     """,
 )
 """The few readers that may have stayed in place for long; only their polls are examined."""
 
-EMPTY: Final = View(
+EMPTY_POLLS: Final = View(
     "log_empty_polls",
     """
     select p.process, p.key, p.assignment, p.position, p.op, p.call
     from log_idle_polls p
-        join log_long_idle l on p.process = l.process and p.key = l.key and p.assignment = l.assignment
+        join log_idle_readers l on p.process = l.process and p.key = l.key and p.assignment = l.assignment
             and p.position = l.position
         join (select op from log_reads group by op having max(records) = 0) e on p.op = e.op
     """,
@@ -61,18 +61,18 @@ STAYS: Final = Table(
             group by process, key, assignment) c
             on s.process = c.process and s.key = c.key and s.assignment = c.assignment
         cross join log_declared d
-    where s.polls >= {SEVERAL} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
+    where s.polls >= {MIN_POLLS} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
     """,
 )
-"""Readers that stayed in place for long, mostly at the end of their log."""
+"""Readers that found nothing at one position for long, mostly at the end of their log."""
 
-AWAITED: Final = View(
-    "log_awaited",
+WAITING_READERS: Final = View(
+    "log_waiting_readers",
     f"""
     select process, key, assignment, position, last_call, begun, acked from (
         select process, key, assignment, position, is_stay, last_call, begun,
             min(case when is_stay = 0 then acked end) over (partition by key {order_by("back, is_stay")}
-                {BEFORE}) as acked
+                {ROWS_BEFORE}) as acked
         from (
             select key, position, -1 - position as back, 1 as is_stay, process, assignment, last_call, begun,
                 cast(null as bigint) as acked
@@ -86,10 +86,10 @@ AWAITED: Final = View(
 )
 """Readers below an acknowledged record; ``acked``: when the first such record was acknowledged."""
 
-FAULTS: Final = View(
+DISTURBANCES: Final = View(
     "log_disturbances",
     f"""
-    select {MAY_BEGIN} as since,
+    select {EARLIEST_BEGIN} as since,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
@@ -103,17 +103,17 @@ STUCK_READER: Final = Check(
     anomaly="stuck-reader",
     meaning="a reader did not get on to an acknowledged record within the deadline",
     views=(
-        IDLE,
-        LONG,
-        EMPTY,
+        IDLE_POLLS,
+        IDLE_READERS,
+        EMPTY_POLLS,
         STAYS,
-        AWAITED,
+        WAITING_READERS,
         Table(
             "log_waits",
             """
             select a.process, a.key, a.assignment, a.position, a.last_call, a.acked,
                 greatest(a.acked, a.begun, coalesce(max(f.until), 0)) as since
-            from log_awaited a left join log_disturbances f on f.since < a.last_call
+            from log_waiting_readers a left join log_disturbances f on f.since < a.last_call
             group by a.process, a.key, a.assignment, a.position, a.last_call, a.acked, a.begun
             """,
         ),
@@ -127,13 +127,13 @@ STUCK_READER: Final = Check(
         where w.since < w.last_call and w.last_call - w.since >= d.reading_deadline
             and p.call >= w.since and p.call - w.since >= (d.reading_deadline >> 1)
         group by w.process, w.key, w.assignment, w.position, w.last_call, w.acked, w.since
-        having count(*) >= {SEVERAL}
+        having count(*) >= {MIN_POLLS}
         """,
     evidence=f"""
         select f.key, f.position, f.last_call, f.acked, f.since,
             f.polls, f.op as poll_op, min(p.position) as there, min(p.value) as value, min(p.ack_op) as ack_op
         from {first_rows_subquery("found_stuck_reader", "key, process, assignment, position")} f
-            join log_placed p on f.key = p.key and f.acked = p.acked and p.position >= f.position
+            join log_value_offsets p on f.key = p.key and f.acked = p.acked and p.position >= f.position
         group by f.key, f.process, f.assignment, f.position, f.last_call, f.acked, f.since, f.polls, f.op
         {order_by("f.key, f.process, f.assignment, f.position")} limit {MOST_FINDINGS}
         """,

@@ -10,7 +10,7 @@ A step is illegal if
 - its ``from_state`` is not the state in which the previous step of this controller epoch had ended;
 - it leads from Online to anything but Offline, though the controller has since written that there is no leader.
 
-The last two are not judged if lines of the node's event log are missing in between.
+Steps after missing lines of the node's event log are not judged by the last two rules.
 
 The first step of an object in a controller epoch may lack ``from_state``, because a new controller begins with what it
 finds. So nothing is compared across controller epochs, and the check cannot see actions that a controller did not log.
@@ -44,8 +44,8 @@ _VALID: Final = ", ".join(f"'{event} {pair}'" for event, pairs in VALID.items() 
 _KNOWN: Final = ", ".join(
     sorted({f"'{event} {state}'" for event, pairs in VALID.items() for pair in pairs for state in pair.split()})
 )
-_LIFE: Final = "node, incarnation"
-_OBJECT: Final = f"{_LIFE}, controller_epoch, key, event, replica"
+_INCARNATION: Final = "node, incarnation"
+_OBJECT: Final = f"{_INCARNATION}, controller_epoch, key, event, replica"
 
 
 ILLEGAL_TRANSITION: Final = Check(
@@ -53,15 +53,15 @@ ILLEGAL_TRANSITION: Final = Check(
     meaning="the controller took a partition or a replica from one state to another by no valid transition",
     views=(
         View(
-            "transition_lives",
+            "transition_incarnations",
             f"""
-            select {_LIFE} from events where to_state is not null group by {_LIFE}
+            select {_INCARNATION} from events where to_state is not null group by {_INCARNATION}
             """,
         ),
         Table(
             "transition_lines",
             f"""
-            select {_LIFE}, seq, time, controller_epoch, key, event, replica, from_state, to_state, leaderless,
+            select {_INCARNATION}, seq, time, controller_epoch, key, event, replica, from_state, to_state, leaderless,
                 missing
             from (
                 select e.node, e.incarnation, e.seq, e.time, e.controller_epoch, e.key, e.from_state, e.to_state,
@@ -69,7 +69,8 @@ ILLEGAL_TRANSITION: Final = Check(
                     coalesce(e.replica, -1) as replica,
                     case when e.event = 'partition-state-written' and e.value < 0 then 1 else 0 end as leaderless,
                     e.seq - {row_number(by="e.node, e.incarnation", order="e.seq")} as missing
-                from events e join transition_lives l on l.node = e.node and l.incarnation = e.incarnation) as numbered
+                from events e
+                    join transition_incarnations l on l.node = e.node and l.incarnation = e.incarnation) as numbered
             where key is not null and key not like '%#0-%' and controller_epoch is not null
                 and (to_state is not null or leaderless = 1)
             """,
@@ -95,9 +96,9 @@ ILLEGAL_TRANSITION: Final = Check(
                 when from_state is null and concat(event, ' ', to_state) not in ({_KNOWN}) then 'invalid'
                 when from_state is not null
                     and concat(event, ' ', from_state, ' ', to_state) not in ({_VALID}) then 'invalid'
-                when former is not null and from_state is null then 'unsaid'
+                when former is not null and from_state is null then 'discontinuous'
                 when missing <> former_missing then null
-                when from_state <> former then 'unsaid'
+                when from_state <> former then 'discontinuous'
                 when former = 'Online' and to_state <> 'Offline' and leaderless > former_leaderless
                     then 'leaderless' end as why
             from transition_steps) as judged
@@ -106,7 +107,7 @@ ILLEGAL_TRANSITION: Final = Check(
     evidence=select_first("found_illegal_transition", "key, replica, controller_epoch, node, seq"),
     examined="select count(*) as examined from transition_steps",
     claim="In controller epoch {controller_epoch} {node} took [replica<0?{key}|replica {replica} of {key}] from "
-    "[from_state=?no state|{from_state}|no state] to {to_state}, [why=unsaid?though it had last taken it to "
+    "[from_state=?no state|{from_state}|no state] to {to_state}, [why=discontinuous?though it had last taken it to "
     "{former}|why=leaderless?though it had written in between that no one leads it|which is no valid transition].",
     time="moment",
     optional=True,  # a system need not say how its controller works

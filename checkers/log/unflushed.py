@@ -46,7 +46,7 @@ from assay.harness.core.history.data_sets import EFFECTS
 UNFLUSHED_LOSS: Final = "unflushed-loss"
 ERA: Final = 1 << 32
 """Added to assignments for each earlier cut, so that no chain of polls crosses a cut."""
-_ABSENT: Final = f"""
+_ABSENCES: Final = f"""
     select j.targets, j.moves_replicas, coalesce(n.not_before, j.time) as called, j.time as since,
         coalesce(h.time, {INFINITY}) as until, h.id is not null as over,
         coalesce(j.pauses_process and j.gradual, false) as one_by_one, j.detail as injected, h.detail as healed
@@ -55,9 +55,9 @@ _ABSENT: Final = f"""
         left join (select id, time, detail from faults where phase = 'healed') h on j.id = h.id
     where j.ends_process or j.pauses_process
     """
-RESUMED: Final = NANOSECONDS
+RESUME_MARGIN: Final = NANOSECONDS
 """Events this long before a heal begins do not count: the process may have written them as it resumed."""
-NO_CUTS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
+NO_ERAS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _find_servers(engine: Engine) -> Callable[[int], set[str]]:
     rows = engine.rows("select node, min(time) as first from events group by node")
     first: dict[str, int] = {row["node"]: row["first"] for row in rows}
     absent: dict[str, list[tuple[int, int]]] = {}
-    for row in engine.rows(_ABSENT):
+    for row in engine.rows(_ABSENCES):
         last = _find_last_events(engine, row)
         for name in _parse_names(row["targets"]) & first.keys():
             added = row["moves_replicas"] and row["over"] and row["called"] <= first[name]
@@ -137,7 +137,7 @@ def _find_last_events(engine: Engine, fault: Row) -> dict[str, int]:
     if not {"began", "at"} <= injected.keys() or "at" not in healed:  # a history from elsewhere
         return {}
     began = injected["began"]
-    until = began + int((healed["at"] - injected["at"]) * NANOSECONDS) - RESUMED
+    until = began + int((healed["at"] - injected["at"]) * NANOSECONDS) - RESUME_MARGIN
     lives = engine.rows(
         f"""
         select node, incarnation, min(time) as first, max(time) as last from events
@@ -312,15 +312,15 @@ def prepare(engine: Engine) -> list[str]:
         "select key, cast(since as bigint) as since, cast(until as bigint) as until, cast(cut as bigint) as cut, "
         "cast(era as bigint) as era from named"
         if found
-        else NO_CUTS,
+        else NO_ERAS,
     )
     if found:
-        engine.table("log_taken_back", _rewrite_effects())
-        engine.view("log_effects", "select * from log_taken_back")
+        engine.table("log_cut_effects", _rewrite_effects())
+        engine.view("log_effects", "select * from log_cut_effects")
     return []
 
 
-_CHECK: Final = Check(
+_UNFLUSHED_CHECK: Final = Check(
     anomaly=UNFLUSHED_LOSS,
     meaning="an acknowledged value went when all servers lost power before it was flushed",
     violations="""
@@ -336,6 +336,9 @@ _CHECK: Final = Check(
 )
 
 UNFLUSHED: Final = Family(
-    name="unflushed", checks=(_CHECK,), applies="select unflushed as examined from log_declared", prepare=prepare
+    name="unflushed",
+    checks=(_UNFLUSHED_CHECK,),
+    applies="select unflushed as examined from log_declared",
+    prepare=prepare,
 )
 """Only for contracts that allow the loss. The family must precede that of the log, which reads the result."""

@@ -24,7 +24,7 @@ SENDS: Final = Table(
     """,
 )
 
-_RANGE: Final = """
+_RANGE_AGGREGATES: Final = """
         min(call) as call,
         max(case when kind = 'observe-begin' then position end) as first_offset,
         min(case when kind = 'observe-end' then position end) as next_offset,
@@ -42,48 +42,52 @@ READS: Final = Table(
     "log_reads",
     f"""
     select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
-        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE}
+        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE_AGGREGATES}
     from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
     """,
 )
-"""Rows that each operation read of each key, aggregated. Nearly always they are one poll, and no more is needed."""
+"""Aggregates over all rows that an operation read of a key. Nearly always they are one poll, and suffice."""
 
-UNEVEN: Final = Table("log_uneven", "select op, key from log_reads where polls <> 1 or first_begin > first_row")
-"""Operations whose rows of a key are not one poll from its beginning on. Nearly always there are none."""
+MULTI_POLLS: Final = Table(
+    "log_multi_polls", "select op, key from log_reads where polls <> 1 or first_begin > first_row"
+)
+"""Operations whose rows of a key are several polls, or begin before a poll does. Nearly always there are none."""
 
-_POLLED: Final = "e.op, e.sub, e.process, e.key, e.kind, e.position, e.value, e.call, e.ret, e.outcome, e.phase"
+_POLL_COLUMNS: Final = "e.op, e.sub, e.process, e.key, e.kind, e.position, e.value, e.call, e.ret, e.outcome, e.phase"
 
-SEGMENTED: Final = View(
-    "log_segmented",
+MULTI_POLL_ROWS: Final = View(
+    "log_multi_poll_rows",
     f"""
-    select {_POLLED},
+    select {_POLL_COLUMNS},
         {sum_so_far("case when e.kind = 'observe-begin' then 1 else 0 end", by="e.op, e.key", order="e.op, e.sub")}
         as segment
-    from log_effects e join log_uneven u on e.op = u.op and e.key = u.key
+    from log_effects e join log_multi_polls u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end')
     """,
 )
 
-POLLED: Final = View(
-    "log_polled",
+POLL_ROWS: Final = View(
+    "log_poll_rows",
     f"""
-    select {_POLLED}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
-    from log_effects e left join log_uneven u on e.op = u.op and e.key = u.key
+    select {_POLL_COLUMNS}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
+    from log_effects e left join log_multi_polls u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end') and u.op is null
     union all
-    select * from log_segmented
+    select * from log_multi_poll_rows
     """,
 )
 """``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
 one poll, and then no rows need sorting.
 """
 
-APART: Final = Table(
-    "log_polls_apart",
-    f"select op, key, segment, {_RANGE} from log_segmented where segment > 0 group by op, key, segment",
+MULTI_POLL_RANGES: Final = Table(
+    "log_multi_poll_ranges",
+    f"""
+    select op, key, segment, {_RANGE_AGGREGATES} from log_multi_poll_rows where segment > 0 group by op, key, segment
+    """,
 )
 
-_FOLDED: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
+_RANGE_COLUMNS: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
 
 POLLS: Final = View(
     "log_polls",
@@ -93,22 +97,22 @@ POLLS: Final = View(
         case when low = high and least >= first_offset and greatest_one < next_offset and valued = records
             then 1 else 0 end as plain
     from (
-        select op, key, cast(1 as bigint) as segment, {_FOLDED} from log_reads
+        select op, key, cast(1 as bigint) as segment, {_RANGE_COLUMNS} from log_reads
         where polls = 1 and first_begin = first_row
         union all
-        select op, key, segment, {_FOLDED} from log_polls_apart) as ranges
+        select op, key, segment, {_RANGE_COLUMNS} from log_multi_poll_ranges) as ranges
     """,
 )
-"""``plain``: each record has a value and an offset in the range, and the offsets rise by one from row to row, so no
-record was shown twice.
+"""``passing``: the poll passes the offsets of its range. ``plain``: each record has a value and an offset in the range,
+and the offsets rise by one from row to row, so no record was shown twice.
 """
 
 PASSES: Final = View(
     "log_passes", "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1"
 )
 
-ODD: Final = Table(
-    "log_odd",
+INEXACT_POLLS: Final = Table(
+    "log_inexact_polls",
     """
     select op, key, segment, passing, first_offset, next_offset from log_polls
     where records > 0 and (passing = 0 or plain = 0)
@@ -116,31 +120,31 @@ ODD: Final = Table(
 )
 """The few polls that do not show every record exactly once; the others need no join with their records."""
 
-ODDLY_SHOWN: Final = View(
-    "log_oddly_shown",
+INEXACT_RECORDS: Final = View(
+    "log_inexact_records",
     """
     select p.key, p.value, p.position, p.op, p.segment
-    from log_polled p join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+    from log_poll_rows p join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment
     where s.passing = 1 and p.kind = 'observe' and p.value is not null
         and p.position >= s.first_offset and p.position < s.next_offset
     group by p.key, p.value, p.position, p.op, p.segment
     """,
 )
 
-SHOWN: Final = View(
-    "log_shown",
+SHOWN_RECORDS: Final = View(
+    "log_shown_records",
     """
     select p.key, p.value, p.position, p.op, p.segment
-    from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+    from log_poll_rows p left join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment
     where p.kind = 'observe' and p.segment > 0 and s.op is null
     union all
-    select key, value, position, op, segment from log_oddly_shown
+    select key, value, position, op, segment from log_inexact_records
     """,
 )
 """Each poll's shown (value, offset) pairs in its range, one row per pair. Used for evidence alone."""
 
-PLACED: Final = Table(
-    "log_placed",
+VALUE_OFFSETS: Final = Table(
+    "log_value_offsets",
     f"""
     select key, value, position, okays, okayed, okay_op,
         case when position is null then 0 else okays end as acks,
@@ -172,18 +176,25 @@ PLACED: Final = Table(
             select p.key, p.value, p.position, 0, null, null, null, 0, null, 0, null, null,
                 1, case when p.phase = 'drain' then 1 else 0 end, coalesce(p.ret, {INFINITY}), p.op,
                 case when p.segment > 0 and s.op is null then 1 else 0 end
-            from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
+            from log_poll_rows p
+                left join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment
             where p.kind = 'observe'
             union all
             select key, value, position, 0, null, null, null, 0, null, 0, null, null,
                 0, 0, null, null, 1
-            from log_oddly_shown) as sources
+            from log_inexact_records) as sources
         group by key, value, position) as placed
     """,
     high_cardinality=True,
 )
 """Everything known of each (key, value, position), one row each. Position is null for sends without an acknowledged
 offset, value for undecodable records.
+
+- ``okays``, ``okayed``, ``okay_op``: number of acknowledgements, return and operation of the first one. ``acks``,
+  ``acked``, ``ack_op`` count only acknowledgements with an offset.
+- ``live``, ``failed``: number of sends that may have happened, and of failed ones. ``sentinel``: it was one.
+- ``observed``, ``drained``: number of records read, and of those read by the drain. ``seen``, ``seen_op``: return and
+  operation of the first poll that read it. ``shown``: number of polls that read it inside their range.
 """
 
 VALUES: Final = Table(
@@ -195,10 +206,13 @@ VALUES: Final = Table(
         count(position) as offsets, min(position) as low, max(position) as high,
         min(case when position is null then okayed end) as unplaced,
         coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
-    from log_placed group by key, value
+    from log_value_offsets group by key, value
     """,
     high_cardinality=True,
 )
+"""``offsets``: number of offsets at which a value was acknowledged or read. ``unplaced``: when it was first
+acknowledged without an offset.
+"""
 
 STARTS: Final = Table(
     "log_starts",
@@ -214,7 +228,7 @@ LAST_OF_KEY: Final = View(
         max(case when v.live > v.offsets then 1 else 0 end) as doubtful
     from log_sends s join log_compacted c on s.key = c.key
         join log_values v on s.key = v.key and s.value = v.value
-        left join log_placed p on s.key = p.key and s.value = p.value
+        left join log_value_offsets p on s.key = p.key and s.value = p.value
     where s.message_key is not null and s.outcome <> 'fail'
     group by s.key, s.message_key
     """,
@@ -223,11 +237,11 @@ LAST_OF_KEY: Final = View(
 later, or a value is known at fewer offsets than it was sent.
 """
 
-KEPT: Final = Table(
-    "log_kept",
+LAST_VALUES: Final = Table(
+    "log_last_values",
     """
     select p.key, p.position
-    from log_placed p join log_compacted c on p.key = c.key
+    from log_value_offsets p join log_compacted c on p.key = c.key
         join log_sends s on p.key = s.key and p.value = s.value
         join log_last_of_key l on s.key = l.key and s.message_key = l.message_key
         cross join log_declared d
@@ -245,13 +259,13 @@ JUDGED: Final = View(
         p.seen, p.seen_op, p.shown, c.key as compacted, coalesce(t.log_start, 0) as log_start,
         case when p.position < coalesce(t.log_start, 0) then 0
             when c.key is not null and k.key is null then 0 else 1 end as judged
-    from log_placed p
+    from log_value_offsets p
         left join log_starts t on p.key = t.key
         left join log_compacted c on p.key = c.key
-        left join log_kept k on p.key = k.key and p.position = k.position
+        left join log_last_values k on p.key = k.key and p.position = k.position
     """,
 )
-"""The rows of ``log_placed``; ``judged`` is 0 if retention or compaction may have taken the offset."""
+"""The rows of ``log_value_offsets``; ``judged`` is 0 if retention or compaction may have taken the offset."""
 
 OFFSETS: Final = Table(
     "log_offsets",
@@ -265,10 +279,10 @@ OFFSETS: Final = Table(
     """,
     high_cardinality=True,
 )
-"""Every offset that a send or a poll ever reported, and how many values it ``held``."""
+"""Every offset that a send or a poll ever reported, and the number of different values there (``held``)."""
 
-COVER: Final = Table(
-    "log_cover",
+PASS_COUNTS: Final = Table(
+    "log_pass_counts",
     f"""
     select key, position, acked_values, observed_values, least_shown, passes from (
         select key, position, is_offset, acked_values, observed_values, least_shown,
@@ -299,42 +313,42 @@ SETTLED: Final = Table(
 unknown; then nothing is judged.
 """
 
-LACKING: Final = Table(
-    "log_lacking",
+SUSPECT_OFFSETS: Final = Table(
+    "log_suspect_offsets",
     """
     select c.key, c.position, c.passes
-    from log_cover c left join log_settled t on c.key = t.key
+    from log_pass_counts c left join log_settled t on c.key = t.key
     where c.passes > c.least_shown or c.position >= t.settled or c.position < 0
     """,
 )
 """The few offsets that may have lost a value; all others need no look-up."""
 
-GONE: Final = Table(
-    "log_gone",
+GONE_VALUES: Final = Table(
+    "log_gone_values",
     f"""
     select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.observed, p.seen, p.seen_op,
         c.passes - p.shown as without_it,
         case when c.passes > p.shown or p.position < 0 then null else t.settled end as settled,
         case when c.passes > p.shown or p.position < 0 then null else t.sentinel_op end as sentinel_op
     from log_judged p
-        join log_lacking c on p.key = c.key and p.position = c.position
+        join log_suspect_offsets c on p.key = c.key and p.position = c.position
         left join log_settled t on p.key = t.key
     where p.value is not null and ((p.position < 0 and p.acks > 0)
         or (p.judged = 1 and (c.passes > p.shown or (p.position >= t.settled
             and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))))
     """,
 )
-"""Every (value, offset) that some poll passed without showing it, that lies behind the settled end, or that was
-acknowledged with a negative offset.
+"""Every (value, offset) that ``without_it`` polls passed without showing it, that lies behind the settled end, or that
+was acknowledged with a negative offset.
 """
 
-SAID: Final = View(
-    "log_said",
+LOCATIONS: Final = View(
+    "log_locations",
     """
     select key, value, position, op, ret, coalesce(ret, call) as moment, 1 as acked from log_sends
     where outcome = 'ok' and position is not null and value is not null
     union all
-    select key, value, position, op, ret, coalesce(ret, call), 0 from log_polled
+    select key, value, position, op, ret, coalesce(ret, call), 0 from log_poll_rows
     where kind = 'observe' and position is not null
     """,
 )
@@ -343,26 +357,26 @@ SAID: Final = View(
 LOG_VIEWS: Final = (
     SENDS,
     READS,
-    UNEVEN,
-    SEGMENTED,
-    POLLED,
-    APART,
+    MULTI_POLLS,
+    MULTI_POLL_ROWS,
+    POLL_ROWS,
+    MULTI_POLL_RANGES,
     POLLS,
     PASSES,
-    ODD,
-    ODDLY_SHOWN,
-    SHOWN,
-    PLACED,
+    INEXACT_POLLS,
+    INEXACT_RECORDS,
+    SHOWN_RECORDS,
+    VALUE_OFFSETS,
     VALUES,
     STARTS,
     LAST_OF_KEY,
-    KEPT,
+    LAST_VALUES,
     JUDGED,
     OFFSETS,
-    COVER,
+    PASS_COUNTS,
     SETTLED,
-    LACKING,
-    GONE,
+    SUSPECT_OFFSETS,
+    GONE_VALUES,
 )
 """The views in order of dependency. They also read the contract's tables ``log_compacted`` (key) and ``log_declared``
 (linearizable_ends), and ``log_effects``: the effects without what the contract allows a log to lose (``unflushed``).

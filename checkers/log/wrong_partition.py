@@ -1,7 +1,7 @@
-"""Records in another partition than they were sent to, for the findings on either side.
+"""Records in another partition than they were sent to, for findings about either of the two partitions.
 
-A value is astray if it was read under a key to which no one ever sent it. It also was sent to another key, with any
-outcome but fail. Values are unique per key only, so sends of one number to two partitions prove nothing.
+A value is astray if it was read under a key to which no one ever sent it, and was sent to another key, with any outcome
+but fail. Values are unique per key only, so sends of one number to two partitions prove nothing.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from assay.checkers.check import Table
 from assay.checkers.sql_idioms import row_number, strip_partition_incarnation
 
-UNSENT: Final = Table(
+UNSENT_VALUES: Final = Table(
     "log_unsent",
     """
     select key, value, low as position, seen_op from log_values

@@ -24,9 +24,9 @@ from typing import Final
 from assay.checkers.check import Check, Table, UndecidedKeys, View
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import (
-    BEFORE,
     RETURNED,
-    SO_FAR,
+    ROWS_BEFORE,
+    ROWS_SO_FAR,
     first_rows_subquery,
     order_by,
     previous,
@@ -142,10 +142,10 @@ COUNTER_PHANTOM: Final = Check(
                     coalesce({previous("value", by="key", order="value")}, 0) as floor_value,
                     coalesce({previous("own", by="key", order="value")}, 0) as floor_filled,
                     min(first_ret) over (partition by key {order_by("depth")}
-                        {SO_FAR}) as bound
+                        {ROWS_SO_FAR}) as bound
                 from (
                     select key, value, 0 - value as depth, first_ret, own, cast(coalesce(sum(own) over (partition by key
-                        {order_by("value")} {BEFORE}), 0) as bigint)
+                        {order_by("value")} {ROWS_BEFORE}), 0) as bigint)
                         as filled
                     from (select key, value, min(first_ret) as first_ret, max(adds) as own
                         from counter_places group by key, value) as folded) as counted) as bounded

@@ -25,7 +25,15 @@ from typing import Final
 from assay.checkers.check import Check, Table, UndecidedKeys, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows_subquery, order_by, row_number, sum_so_far, total_of
+from assay.checkers.sql_idioms import (
+    ALL_ROWS,
+    RETURNED,
+    first_rows_subquery,
+    order_by,
+    row_number,
+    sum_so_far,
+    total_of,
+)
 
 ROWS: Final = Table(
     "queue_rows",
@@ -114,12 +122,12 @@ QUEUE_LOST: Final = Check(
             f"""
             select key, value, op, sub, ret, drained, {row_number(by="key", order="ret, op, sub")} as number,
                 count(*) over (partition by key {order_by("key")}
-                    {WHOLE}) as losses
+                    {ALL_ROWS}) as losses
             from (
                 select a.key, a.value, a.op, a.sub, a.ret, a.drained, s.short,
                     {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
                     count(*) over (partition by a.key, a.value {order_by("a.call")}
-                        {WHOLE}) as copies
+                        {ALL_ROWS}) as copies
                 from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
             where turn > copies - short
             """,

@@ -25,7 +25,14 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows_subquery, order_by, select_nearest_pairs, sum_so_far
+from assay.checkers.sql_idioms import (
+    ALL_ROWS,
+    RETURNED,
+    first_rows_subquery,
+    order_by,
+    select_nearest_pairs,
+    sum_so_far,
+)
 
 ROWS: Final = Table(
     "set_rows",
@@ -78,7 +85,7 @@ DUE: Final = View(
     select key, moment, total - begun as due from (
         select key, moment, is_since, {sum_so_far("reads", by="key", order="moment, is_since")} as begun,
             cast(sum(reads) over (partition by key {order_by("moment, is_since")}
-                {WHOLE}) as bigint) as total
+                {ALL_ROWS}) as bigint) as total
         from (
             select key, call as moment, 0 as is_since, count(*) as reads from set_reads group by key, call
             union all select key, since, 1, 0 from set_since group by key, since) as moments) as counted

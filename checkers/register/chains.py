@@ -145,7 +145,7 @@ def _describe_unclear(row: Row) -> str:
     return f"register {row['key']} cannot be judged: {written}, and these checks need unique values"
 
 
-UNCLEAR: Final = UndecidedKeys(
+UNCLEAR_KEYS: Final = UndecidedKeys(
     "register_unclear", _describe_unclear, lambda more: f"nor can {more} other registers, for the same reason"
 )
 """Reasons why some keys cannot be judged, known once their tables exist."""

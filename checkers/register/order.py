@@ -21,7 +21,7 @@ from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number
 
-_CHAINED: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
+_SAME_CHAIN: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
 """The two values belong to one chain but differ."""
 _LATE: Final = (
     "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "
@@ -113,7 +113,7 @@ STALE_READ: Final = Check(
             """,
         ),
         View(
-            "register_begun",
+            "register_earlier_witnesses",
             f"""
             select key, reach, op, value, ret from (
                 select w.key, w.reach, b.op, b.value, b.ret,
@@ -125,7 +125,7 @@ STALE_READ: Final = Check(
         ),
         View("register_first_keys", "select key, max(versioned) as versioned from register_first group by key"),
         View(
-            "register_givers",
+            "register_placers",
             """
             select l.key, l.value, l.op
             from register_links l join register_first_keys f on l.key = f.key and f.versioned = 0
@@ -167,7 +167,7 @@ STALE_READ: Final = Check(
         ),
     ),
     evidence=f"""
-        select g.*, case when {_CHAINED} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
+        select g.*, case when {_SAME_CHAIN} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
             b.op as begun_place_op, r.op as replacer_op, n.op as begun_replacer_op
         from (
             select f.key, f.reach, coalesce(min(w.ret), f.there) as there, f.overtaken, f.across, f.versioned,
@@ -178,7 +178,7 @@ STALE_READ: Final = Check(
                 case when min(w.op) is null then min(e.op) end as last_op
             from register_first f
                 left join register_witnesses w on f.key = w.key and f.reach = w.reach
-                left join register_begun n on f.across = 1 and f.key = n.key and f.reach = n.reach
+                left join register_earlier_witnesses n on f.across = 1 and f.key = n.key and f.reach = n.reach
                 left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
                 left join register_first_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
                 left join register_first_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
@@ -186,13 +186,13 @@ STALE_READ: Final = Check(
                 left join register_first_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
                 left join register_first_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
             group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned) g
-            left join register_givers p on g.across = 0 and g.key = p.key and g.value = p.value
-            left join register_givers l on (g.versioned = 1 or (g.across = 1 and {_CHAINED}))
+            left join register_placers p on g.across = 0 and g.key = p.key and g.value = p.value
+            left join register_placers l on (g.versioned = 1 or (g.across = 1 and {_SAME_CHAIN}))
                 and g.key = l.key and g.late_value = l.value
-            left join register_givers b on g.across = 1 and {_CHAINED} and g.key = b.key and g.begun_value = b.value
-            left join register_replacers r on g.versioned = 0 and (g.across = 0 or {_CHAINED})
+            left join register_placers b on g.across = 1 and {_SAME_CHAIN} and g.key = b.key and g.begun_value = b.value
+            left join register_replacers r on g.versioned = 0 and (g.across = 0 or {_SAME_CHAIN})
                 and g.key = r.key and g.late_value = r.value
-            left join register_replacers n on g.across = 1 and {_CHAINED}
+            left join register_replacers n on g.across = 1 and {_SAME_CHAIN}
                 and g.key = n.key and coalesce(g.begun_value, {INITIAL}) = n.value
         {order_by("g.key, g.reach")}
         """,

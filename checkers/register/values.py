@@ -14,8 +14,8 @@ def describe_value(column: str, *, capital: bool = False) -> str:
     return f"[{column}={INITIAL}?{initial}|{value} {{{column}}}|{initial}]"
 
 
-SEERS: Final = View(
-    "register_seers",
+OBSERVERS: Final = View(
+    "register_observers",
     """
     select key, value, min(op) as op from (
         select key, value, op from register_seen
@@ -38,9 +38,9 @@ MISSING_WRITER: Final = Check(
             select key, expected, op from register_links where write_op is null and expected <> {INITIAL}
             """,
         ),
-        Table("register_circling", "select key, value from register_ancestors where unrooted = 1"),
+        Table("register_cycles", "select key, value from register_ancestors where unrooted = 1"),
         Table(
-            "register_torn",
+            "register_version_changes",
             "select key, value, low_version, high_version from register_clusters where low_version < high_version",
         ),
     ),
@@ -50,10 +50,10 @@ MISSING_WRITER: Final = Check(
         from register_unwritten group by key, value
         union all
         select a.key, min(a.value), 'circle', min(k.op), count(*), cast(null as bigint), cast(null as bigint)
-        from register_circling a join register_kept k on a.key = k.key and a.value = k.value group by a.key
+        from register_cycles a join register_kept k on a.key = k.key and a.value = k.value group by a.key
         union all
         select c.key, c.value, 'version', min(s.op), count(*), min(c.low_version), max(c.high_version)
-        from register_torn c join register_seen s on c.key = s.key and c.value = s.value
+        from register_version_changes c join register_seen s on c.key = s.key and c.value = s.value
         where s.write_op is not null group by c.key, c.value
         """,
     evidence=f"""
@@ -63,12 +63,12 @@ MISSING_WRITER: Final = Check(
             left join (select * from register_rows where kind in ('write', 'cas') and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
             left join register_links c on f.key = c.key and f.seen_op = c.op and c.ret = {INFINITY}
-            left join register_seers s on c.key = s.key and c.value = s.value
+            left join register_observers s on c.key = s.key and c.value = s.value
         group by f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version
         {order_by("f.key, f.value, f.why")}
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
-    evidence_views=(SEERS,),
+    evidence_views=(OBSERVERS,),
     claim=describe_value("value", capital=True)
     + " of {key} was observed by {seen_op} at {seen_op:called}, but [why=circle?the CAS operations that lead to it go "
     "round "
@@ -97,7 +97,7 @@ FUTURE_READ: Final = Check(
 )
 
 
-_REPLACED: Final = first_rows_subquery("found_lost_update", "key, why, expected, version")
+_FIRST: Final = first_rows_subquery("found_lost_update", "key, why, expected, version")
 
 LOST_UPDATE: Final = Check(
     anomaly="lost-update",
@@ -167,13 +167,13 @@ LOST_UPDATE: Final = Check(
             coalesce(n.op, f.high_op) as high_op, coalesce(f.low_value, n.former_side) as low_value,
             coalesce(f.high_value, n.side) as high_value, f.rivals, n.seen_op as high_seen_op,
             n.former_seen_op as low_seen_op
-        from {_REPLACED} f left join ({
+        from {_FIRST} f left join ({
         select_nearest_pairs(
             f'''
             select f.key, f.expected, c.value as side, c.call as moment, c.op,
                 case when c.ret = {INFINITY} then s.op end as seen_op
-            from {_REPLACED} f join register_links c on f.key = c.key and f.expected = c.expected
-                left join register_seers s on c.key = s.key and c.value = s.value
+            from {_FIRST} f join register_links c on f.key = c.key and f.expected = c.expected
+                left join register_observers s on c.key = s.key and c.value = s.value
             where f.why = 'successors'
             ''',
             "key, expected",
@@ -182,7 +182,7 @@ LOST_UPDATE: Final = Check(
     }) n on f.why = 'successors' and f.key = n.key and f.expected = n.expected
         {order_by("f.key, f.why, f.expected, f.version")}
         """,
-    evidence_views=(SEERS,),
+    evidence_views=(OBSERVERS,),
     examined="""
         select case when k.links > 0 then k.links else w.tried end as examined
         from (select count(*) as links from register_links) k

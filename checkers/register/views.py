@@ -73,15 +73,16 @@ READS: Final = View(
     """,
 )
 
-DOUBTED: Final = Table(
-    "register_doubted", "select key, value from register_writers where outcome <> 'ok' group by key, value"
+UNKNOWN_OUTCOMES: Final = Table(
+    "register_unknown_outcomes", "select key, value from register_writers where outcome <> 'ok' group by key, value"
 )
 
-CONFIRMED: Final = Table(
+CONFIRMED_VALUES: Final = Table(
     "register_confirmed",
     """
     select d.key, d.value
-    from register_doubted d join register_reads r on d.key = r.key and d.value = r.value group by d.key, d.value
+    from register_unknown_outcomes d join register_reads r on d.key = r.key and d.value = r.value
+    group by d.key, d.value
     """,
 )
 """Writes of unknown outcome whose value was read; there are few."""
@@ -99,7 +100,7 @@ WRITTEN: Final = View(
 )
 """``certain`` 1: acknowledged or read. 0: counts only if a kept CAS expected it."""
 
-SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
+SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, UNKNOWN_OUTCOMES, CONFIRMED_VALUES, WRITTEN)
 """The views in order. Then ``chains.find_kept`` makes ``register_kept`` from ``register_written``."""
 
 SEEN: Final = Table(

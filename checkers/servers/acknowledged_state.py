@@ -14,7 +14,7 @@ A fault that changes files is an excuse, as is a power loss if the contract lets
 from typing import Final
 
 from assay.checkers.check import OFFSET, Check, family_of
-from assay.checkers.sql_idioms import BEGUN, select_first
+from assay.checkers.sql_idioms import HAS_BEGUN, select_first
 
 EARLY_ACKNOWLEDGEMENT: Final = Check(
     anomaly="early-acknowledgement",
@@ -25,7 +25,7 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
         from looks l cross join log_declared d cross join (
             select count(case when coalesce(damages_files, true) then 1 end) as damages,
                 count(case when coalesce(loses_unsynced, true) then 1 end) as losses
-            from faults where {BEGUN}) f
+            from faults where {HAS_BEGUN}) f
         where l.what in ('lacking', 'undurable') and f.damages = 0 and (f.losses = 0 or d.unflushed = 0)
         group by l.key, l.what, l.node
         """,

@@ -15,11 +15,11 @@ from assay.checkers.check import Check, family_of
 from assay.checkers.judging.contract import BROKEN_INVARIANT
 from assay.checkers.sql_idioms import select_first
 
-CUT: Final = "select count(*) as examined from looks where what = 'broken'"
+BROKEN_COUNT: Final = "select count(*) as examined from looks where what = 'broken'"
 """More than 0: the run was ended before its own end."""
 
 
-BROKEN: Final = Check(
+BROKEN_INVARIANTS: Final = Check(
     anomaly=BROKEN_INVARIANT,
     meaning="what the system says must hold at every instant did not",
     violations="select key, time as moment, node, invariant, claim, epoch, position from looks where what = 'broken'",
@@ -31,4 +31,4 @@ BROKEN: Final = Check(
     optional=True,
 )
 
-INVARIANTS: Final = family_of(BROKEN, applies="looks where what in ('asserted', 'broken')", beside=True)
+INVARIANTS: Final = family_of(BROKEN_INVARIANTS, applies="looks where what in ('asserted', 'broken')", beside=True)

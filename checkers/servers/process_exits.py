@@ -20,7 +20,7 @@ from assay.checkers.check import Check, family_of
 from assay.checkers.judging.contract import UNEXPECTED_EXIT
 from assay.checkers.sql_idioms import select_first
 
-BEGAN: Final = """
+STRUCK: Final = """
     (phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))
     """
 """Matches the rows of a fault that name the servers that it struck, or may have struck."""
@@ -34,11 +34,11 @@ ENDED_BY_ITSELF: Final = Check(
             select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
                 max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
                 max(case when phase = 'healed' then 1 else 0 end) as healed,
-                max(case when {BEGAN} then 1 else 0 end) as began
+                max(case when {STRUCK} then 1 else 0 end) as began
             from faults group by id),
         unhealed as (
             select f.targets from faults f join faults_done d on f.id = d.id
-            where d.began = 1 and d.ends = 1 and d.healed = 0 and {BEGAN} group by f.targets),
+            where d.began = 1 and d.ends = 1 and d.healed = 0 and {STRUCK} group by f.targets),
         excused as (
             select s.node from (
                 select node, case when instr(node, '/') > 0 then substr(node, 1, instr(node, '/') - 1) else node end

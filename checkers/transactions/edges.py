@@ -24,7 +24,7 @@ maximum. Edges that leave a window, or lie in a window of a single node, are no 
 from typing import Final
 
 from assay.checkers.check import Table
-from assay.checkers.sql_idioms import BEFORE, SO_FAR, order_by
+from assay.checkers.sql_idioms import ROWS_BEFORE, ROWS_SO_FAR, order_by
 from assay.checkers.transactions.views import INITIAL
 
 WW, WR, FIRST, RW, THEN = range(5)
@@ -173,11 +173,11 @@ WINDOWED: Final = Table(
     "txn_windowed",
     f"""
     select node, process, call, ret, cast(sum(begins) over ({order_by("call, node")}
-        {SO_FAR}) as bigint) as place
+        {ROWS_SO_FAR}) as bigint) as place
     from (select node, process, call, ret,
             case when reached is null or reached < call then 1 else 0 end as begins from (
         select n.node, n.process, n.call, n.ret, max(s.until) over (
-            {order_by("n.call, n.node")} {BEFORE}) as reached
+            {order_by("n.call, n.node")} {ROWS_BEFORE}) as reached
         from txn_nodes n left join txn_spans s on n.node = s.node) as reaching) as begun
     """,
 )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from assay.checkers.liveness.snapshots import STALL
+from assay.checkers.liveness.snapshots import MAX_PAUSE
 from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, SupportsParts
 from assay.cluster.system import (
     DeploymentError,
@@ -277,7 +277,7 @@ class QuiescenceWatch:
         obstacle, was_at_rest = None, False
         while not stopped():
             start = self.stamps.now()
-            if start - complete > STALL:
+            if start - complete > MAX_PAUSE:
                 since = start
             try:
                 async with asyncio.timeout(LOOK_SECONDS):

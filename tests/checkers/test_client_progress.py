@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.checkers.check import LONG, build, findings
+from assay.checkers.check import LONG_STANDSTILL, build, findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.history_views import register_contract, register_history
 from assay.checkers.judging.verdict import Finding, Verdict
-from assay.checkers.liveness.client_progress import PROGRESS, SEVERAL, STUCK_CLIENT
+from assay.checkers.liveness.client_progress import MIN_TRIES, PROGRESS, STUCK_CLIENT
 
 from helpers.judging import TABLES, Opens, judge, opened
 from helpers.log_histories import Row, effect, write
@@ -132,8 +132,8 @@ def test_a_tester_that_stood_still_accuses_no_one_of_it(tmp_path: Path) -> None:
     folder = write(tmp_path / "history", tries(*STUCK, *SERVED))
     contract = msgspec.structs.replace(forbid("stuck-client"), progress_deadline=DEADLINE)
     families = (*TABLES, PROGRESS)
-    assert judge(folder, contract, families=families, stood_still=LONG - 0.1).verdict is Verdict.FAIL
-    judged = judge(folder, contract, families=families, stood_still=LONG)
+    assert judge(folder, contract, families=families, stood_still=LONG_STANDSTILL - 0.1).verdict is Verdict.FAIL
+    judged = judge(folder, contract, families=families, stood_still=LONG_STANDSTILL)
     assert (judged.verdict, judged.anomalies) == (Verdict.UNKNOWN, {"stuck-client": 1})
 
 
@@ -168,7 +168,7 @@ def _overdue(streak: Tries, others: Tries) -> bool:
         return False
     served = min(calls) + LASTS
     seen = [call for call, _, _ in streak if call >= served]
-    return end - served >= DEADLINE and max(calls) >= end - DEADLINE / 2 and len(seen) >= SEVERAL
+    return end - served >= DEADLINE and max(calls) >= end - DEADLINE / 2 and len(seen) >= MIN_TRIES
 
 
 def many() -> tuple[list[Row], set[str]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.check import LONG, Check, Family, View
+from assay.checkers.check import LONG_STANDSTILL, Check, Family, View
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
@@ -181,14 +181,16 @@ def test_an_interrupted_drain_is_not_a_missed_deadline(tmp_path: Path) -> None:
 
 def test_a_tester_that_stood_still_holds_no_missed_deadline_against_anyone(tmp_path: Path) -> None:
     """Nor does it let the run pass. What contradicts itself at any time fails all the same."""
-    late, stalled = run(drained=False), {"stood_still": LONG}
+    late, stalled = run(drained=False), {"stood_still": LONG_STANDSTILL}
     judged = verdict(tmp_path / "late", late, faults=partition(), **stalled)
     assert judged.verdict is Verdict.UNKNOWN
     assert judged.anomalies["unseen"] > 0
     assert judged.unknown[0].startswith("unseen: deadlines were missed, but for 3.0 s in all")
     stuck = verdict(tmp_path / "stuck", run(stuck=True), COVERAGE, partition(), families=TABLES, **stalled)
     assert (stuck.verdict, stuck.anomalies) == (Verdict.UNKNOWN, {NO_RECOVERY: 1})
-    assert verdict(tmp_path / "busy", late, faults=partition(), stood_still=LONG - 0.1).verdict is Verdict.FAIL
+    assert (
+        verdict(tmp_path / "busy", late, faults=partition(), stood_still=LONG_STANDSTILL - 0.1).verdict is Verdict.FAIL
+    )
     both = verdict(tmp_path / "both", run(stuck=True, without=40), faults=partition(), **stalled)
     assert both.verdict is Verdict.FAIL
     assert {NO_RECOVERY, "lost-write"} <= both.anomalies.keys()

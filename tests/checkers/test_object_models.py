@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from assay.checkers.check import Family
-from assay.checkers.groups.commits import MISMATCHES
+from assay.checkers.groups.commits import COMMIT_MISMATCHES
 from assay.checkers.groups.family import GENERATIONS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Finding
@@ -60,7 +60,7 @@ CASES: Final = (
         contract=Contract(linearizable_queues=True),
     ),
     Case(
-        GroupModel, possible, (REGISTER, *GENERATIONS, MISMATCHES),
+        GroupModel, possible, (REGISTER, *GENERATIONS, COMMIT_MISMATCHES),
         {"missing-writer", "stale-read", "zombie-commit", "double-ownership", "commit-mismatch"}, steps=60,
     ),
 )  # fmt: skip

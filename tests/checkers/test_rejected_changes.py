@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.administration.rejected_changes import REFUSALS, REFUSED_BUT_DONE
+from assay.checkers.administration.rejected_changes import REFUSED_BUT_DONE, REJECTED_CHANGES
 from assay.checkers.check import build, findings
 from assay.checkers.judging.verdict import Finding
 
@@ -30,7 +30,7 @@ def row(op: int, kind: str, value: int | None, call: int, ret: int | None, outco
 
 def found(folder: Path, rows: list[Row], faults: Sequence[Row] = ()) -> list[Finding]:
     with opened(write(folder / "history", rows, faults=faults)) as engine:
-        assert engine.rows(REFUSALS.applies)[0]["examined"]
+        assert engine.rows(REJECTED_CHANGES.applies)[0]["examined"]
         build(engine, REFUSED_BUT_DONE.views)
         return findings(engine, REFUSED_BUT_DONE)
 

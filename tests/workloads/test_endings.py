@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.groups.family import SETTLING
+from assay.checkers.groups.family import GROUP_CONVERGENCE
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.verdict import Judgement, Verdict
@@ -183,7 +183,7 @@ def test_what_is_never_ended_is_found_by_name(
 
 
 GROUP_SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,))
-GROUP_CONTRACT = forbid(*SETTLING.anomalies, recovery_deadline=20.0)
+GROUP_CONTRACT = forbid(*GROUP_CONVERGENCE.anomalies, recovery_deadline=20.0)
 
 
 def settled(folder: Path) -> Judgement:

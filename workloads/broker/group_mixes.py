@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from assay.checkers.groups import expiry
-from assay.checkers.groups.split_views import SPLITS
+from assay.checkers.groups.split_views import SPLIT_VIEWS
 from assay.checkers.judging.contract import Contract
 from assay.cluster.system import System
 from assay.harness.core.generator import Context, Generator, Source, mix, phases, sequence, stagger, time_limit, unfold
@@ -317,7 +317,7 @@ PAUSES: Final = WorkloadMix(
 
 def _tolerate_split_views(contract: Contract, system: System) -> Contract:
     return contract.tolerate(
-        SPLITS.checks[0].anomaly,
+        SPLIT_VIEWS.checks[0].anomaly,
         because=(
             "members of the old design agree on nothing: each claims by what it has read of its group, also when that "
             "has changed by then, and others have claimed by what is new"

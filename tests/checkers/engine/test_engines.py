@@ -35,8 +35,8 @@ from assay.checkers.engine import (
 )
 from assay.checkers.engine.sqlite import translate
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
-from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
-from assay.checkers.groups.rebalance_churn import RESTLESSNESS
+from assay.checkers.groups.family import FENCING, GENERATIONS, GROUP_CONVERGENCE, ORPHANS
+from assay.checkers.groups.rebalance_churn import REBALANCE_CHURN
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history, register_contract, register_history
@@ -159,7 +159,7 @@ SPLIT = [
     *claim(0, "b", seen=20, made=21, shares={"split-0": "c"}, group="split"),
     *claim(1, "a", seen=10, made=22, shares={"split-0": "a"}, group="split"),
 ]
-HELD = (GENERATIONS[1], HOLDING, FENCING)
+HELD = (GENERATIONS[1], ORPHANS, FENCING)
 APART = (
     UNFLUSHED,
     STATEMENTS,
@@ -168,13 +168,13 @@ APART = (
     MONOTONIC_REAL_TIME,
     EMPTINESS,
     SNAPSHOTS,
-    HOLDING,
-    SETTLING,
+    ORPHANS,
+    GROUP_CONVERGENCE,
     FENCING,
     PROGRESS,
     REST,
     LOST_CHANGES,
-    RESTLESSNESS,
+    REBALANCE_CHURN,
     *TRANSACTION_FAMILIES,
 )
 """Families that are compared on histories of their own; a query costs Spark much, however few rows it reads."""
@@ -430,7 +430,7 @@ def test_two_engines_agree_on_who_is_restless(tmp_path: Path, other: Opens) -> N
     rows, ops = [row for one in groups for row in one.rows], [op for one in groups for op in one.ops]
     folder, contract = write(tmp_path / "history", rows, ops=ops), Contract(group_deadline=10)
     with other(10_000) as second, DuckDB() as duck:
-        by_other, by_duck = (answers(engine, folder, contract, (RESTLESSNESS,)) for engine in (second, duck))
+        by_other, by_duck = (answers(engine, folder, contract, (REBALANCE_CHURN,)) for engine in (second, duck))
     assert by_other == by_duck
     assert len(by_duck["restless-group"].found) > 5
 

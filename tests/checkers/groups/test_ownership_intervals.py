@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.groups.family import GENERATIONS, HOLDING
+from assay.checkers.groups.family import GENERATIONS, ORPHANS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
 from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.judging.contract import Contract
@@ -342,4 +342,4 @@ def test_nothing_is_owed_where_holds_are_not_recorded(tmp_path: Path) -> None:
     looked = {one.check for one in judge(write(tmp_path / "history", rows), Contract()).examined}
     assert "double-ownership" in looked
     assert "orphaned-partition" not in looked
-    assert {family.name for family in (*GENERATIONS, HOLDING)} >= {"double-ownership", "orphaned-partition"}
+    assert {family.name for family in (*GENERATIONS, ORPHANS)} >= {"double-ownership", "orphaned-partition"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.groups.rebalance_churn import RESTLESS_GROUP, RESTLESSNESS
+from assay.checkers.groups.rebalance_churn import REBALANCE_CHURN, RESTLESS_GROUP
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
@@ -26,7 +26,7 @@ S = 1_000_000_000
 def found(folder: Path, rest: Rest, faults: Sequence[Row] = (), more: Sequence[Row] = ()) -> list[Finding]:
     history = write(folder / "history", [*rest.rows, *more], ops=rest.ops, faults=faults)
     with opened(history) as engine:
-        assert engine.rows(RESTLESSNESS.applies)[0]["examined"]
+        assert engine.rows(REBALANCE_CHURN.applies)[0]["examined"]
         register_contract(engine, CONTRACT)
         build(engine, RESTLESS_GROUP.views)
         return findings(engine, RESTLESS_GROUP)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.liveness.snapshots import STALL
+from assay.checkers.liveness.snapshots import MAX_PAUSE
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.timestamps import Stamps
@@ -89,7 +89,7 @@ def test_what_looks_complete_under_another_epoch_each_time_is_not_at_rest(tmp_pa
 def test_what_never_does_is_looked_at_for_as_long_as_it_may_take(tmp_path: Path) -> None:
     looks, _ = watched(tmp_path, Looked(1000))
     assert 9.9 * SECOND < looks[-1]["ended"] - looks[0]["time"] < 12 * SECOND
-    assert all(later["time"] - look["ended"] < STALL for look, later in itertools.pairwise(looks))
+    assert all(later["time"] - look["ended"] < MAX_PAUSE for look, later in itertools.pairwise(looks))
 
 
 def test_after_a_stall_of_the_harness_it_begins_again_but_not_for_ever(
@@ -102,7 +102,7 @@ def test_after_a_stall_of_the_harness_it_begins_again_but_not_for_ever(
 
     monkeypatch.setattr("assay.harness.run.observers.asyncio.sleep", stalling)
     looks, _ = watched(tmp_path / "once", Looked(1000))
-    (at,) = [n for n in range(1, len(looks)) if looks[n]["time"] - looks[n - 1]["ended"] > STALL]
+    (at,) = [n for n in range(1, len(looks)) if looks[n]["time"] - looks[n - 1]["ended"] > MAX_PAUSE]
     assert looks[-1]["ended"] - looks[at]["time"] >= 10 * SECOND - 1
 
     async def always(seconds: float) -> None:

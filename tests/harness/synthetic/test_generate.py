@@ -20,15 +20,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.administration.lost_changes import LOST_CHANGES
-from assay.checkers.administration.rejected_changes import REFUSALS
+from assay.checkers.administration.rejected_changes import REJECTED_CHANGES
 from assay.checkers.families import FAMILIES
 from assay.checkers.groups.commits import COMMITS
 from assay.checkers.groups.expiry import EXPIRY
-from assay.checkers.groups.family import SETTLING
+from assay.checkers.groups.family import GROUP_CONVERGENCE
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.groups.read_after_release import PARTINGS
-from assay.checkers.groups.rebalance_churn import RESTLESSNESS
-from assay.checkers.groups.split_views import SPLITS
+from assay.checkers.groups.read_after_release import READS_AFTER_RELEASE
+from assay.checkers.groups.rebalance_churn import REBALANCE_CHURN
+from assay.checkers.groups.split_views import SPLIT_VIEWS
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Verdict
@@ -156,15 +156,15 @@ UNPLANTED = (
     INVARIANTS,
     LOST_CHANGES,
     MONOTONIC_REAL_TIME,
-    PARTINGS,
+    READS_AFTER_RELEASE,
     PROCESSES,
     PROGRESS,
-    REFUSALS,
+    REJECTED_CHANGES,
     REPORTED,
     REST,
-    RESTLESSNESS,
-    SETTLING,
-    SPLITS,
+    REBALANCE_CHURN,
+    GROUP_CONVERGENCE,
+    SPLIT_VIEWS,
     STARTS,
     STATEMENTS,
 )
