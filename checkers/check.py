@@ -6,6 +6,7 @@ sentences.
 """
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
@@ -44,6 +45,31 @@ class Table(View):
     """A view that is materialised."""
 
     keep: bool = True
+
+
+_CREATE: Final = re.compile(r"^ *create (?P<kind>view|table) (?P<name>\w+)(?: \((?P<options>[\w, ]+)\))? as$", re.M)
+
+
+def parse_views(script: str) -> tuple[View, ...]:
+    """Parses queries, each of which follows a line ``create view NAME as`` or ``create table NAME as``.
+
+    Options of :class:`View` stand after the name: ``create table NAME (high_cardinality, across) as``. Lines that begin
+    with ``--`` are comments.
+    """
+    code = re.sub(r"^ *--.*\n", "", script, flags=re.M)
+    heads = list(_CREATE.finditer(code))
+    ends = [head.start() for head in heads[1:]] + [len(code)]
+    if not heads or code[: heads[0].start()].strip():
+        raise ValueError(f"the SQL does not begin with `create view NAME as`: {code.strip()[:80]}")
+    return tuple(
+        View(
+            head["name"],
+            code[head.end() : end],
+            keep=head["kind"] == "table",
+            **dict.fromkeys((head["options"] or "").replace(",", " ").split(), True),
+        )
+        for head, end in zip(heads, ends, strict=True)
+    )
 
 
 OFFSET: Final = "offset {position} of {key}"

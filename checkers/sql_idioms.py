@@ -20,6 +20,8 @@ fault excuses nothing.
 """
 HAS_BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '') not in ('trigger', 'target')))"
 """Matches rows of ``faults`` that say that the fault began, whatever came of it."""
+STRUCK: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))"
+"""Matches rows of ``faults`` that name the targets that the fault struck, or may have struck."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
 """Matches rows of ``faults`` written when the injection had ended. A failed one may have done half of its work."""
 TARGETS_ZOOKEEPER: Final = """(targets like '%"zk_"%' or targets like '%"zk__"%')"""

@@ -21,7 +21,7 @@ Incarnations of a topic are not distinguished here, because the cluster knows th
 
 from typing import Final
 
-from assay.checkers.check import Check, Family, Table, View
+from assay.checkers.check import Check, Family, parse_views
 from assay.checkers.liveness.snapshots import REST_VIEWS, select_lasting
 from assay.checkers.sql_idioms import RETURNED, extract_topic, previous, row_number, select_first, strip_incarnation
 
@@ -29,113 +29,90 @@ _STATE: Final = "coalesce(cast(e.value as string), 'default')"
 _FEWER_PARTITIONS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"
 """Compares a look ``l``, an acknowledged change ``w`` and the deletions ``d`` of its topic."""
 
-SETTING_LOOKS: Final = Table(
-    "lost_setting_looks",
-    f"""
-    select l.op, l.call, l.ret, c.topic, c.name,
-        case when s.op is null and l.complete = 1 then 'default' else s.state end as state
-    from (
-        select e.op, {strip_incarnation("e.key")} as topic, e.call, e.ret,
-            max(case when e.name is null then 1 else 0 end) as complete
-        from effects e cross join rest_quiet q
-        where e.kind = 'setting-seen' and e.outcome = 'ok' and e.phase = 'drain' and e.ret is not null
-            and e.call >= q.since
-        group by e.op, {strip_incarnation("e.key")}, e.call, e.ret) l
-        join lost_settings_named c on c.topic = l.topic
-        left join (
-            select e.op, e.name, max(cast(e.value as string)) as state from effects e
-            where e.kind = 'setting-seen' and e.name is not null group by e.op, e.name) s
-        on s.op = l.op and s.name = c.name
-    where s.op is not null or l.complete = 1
-    """,
-)
-"""Looks at each setting that was ever changed, one row each; ``state`` is null if it is no number."""
-
 
 DONE_BUT_LOST: Final = Check(
     anomaly="done-but-lost",
     meaning="a change that was acknowledged is not there, and no one changed it again",
-    views=(
-        View(
-            "lost_deletions",
-            f"""
-            select {strip_incarnation("e.key")} as topic, max({RETURNED}) as ended from effects e
-            where e.kind = 'topic-delete' and e.outcome <> 'fail' group by {strip_incarnation("e.key")}
-            """,
-        ),
-        Table(
-            "lost_settings",
-            f"""
-            select e.op, {strip_incarnation("e.key")} as topic, e.name, e.value, {_STATE} as state, e.call,
-                {RETURNED} as ended
-            from effects e where e.kind = 'setting' and e.outcome <> 'fail' and e.name is not null
-            """,
-        ),
-        View("lost_settings_named", "select topic, name from lost_settings group by topic, name"),
-        SETTING_LOOKS,
-        View(
-            "lost_settings_judged",
-            """
-            select l.topic, l.name, l.op, l.call, l.ret, l.state, w.changed,
-                case when l.state is not null and w.changed > coalesce(a.ended, -1)
-                    and (d.ended is null or d.ended < w.changed) then 1 else 0 end as guilty
-            from lost_setting_looks l
-                left join lost_deletions d on d.topic = l.topic
-                left join (
-                    select l.op, c.topic, c.name, max(c.call) as changed from lost_setting_looks l
-                        join lost_settings c on c.topic = l.topic and c.name = l.name
-                    where c.ended < l.call group by l.op, c.topic, c.name) w
-                on w.op = l.op and w.topic = l.topic and w.name = l.name
-                left join (
-                    select l.op, c.topic, c.name, max(c.ended) as ended from lost_setting_looks l
-                        join lost_settings c on c.topic = l.topic and c.name = l.name and c.state = l.state
-                    where c.call <= l.ret group by l.op, c.topic, c.name) a
-                on a.op = l.op and a.topic = l.topic and a.name = l.name
-            """,
-        ),
-        View(
-            "lost_made",
-            f"""
-            select e.op, {strip_incarnation("e.key")} as topic, e.value, e.call, e.ret from effects e
-            where e.kind in ('topic-create', 'partitions-add') and e.outcome = 'ok' and e.value is not null
-                and e.ret is not null
-            """,
-        ),
-        Table(
-            "lost_topics_judged",
-            f"""
-            select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_FEWER_PARTITIONS} then w.op end) as asked
-            from (
-                select e.op, {strip_incarnation("e.key")} as topic, e.call, e.ret, coalesce(e.value, 0) as partitions
-                from effects e where e.kind = 'topic-seen' and e.outcome = 'ok' and e.phase = 'drain'
-                    and e.ret is not null) l
-                cross join rest_quiet q cross join deadlines_declared o
-                left join lost_made w on w.topic = l.topic
-                    and l.call - o.obedience_deadline >= greatest(w.ret, q.since)
-                left join lost_deletions d on d.topic = l.topic
-            group by l.topic, l.op, l.call, l.ret, l.partitions
-            """,
-        ),
-        View(
-            "lost_at_rest",
-            f"""
-            select w.topic, w.op, w.value, l.look, l.partitions from lost_made w
-                join (
-                    select r.look, r.time, m.topic, count(p.key) as partitions
-                    from rest_looks r cross join (select topic from lost_made group by topic) m
-                        left join looks p on p.look = r.look and p.what = 'partition'
-                            and {extract_topic("p.key")} = m.topic
-                    group by r.look, r.time, m.topic) l
-                on l.topic = w.topic and l.time > w.ret
-                left join lost_deletions d on d.topic = w.topic
-            where {_FEWER_PARTITIONS}
-            """,
-        ),
-        Table(
-            "lost_for_good",
-            select_lasting("lost_at_rest", "topic, op, value, partitions", "obedience_deadline", duration="0"),
-        ),
-    ),
+    views=parse_views(f"""
+        create view lost_deletions as
+        select {strip_incarnation("e.key")} as topic, max({RETURNED}) as ended from effects e
+        where e.kind = 'topic-delete' and e.outcome <> 'fail' group by {strip_incarnation("e.key")}
+
+        create table lost_settings as
+        select e.op, {strip_incarnation("e.key")} as topic, e.name, e.value, {_STATE} as state, e.call,
+            {RETURNED} as ended
+        from effects e where e.kind = 'setting' and e.outcome <> 'fail' and e.name is not null
+
+        create view lost_settings_named as
+        select topic, name from lost_settings group by topic, name
+
+        -- Looks at each setting that was ever changed, one row each; `state` is null if it is no number.
+        create table lost_setting_looks as
+        select l.op, l.call, l.ret, c.topic, c.name,
+            case when s.op is null and l.complete = 1 then 'default' else s.state end as state
+        from (
+            select e.op, {strip_incarnation("e.key")} as topic, e.call, e.ret,
+                max(case when e.name is null then 1 else 0 end) as complete
+            from effects e cross join rest_quiet q
+            where e.kind = 'setting-seen' and e.outcome = 'ok' and e.phase = 'drain' and e.ret is not null
+                and e.call >= q.since
+            group by e.op, {strip_incarnation("e.key")}, e.call, e.ret) l
+            join lost_settings_named c on c.topic = l.topic
+            left join (
+                select e.op, e.name, max(cast(e.value as string)) as state from effects e
+                where e.kind = 'setting-seen' and e.name is not null group by e.op, e.name) s
+            on s.op = l.op and s.name = c.name
+        where s.op is not null or l.complete = 1
+
+        create view lost_settings_judged as
+        select l.topic, l.name, l.op, l.call, l.ret, l.state, w.changed,
+            case when l.state is not null and w.changed > coalesce(a.ended, -1)
+                and (d.ended is null or d.ended < w.changed) then 1 else 0 end as guilty
+        from lost_setting_looks l
+            left join lost_deletions d on d.topic = l.topic
+            left join (
+                select l.op, c.topic, c.name, max(c.call) as changed from lost_setting_looks l
+                    join lost_settings c on c.topic = l.topic and c.name = l.name
+                where c.ended < l.call group by l.op, c.topic, c.name) w
+            on w.op = l.op and w.topic = l.topic and w.name = l.name
+            left join (
+                select l.op, c.topic, c.name, max(c.ended) as ended from lost_setting_looks l
+                    join lost_settings c on c.topic = l.topic and c.name = l.name and c.state = l.state
+                where c.call <= l.ret group by l.op, c.topic, c.name) a
+            on a.op = l.op and a.topic = l.topic and a.name = l.name
+
+        create view lost_made as
+        select e.op, {strip_incarnation("e.key")} as topic, e.value, e.call, e.ret from effects e
+        where e.kind in ('topic-create', 'partitions-add') and e.outcome = 'ok' and e.value is not null
+            and e.ret is not null
+
+        create table lost_topics_judged as
+        select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_FEWER_PARTITIONS} then w.op end) as asked
+        from (
+            select e.op, {strip_incarnation("e.key")} as topic, e.call, e.ret, coalesce(e.value, 0) as partitions
+            from effects e where e.kind = 'topic-seen' and e.outcome = 'ok' and e.phase = 'drain'
+                and e.ret is not null) l
+            cross join rest_quiet q cross join deadlines_declared o
+            left join lost_made w on w.topic = l.topic
+                and l.call - o.obedience_deadline >= greatest(w.ret, q.since)
+            left join lost_deletions d on d.topic = l.topic
+        group by l.topic, l.op, l.call, l.ret, l.partitions
+
+        create view lost_at_rest as
+        select w.topic, w.op, w.value, l.look, l.partitions from lost_made w
+            join (
+                select r.look, r.time, m.topic, count(p.key) as partitions
+                from rest_looks r cross join (select topic from lost_made group by topic) m
+                    left join looks p on p.look = r.look and p.what = 'partition'
+                        and {extract_topic("p.key")} = m.topic
+                group by r.look, r.time, m.topic) l
+            on l.topic = w.topic and l.time > w.ret
+            left join lost_deletions d on d.topic = w.topic
+        where {_FEWER_PARTITIONS}
+
+        create table lost_for_good as
+        {select_lasting("lost_at_rest", "topic, op, value, partitions", "obedience_deadline", duration="0")}
+        """),
     violations=f"""
         select topic as key, name, asked_op, value, seen, look_op, since, until from (
             select p.topic, p.name, c.op as asked_op, c.value, p.state as seen, p.op as look_op, p.since,

@@ -22,7 +22,7 @@ Looks may be old, so they prove nothing else, and least of all that a topic is g
 
 from typing import Final
 
-from assay.checkers.check import Check, Family, Table, View
+from assay.checkers.check import Check, Family, Table, parse_views
 from assay.checkers.objects.kinds import among
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by, total_of
 
@@ -46,75 +46,61 @@ REFUSED_BUT_DONE: Final = Check(
     meaning="a change that was certainly rejected has taken effect",
     views=(
         Table("refusal_changes", _select_rows(among(("commit", "setting", "move", "topic-create", "partitions-add")))),
-        Table(
-            "refusal_looks",
-            f"""
-            select * from ({_select_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
-            where outcome = 'ok' and ret is not null
-            """,
-        ),
-        Table(
-            "refusal_touches",
-            """
-            select what, key, name, min(call) as call from refusal_changes where outcome <> 'fail'
-            group by what, key, name
-            """,
-        ),
-        Table(
-            "refusal_suspects",
-            f"""
-            select a.what, a.key, a.name, a.value, a.replicas,
-                a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
-            from refusal_changes a join refusal_looks b on {_SAME_CHANGE} and b.ret > a.call
-            where a.outcome = 'fail'
-                and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
-            group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
-            """,
-        ),
-        Table(
-            "refusal_unexplained",
-            f"""
-            select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
-            from refusal_suspects a
-                left join (
-                    select what, key, name, value, replicas, min(call) as call from refusal_changes
-                    where outcome <> 'fail' group by what, key, name, value, replicas) b on {_SAME_CHANGE}
-                left join refusal_touches t on a.what = t.what and a.key = t.key and a.name = t.name
-                cross join (
-                    select min(since) as since from (
-                        select {EARLIEST_BEGIN} as since from faults where coalesce(moves_replicas, true) group by id
-                        having {MAY_HAVE_BEGUN}) as begun) f
-            where (b.call is null or b.call > a.seen)
-                and (a.kind not in ('move', 'topic-create') or t.call is null or t.call > a.seen)
-                and (a.kind <> 'move' or f.since is null or f.since > a.seen)
-            """,
-        ),
-        View(
-            "refusal_before",
-            f"""
-            select a.asked_op, a.key, a.name, a.value
-            from refusal_unexplained a where a.what = 'commit'
-            union
-            select a.asked_op, a.key, a.name, a.value
-            from refusal_unexplained a
-                join (select e.key, e.op, min(e.ret) as ret from effects e
-                    where e.kind = 'setting-seen' and e.name is null and e.outcome = 'ok' and e.ret is not null
-                    group by e.key, e.op) l
-                on a.key = l.key
-                left join refusal_looks b on {_SAME_CHANGE} and b.op = l.op
-            where a.what = 'setting' and b.op is null and (a.touched is null or l.ret < a.touched)
-            union
-            select a.asked_op, a.key, a.name, a.value
-            from refusal_unexplained a join refusal_looks b on a.what = b.what and a.key = b.key
-            where a.what in ('partitions', 'replicas') and a.kind <> 'topic-create'
-                and (a.value <> b.value or a.replicas <> b.replicas) and (a.touched is null or b.ret < a.touched)
-            union
-            select a.asked_op, a.key, a.name, a.value
-            from refusal_unexplained a join effects e on a.key = e.key
-            where a.kind = 'topic-create' and e.kind = 'topic-seen' and e.outcome = 'ok' and e.value is null
-                and e.ret < a.asked
-            """,
-        ),
+        *parse_views(f"""
+        create table refusal_looks as
+        select * from ({_select_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
+        where outcome = 'ok' and ret is not null
+
+        create table refusal_touches as
+        select what, key, name, min(call) as call from refusal_changes where outcome <> 'fail'
+        group by what, key, name
+
+        create table refusal_suspects as
+        select a.what, a.key, a.name, a.value, a.replicas,
+            a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
+        from refusal_changes a join refusal_looks b on {_SAME_CHANGE} and b.ret > a.call
+        where a.outcome = 'fail'
+            and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
+        group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
+
+        create table refusal_unexplained as
+        select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
+        from refusal_suspects a
+            left join (
+                select what, key, name, value, replicas, min(call) as call from refusal_changes
+                where outcome <> 'fail' group by what, key, name, value, replicas) b on {_SAME_CHANGE}
+            left join refusal_touches t on a.what = t.what and a.key = t.key and a.name = t.name
+            cross join (
+                select min(since) as since from (
+                    select {EARLIEST_BEGIN} as since from faults where coalesce(moves_replicas, true) group by id
+                    having {MAY_HAVE_BEGUN}) as begun) f
+        where (b.call is null or b.call > a.seen)
+            and (a.kind not in ('move', 'topic-create') or t.call is null or t.call > a.seen)
+            and (a.kind <> 'move' or f.since is null or f.since > a.seen)
+
+        create view refusal_before as
+        select a.asked_op, a.key, a.name, a.value
+        from refusal_unexplained a where a.what = 'commit'
+        union
+        select a.asked_op, a.key, a.name, a.value
+        from refusal_unexplained a
+            join (select e.key, e.op, min(e.ret) as ret from effects e
+                where e.kind = 'setting-seen' and e.name is null and e.outcome = 'ok' and e.ret is not null
+                group by e.key, e.op) l
+            on a.key = l.key
+            left join refusal_looks b on {_SAME_CHANGE} and b.op = l.op
+        where a.what = 'setting' and b.op is null and (a.touched is null or l.ret < a.touched)
+        union
+        select a.asked_op, a.key, a.name, a.value
+        from refusal_unexplained a join refusal_looks b on a.what = b.what and a.key = b.key
+        where a.what in ('partitions', 'replicas') and a.kind <> 'topic-create'
+            and (a.value <> b.value or a.replicas <> b.replicas) and (a.touched is null or b.ret < a.touched)
+        union
+        select a.asked_op, a.key, a.name, a.value
+        from refusal_unexplained a join effects e on a.key = e.key
+        where a.kind = 'topic-create' and e.kind = 'topic-seen' and e.outcome = 'ok' and e.value is null
+            and e.ret < a.asked
+        """),
     ),
     violations="""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.asked, a.seen

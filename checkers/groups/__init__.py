@@ -14,6 +14,6 @@
 - ``group_convergence``, ``rebalance_churn``: the group settles after the last heal.
 - ``ownership``: leaders and controllers, from the nodes' event logs.
 
-The package imports what all checks share, ``log.incarnations``, ``log.ends`` and ``liveness.snapshots``.
-``checkers.families`` and the workloads import it.
+The package imports what all checks share, and ``liveness.snapshots``. ``checkers.families`` and the
+workloads import it.
 """

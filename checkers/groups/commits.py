@@ -20,7 +20,7 @@ commit of this number is unknown.
 
 from typing import Final
 
-from assay.checkers.check import Check, Family, Table, View, family_of
+from assay.checkers.check import Check, Family, family_of, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import greatest_before, select_first, total_of
 
@@ -31,16 +31,12 @@ _READ_CALL: Final = "case when is_commit = 0 then call end"
 COMMIT_MISMATCH: Final = Check(
     anomaly="commit-mismatch",
     meaning="a group's commit was fetched with another offset than it was made with",
-    views=(
-        View(
-            "commit_places",
-            """
-            select e.key, e.value, count(*) as commits, count(e.position) as placed,
-                min(e.position) as position, min(e.op) as op
-            from effects e where e.kind = 'commit' and e.value is not null group by e.key, e.value
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view commit_places as
+        select e.key, e.value, count(*) as commits, count(e.position) as placed,
+            min(e.position) as position, min(e.op) as op
+        from effects e where e.kind = 'commit' and e.value is not null group by e.key, e.value
+        """),
     violations="""
         select f.key, f.value, f.position, f.fetch_op, f.times, c.position as committed, c.op as commit_op
         from (
@@ -66,90 +62,71 @@ COMMIT_MISMATCH: Final = Check(
 COMMIT_BEYOND_LOG: Final = Check(
     anomaly="commit-beyond-log",
     meaning="a member committed more than it had read, or a log ended below what a group had committed",
-    views=(
-        Table(
-            "member_commits",
-            """
-            select e.op, e.key, substring(e.key, length(e.group) + 2) as log, e.group as group_name, e.process,
-                e.assignment, e.position, e.call, e.ret, e.outcome
-            from effects e
-            where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
-                and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
-            """,
-        ),
-        View(
-            "commit_reads",
-            f"""
-            select e.op, e.key as log, e.group as group_name, e.process, e.assignment,
-                e.call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
-                    else e.position end) as reached,
-                max(case when e.outcome = 'ok' then 0 else 1 end) as doubtful
-            from effects e
-            where e.kind in ('seek', 'reset', 'observe-begin', 'observe', 'observe-end') and e.assignment is not null
-                and e.group is not null
-            group by e.op, e.key, e.group, e.process, e.assignment, e.call
-            """,
-        ),
-        View(
-            "commits_above_reads",
-            f"""
-            select s.op, s.log, s.process, s.position, s.reached, s.call, s.last_read
+    views=parse_views(f"""
+        create table member_commits as
+        select e.op, e.key, substring(e.key, length(e.group) + 2) as log, e.group as group_name, e.process,
+            e.assignment, e.position, e.call, e.ret, e.outcome
+        from effects e
+        where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
+            and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
+
+        create view commit_reads as
+        select e.op, e.key as log, e.group as group_name, e.process, e.assignment,
+            e.call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
+                else e.position end) as reached,
+            max(case when e.outcome = 'ok' then 0 else 1 end) as doubtful
+        from effects e
+        where e.kind in ('seek', 'reset', 'observe-begin', 'observe', 'observe-end') and e.assignment is not null
+            and e.group is not null
+        group by e.op, e.key, e.group, e.process, e.assignment, e.call
+
+        create view commits_above_reads as
+        select s.op, s.log, s.process, s.position, s.reached, s.call, s.last_read
+        from (
+            select op, log, process, call, position,
+                {greatest_before("reach", by=_READER, order="call, op, is_commit, position")} as reached,
+                {greatest_before("doubtful", by=_READER, order="call, op, is_commit, position")} as doubtful,
+                {greatest_before(_READ_CALL, by=_READER, order="call, op, is_commit, position")} as last_read
             from (
-                select op, log, process, call, position,
-                    {greatest_before("reach", by=_READER, order="call, op, is_commit, position")} as reached,
-                    {greatest_before("doubtful", by=_READER, order="call, op, is_commit, position")} as doubtful,
-                    {greatest_before(_READ_CALL, by=_READER, order="call, op, is_commit, position")} as last_read
-                from (
-                    select op, log, group_name, process, assignment, call, 0 as is_commit,
-                        cast(null as bigint) as position, reached as reach, doubtful
-                    from commit_reads
-                    union all
-                    select op, log, group_name, process, assignment, call, 1, position, null, 0
-                    from member_commits where assignment is not null) as steps
-                ) s left join (
-                    select process, key, min(call) as call from effects where kind = 'reset' group by process, key
-                ) r on s.process = r.process and s.log = r.key
-            where s.position > s.reached and s.doubtful = 0 and (r.call is null or r.call > s.call)
-            """,
-        ),
-        View(
-            "commit_failed_reads",
-            """
-            select o.process, o.call from ops o join (
-                select own.f from commit_reads c join ops own on own."index" = c.op group by own.f) k on o.f = k.f
-            where o.outcome <> 'ok' group by o.process, o.call
-            """,
-        ),
-        Table(
-            "commits_unread",
-            """
-            select r.op, r.log, r.position, r.reached
-            from commits_above_reads r left join commit_failed_reads f
-                on f.process = r.process and f.call > r.last_read and f.call <= r.call
-            where f.process is null
-            """,
-        ),
-        View(
-            "ends_below_commits",
-            f"""
-            select op, log, time, position, before from (
-                select op, log, time, position, is_commit,
-                    {greatest_before("made", by="log", order="time, is_commit, op")} as before
-                from (
-                    select 1 as is_commit, op, log, ret as time, position as made, cast(null as bigint) as position
-                    from member_commits where outcome = 'ok' and ret is not null
-                    union all
-                    select 0, e.op, e.key, e.call, null, e.position
-                    from effects e cross join log_declared d
-                    where e.kind = 'end' and e.outcome = 'ok' and e.position is not null and d.linearizable_ends = 1
-                    union all
-                    select 0, t.sentinel_op, t.key, t.sentinel_call, null, t.settled
-                    from log_settled t where t.sentinel_call is not null) as moments
-                ) as ordered
-            where is_commit = 0 and before > position
-            """,
-        ),
-    ),
+                select op, log, group_name, process, assignment, call, 0 as is_commit,
+                    cast(null as bigint) as position, reached as reach, doubtful
+                from commit_reads
+                union all
+                select op, log, group_name, process, assignment, call, 1, position, null, 0
+                from member_commits where assignment is not null) as steps
+            ) s left join (
+                select process, key, min(call) as call from effects where kind = 'reset' group by process, key
+            ) r on s.process = r.process and s.log = r.key
+        where s.position > s.reached and s.doubtful = 0 and (r.call is null or r.call > s.call)
+
+        create view commit_failed_reads as
+        select o.process, o.call from ops o join (
+            select own.f from commit_reads c join ops own on own."index" = c.op group by own.f) k on o.f = k.f
+        where o.outcome <> 'ok' group by o.process, o.call
+
+        create table commits_unread as
+        select r.op, r.log, r.position, r.reached
+        from commits_above_reads r left join commit_failed_reads f
+            on f.process = r.process and f.call > r.last_read and f.call <= r.call
+        where f.process is null
+
+        create view ends_below_commits as
+        select op, log, time, position, before from (
+            select op, log, time, position, is_commit,
+                {greatest_before("made", by="log", order="time, is_commit, op")} as before
+            from (
+                select 1 as is_commit, op, log, ret as time, position as made, cast(null as bigint) as position
+                from member_commits where outcome = 'ok' and ret is not null
+                union all
+                select 0, e.op, e.key, e.call, null, e.position
+                from effects e cross join log_declared d
+                where e.kind = 'end' and e.outcome = 'ok' and e.position is not null and d.linearizable_ends = 1
+                union all
+                select 0, t.sentinel_op, t.key, t.sentinel_call, null, t.settled
+                from log_settled t where t.sentinel_call is not null) as moments
+            ) as ordered
+        where is_commit = 0 and before > position
+        """),
     violations="""
         select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op,
             cast(null as string) as log

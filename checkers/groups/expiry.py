@@ -5,7 +5,7 @@ A workload records itself in ``effects`` as follows (``key`` names group and par
 - ``keep``: a commit, with its unique number as ``value``. ``retention_ms`` says how long it must be kept while the
   group has no members. A member's commit also has ``generation`` and ``owner``.
 - ``kept``: a look; ``value`` is the number of the commit found, or null.
-- ``part``: a client has left the group ``key``, or was none of its members.
+- ``part``: a client has left the group ``key``, or was no member.
 
 A commit *stays* until its time is over, counted from its call. A member's commit also stays until the call of this
 member's last accepted commit in this generation: until then the group had a member. A commit of unknown outcome may
@@ -13,7 +13,7 @@ count at any time after its call, a rejected one never. If one operation made se
 (``sub``), the last acknowledged one is left when it returns.
 
 - ``early-expiry``: a look found nothing, although the last commit before it had to stay until the look returned, and so
-  had every commit that may have come later.
+  did each commit that may have come later.
 - ``revived-offset``: a look found a commit again after another look had found nothing, or after a later commit. Both of
   these began when the first commit was in place.
 - ``overdue-offset``: a look at the end found something after the contract's retention deadline. The deadline counts
@@ -25,91 +25,77 @@ The coordinators' wall clocks count: a contract must tolerate the effects of a w
 
 from typing import Final
 
-from assay.checkers.check import Check, Family, Table
+from assay.checkers.check import Check, Family, parse_views
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.sql_idioms import RETURNED, first_rows_subquery, nanoseconds, order_by, select_first
 
 SLACK: Final = 2_000_000
-"""Nanoseconds, because times in the offsets topic are whole milliseconds."""
-
-KEEPS: Final = Table(
-    "expiry_keeps",
-    f"""
-    select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret, greatest(e.call +
-        {nanoseconds("e.retention_ms")}, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays,
-        case when e.outcome = 'ok' and e.sub < n.sub then 1 else 0 end as renewed
-    from effects e left join (
-        select e.group as group_name, e.generation, e.owner, max(e.call) as last_call from effects e
-        where e.kind = 'keep' and e.outcome = 'ok' and e.generation is not null and e.owner is not null
-        group by e.group, e.generation, e.owner) g
-        on e.group = g.group_name and e.generation = g.generation and e.owner = g.owner
-        left join (
-            select key, op, max(sub) as sub from effects
-            where kind = 'keep' and outcome = 'ok' and retention_ms is not null group by key, op) n
-        on e.key = n.key and e.op = n.op
-    where e.kind = 'keep' and e.outcome <> 'fail' and e.retention_ms is not null
-    """,
-)
-
-LOOKS: Final = Table(
-    "expiry_looks",
-    f"""
-    select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
-        case when e.phase = 'drain' then 1 else 0 end as at_end
-    from effects e where e.kind = 'kept' and e.outcome = 'ok'
-    """,
-)
-
-KNOWN_COMMITS: Final = Table(
-    "expiry_known",
-    """
-    select k.key, k.value, min(k.op) as op, min(k.call) as call,
-        least(min(k.ret), coalesce(min(l.ret), min(k.ret))) as ret
-    from expiry_keeps k left join expiry_looks l on k.key = l.key and k.value = l.value group by k.key, k.value
-    """,
-)
-"""When a commit was certainly in place: when it was acknowledged, or first seen."""
+"""Nanoseconds that are granted because times in the offsets topic are whole milliseconds."""
 
 
 EARLY_EXPIRY: Final = Check(
     anomaly="early-expiry",
     meaning="an offset was gone before its time was over",
-    views=(KEEPS, LOOKS, KNOWN_COMMITS),
+    views=parse_views(f"""
+        create table expiry_keeps as
+        select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
+            greatest(e.call + {nanoseconds("e.retention_ms")},
+                case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as kept_until,
+            case when e.outcome = 'ok' and e.sub < n.sub then 1 else 0 end as superseded
+        from effects e left join (
+            select e.group as group_name, e.generation, e.owner, max(e.call) as last_call from effects e
+            where e.kind = 'keep' and e.outcome = 'ok' and e.generation is not null and e.owner is not null
+            group by e.group, e.generation, e.owner) g
+            on e.group = g.group_name and e.generation = g.generation and e.owner = g.owner
+            left join (
+                select key, op, max(sub) as sub from effects
+                where kind = 'keep' and outcome = 'ok' and retention_ms is not null group by key, op) n
+            on e.key = n.key and e.op = n.op
+        where e.kind = 'keep' and e.outcome <> 'fail' and e.retention_ms is not null
+
+        create table expiry_looks as
+        select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
+            case when e.phase = 'drain' then 1 else 0 end as at_end
+        from effects e where e.kind = 'kept' and e.outcome = 'ok'
+
+        -- When a commit was certainly in place: when it was acknowledged, or first seen.
+        create table expiry_known as
+        select k.key, k.value, min(k.op) as op, min(k.call) as call,
+            least(min(k.ret), coalesce(min(l.ret), min(k.ret))) as ret
+        from expiry_keeps k left join expiry_looks l on k.key = l.key and k.value = l.value group by k.key, k.value
+        """),
     violations=f"""
-        select l.key, l.op as look_op, l.since, min(x.stays) as stays
+        select l.key, l.op as look_op, l.since, min(x.kept_until) as kept_until
         from (
             select l.key, l.op, l.call, l.ret, max(k.call) as since
             from expiry_looks l join expiry_keeps k on k.key = l.key and k.ret < l.call
             where l.value is null group by l.key, l.op, l.call, l.ret) l
             join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
-                and (x.renewed = 0 or x.ret > l.call)
-        group by l.key, l.op, l.since, l.ret having min(x.stays) > l.ret + {SLACK}
+                and (x.superseded = 0 or x.ret > l.call)
+        group by l.key, l.op, l.since, l.ret having min(x.kept_until) > l.ret + {SLACK}
         """,
     evidence=f"""
-        select f.key, f.look_op, f.stays, min(k.op) as keep_op
+        select f.key, f.look_op, f.kept_until, min(k.op) as keep_op
         from {first_rows_subquery("found_early_expiry", "key, look_op")} f
             join expiry_keeps k on k.key = f.key and k.call = f.since
-        group by f.key, f.look_op, f.stays {order_by("f.key, f.look_op")}
+        group by f.key, f.look_op, f.kept_until {order_by("f.key, f.look_op")}
         """,
     examined="select count(*) as examined from expiry_looks",
     claim="{look_op} found nothing of {key} by {look_op:returned}, although {keep_op} had committed by "
-    "{keep_op:returned} what had to stay until {stays:time} at least, and nothing that may go earlier came after it.",
+    "{keep_op:returned} what had to stay until {kept_until:time} at least, and nothing that may go earlier came after "
+    "it.",
 )
 
 
 REVIVED_OFFSET: Final = Check(
     anomaly="revived-offset",
     meaning="an offset that was gone, or replaced, was found again",
-    views=(
-        Table(
-            "expiry_ends",
-            """
-            select key, op, call, ret, 1 as vanished from expiry_looks where value is null
-            union all
-            select key, op, call, ret, 0 from expiry_known
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table expiry_ends as
+        select key, op, call, ret, 1 as vanished from expiry_looks where value is null
+        union all
+        select key, op, call, ret, 0 from expiry_known
+        """),
     violations="""
         select l.key, l.op as look_op, l.value, k.op as keep_op, min(e.ret) as gone
         from expiry_looks l join expiry_known k on k.key = l.key and k.value = l.value
@@ -139,7 +125,7 @@ OVERDUE_OFFSET: Final = Check(
             select l.key, l.op as look_op, l.value, l.call, d.retention_deadline as deadline,
                 greatest(k.since, g.since, coalesce(p.since, 0), q.since) as since
             from expiry_looks l
-                join (select key, max(stays) as since from expiry_keeps group by key) k on k.key = l.key
+                join (select key, max(kept_until) as since from expiry_keeps group by key) k on k.key = l.key
                 join (select group_name, max(call) as since from expiry_keeps group by group_name) g
                 on g.group_name = l.group_name
                 left join (

@@ -20,7 +20,7 @@ dropped, because no one observed whether they were accepted.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, row_number, select_nearest_pairs
 
@@ -29,45 +29,36 @@ PLACEABLE: Final = 2**61
 
 _STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like 'stale-epoch:%')"
 
-STEPS: Final = Table(
-    "fencing_steps",
-    f"""
-    select group_name, key, kind, rejected, token, 2 * token + case when rejected = 1 then 2
-            when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
-        case when rejected = 0 then call end as call, ret, op
-    from (
-        select group_name, key, kind, rejected, token, call, ret, op,
-            {row_number(by="group_name, key, kind, token, owner", order="call, op, sub")}
-            as turn
-        from (
-            select coalesce(e.group, '') as group_name, e.key, e.kind, e.token, e.op,
-                e.sub, e.owner, e.call, coalesce(e.ret, {INFINITY}) as ret,
-                case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as rejected
-            from effects e cross join group_declared d join fencing_guarded g
-                on e.key = g.key and coalesce(e.group, '') = g.group_name
-            where (e.kind = 'guarded' or (e.kind in ('acquire', 'renew') and d.fenced_by_requests = 0))
-                and e.token >= 0 and e.token < {PLACEABLE}
-                and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as considered) as steps
-    """,
-)
-"""An acquire that gives its owner a known token again counts as a renewal."""
-
 
 _FIRST: Final = first_rows_subquery("found_fencing_violation", "group_name, key, place")
 
 FENCING_VIOLATION: Final = Check(
     anomaly="fencing-violation",
     meaning="an operation was accepted under a token that had been superseded",
-    views=(
-        View(
-            "fencing_guarded",
-            """
-            select coalesce(e.group, '') as group_name, e.key from effects e
-            where e.kind = 'guarded' and e.token is not null group by coalesce(e.group, ''), e.key
-            """,
-        ),
-        STEPS,
-    ),
+    views=parse_views(f"""
+        create view fencing_guarded as
+        select coalesce(e.group, '') as group_name, e.key from effects e
+        where e.kind = 'guarded' and e.token is not null group by coalesce(e.group, ''), e.key
+
+        -- An acquire that gives its owner a known token again counts as a renewal.
+        create table fencing_steps as
+        select group_name, key, kind, rejected, token, 2 * token + case when rejected = 1 then 2
+                when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
+            case when rejected = 0 then call end as call, ret, op
+        from (
+            select group_name, key, kind, rejected, token, call, ret, op,
+                {row_number(by="group_name, key, kind, token, owner", order="call, op, sub")}
+                as turn
+            from (
+                select coalesce(e.group, '') as group_name, e.key, e.kind, e.token, e.op,
+                    e.sub, e.owner, e.call, coalesce(e.ret, {INFINITY}) as ret,
+                    case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as rejected
+                from effects e cross join group_declared d join fencing_guarded g
+                    on e.key = g.key and coalesce(e.group, '') = g.group_name
+                where (e.kind = 'guarded' or (e.kind in ('acquire', 'renew') and d.fenced_by_requests = 0))
+                    and e.token >= 0 and e.token < {PLACEABLE}
+                    and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as considered) as steps
+        """),
     violations=f"""
         select group_name, key, place, first_ret, before from (
             select group_name, key, place, first_ret,

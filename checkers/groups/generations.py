@@ -15,7 +15,7 @@ generation was stored in the offsets topic.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, Table, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
     RETURNED,
@@ -35,33 +35,6 @@ FORGOTTEN_GROUPS: Final = Table(
 given once more per such event. The order between these events and the actions of clients or other nodes is unknown.
 """
 
-STEPS: Final = Table(
-    "group_steps",
-    f"""
-    select e.group as key, e.generation as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
-        min(e.ret) as ret, cast(null as bigint) as seen_op
-    from effects e
-        left join group_forgotten g on e.group = g.key
-    where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.generation is not null
-        and e.ret is not null and g.key is null
-    group by e.group, e.generation, e.op
-    union all
-    select e.group, e.generation, 1, e.op, min(e.sub), min(e.call),
-        min(least({RETURNED}, coalesce(f.ret, {INFINITY}))), min(case when f.ret < {RETURNED} then f.op end)
-    from effects e left join (
-        select key, value, ret, op from (
-            select key, value, ret, op, {row_number(by="key, value", order="ret, op")} as turn from effects
-            where kind = 'fetched' and outcome = 'ok' and ret is not null) as fetches
-        where turn = 1) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
-    where e.kind = 'commit' and e.group is not null and e.generation >= 0 and g.key is null
-        and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
-    group by e.group, e.generation, e.op
-    """,
-)
-"""Statements of operations about their group's generations. A commit is in place when it is answered, or when its
-number is fetched, in ``seen_op``, if that is earlier.
-"""
-
 
 _FIRST: Final = first_rows_subquery("found_zombie_commit", "key, place")
 
@@ -70,15 +43,34 @@ ZOMBIE_COMMIT: Final = Check(
     meaning="a member of an earlier generation could still commit",
     views=(
         FORGOTTEN_GROUPS,
-        STEPS,
-        View(
-            "group_levels",
-            f"""
-            select key, place, first_ret, {greatest_before("last_commit", by="key", order="place")} as before
-            from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret
-                from group_steps group by key, place) as folded
-            """,
-        ),
+        *parse_views(f"""
+        -- Statements of operations about their group's generations. A commit is in place when it is answered, or when
+        -- its number is fetched, in `seen_op`, if that is earlier.
+        create table group_steps as
+        select e.group as key, e.generation as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
+            min(e.ret) as ret, cast(null as bigint) as seen_op
+        from effects e
+            left join group_forgotten g on e.group = g.key
+        where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.generation is not null
+            and e.ret is not null and g.key is null
+        group by e.group, e.generation, e.op
+        union all
+        select e.group, e.generation, 1, e.op, min(e.sub), min(e.call),
+            min(least({RETURNED}, coalesce(f.ret, {INFINITY}))), min(case when f.ret < {RETURNED} then f.op end)
+        from effects e left join (
+            select key, value, ret, op from (
+                select key, value, ret, op, {row_number(by="key, value", order="ret, op")} as turn from effects
+                where kind = 'fetched' and outcome = 'ok' and ret is not null) as fetches
+            where turn = 1) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
+        where e.kind = 'commit' and e.group is not null and e.generation >= 0 and g.key is null
+            and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
+        group by e.group, e.generation, e.op
+
+        create view group_levels as
+        select key, place, first_ret, {greatest_before("last_commit", by="key", order="place")} as before
+        from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret
+            from group_steps group by key, place) as folded
+        """),
     ),
     violations="select key, place, first_ret, before from group_levels where before > first_ret",
     evidence=f"""

@@ -17,19 +17,10 @@ give up after a number of retries tolerates this anomaly, and says why. The chec
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, Check, Table, View
+from assay.checkers.check import OFFSET, Check, Table, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, order_by, previous, sum_so_far
-
-SENTINELS: Final = Table(
-    "settle_sentinels",
-    f"""
-    select key, {extract_topic("key")} as topic, position, op, min(ret) as ret from effects
-    where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
-    group by key, position, op
-    """,
-)
 
 POLLS: Final = Table(
     "settle_polls",
@@ -40,23 +31,6 @@ POLLS: Final = Table(
 )
 """Operations of members at the end of the run that were answered."""
 
-OWNED: Final = View(
-    "settle_owned",
-    f"""
-    select e.group as group_name, {extract_topic("e.key")} as topic from effects e
-    where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {extract_topic("e.key")}
-    union
-    select p.group_name, t.topic from (
-        select p.group_name from settle_polls p
-            left join (
-                select e.group as group_name from effects e
-                where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group) o
-            on o.group_name = p.group_name
-        where o.group_name is null group by p.group_name) p
-        cross join (select min(topic) as topic, max(topic) as other from settle_sentinels) t
-    where t.topic = t.other
-    """,
-)
 
 STRETCHES: Final = View(
     "settle_stretches",
@@ -71,45 +45,59 @@ STRETCHES: Final = View(
     """,
 )
 
-DOUBTS: Final = View(
-    "settle_doubts",
-    f"""
-    select coalesce(max(resumed), 0) as since from (
-        select "index" as op, outcome, coalesce(
-            lead(call) over (partition by worker {order_by('call, "index"')}), {INFINITY}) as resumed
-        from ops where phase <> 'main') o
-        left join (select op from effects where kind = 'append' group by op) s on s.op = o.op
-    where o.outcome = 'info' and s.op is null
-    """,
-)
-
-EXPECTED: Final = Table(
-    "settle_expected",
-    """
-    select t.group_name, s.key, s.position, s.op, greatest(s.ret, t.since, q.since, b.since) as since, t.until
-    from settle_sentinels s
-        join settle_owned o on o.topic = s.topic
-        join settle_stretches t on t.group_name = o.group_name and t.until > s.ret
-        cross join rest_quiet q cross join settle_doubts b
-    """,
-)
-"""The sentinels that each group must read, and the interval in which this can be judged."""
-
-REACHED: Final = View(
-    "settle_reached",
-    """
-    select s.op, e.group as group_name, min(e.ret) as ret from settle_sentinels s
-        join effects e on e.key = s.key and e.position > s.position
-    where e.kind = 'observe-end' and e.outcome = 'ok' and e.phase = 'drain' and e.group is not null
-    group by s.op, e.group
-    """,
-)
-
 
 UNSETTLED_GROUP: Final = Check(
     anomaly="unsettled-group",
     meaning="a group had not read every partition to its end by the deadline after the last heal",
-    views=(QUIET, SENTINELS, POLLS, OWNED, STRETCHES, DOUBTS, EXPECTED, REACHED),
+    views=(
+        QUIET,
+        *parse_views(f"""
+        create table settle_sentinels as
+        select key, {extract_topic("key")} as topic, position, op, min(ret) as ret from effects
+        where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
+        group by key, position, op
+        """),
+        POLLS,
+        *parse_views(f"""
+        create view settle_owned as
+        select e.group as group_name, {extract_topic("e.key")} as topic from effects e
+        where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {extract_topic("e.key")}
+        union
+        select p.group_name, t.topic from (
+            select p.group_name from settle_polls p
+                left join (
+                    select e.group as group_name from effects e
+                    where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group) o
+                on o.group_name = p.group_name
+            where o.group_name is null group by p.group_name) p
+            cross join (select min(topic) as topic, max(topic) as other from settle_sentinels) t
+        where t.topic = t.other
+        """),
+        STRETCHES,
+        *parse_views(f"""
+        create view settle_doubts as
+        select coalesce(max(resumed), 0) as since from (
+            select "index" as op, outcome, coalesce(
+                lead(call) over (partition by worker {order_by('call, "index"')}), {INFINITY}) as resumed
+            from ops where phase <> 'main') o
+            left join (select op from effects where kind = 'append' group by op) s on s.op = o.op
+        where o.outcome = 'info' and s.op is null
+
+        -- The sentinels that each group must read, and the interval in which this can be judged.
+        create table settle_expected as
+        select t.group_name, s.key, s.position, s.op, greatest(s.ret, t.since, q.since, b.since) as since, t.until
+        from settle_sentinels s
+            join settle_owned o on o.topic = s.topic
+            join settle_stretches t on t.group_name = o.group_name and t.until > s.ret
+            cross join rest_quiet q cross join settle_doubts b
+
+        create view settle_reached as
+        select s.op, e.group as group_name, min(e.ret) as ret from settle_sentinels s
+            join effects e on e.key = s.key and e.position > s.position
+        where e.kind = 'observe-end' and e.outcome = 'ok' and e.phase = 'drain' and e.group is not null
+        group by s.op, e.group
+        """),
+    ),
     violations="""
         select x.group_name, x.key, x.position, x.op, x.since, least(x.until, coalesce(r.ret, x.until)) as until
         from settle_expected x cross join deadlines_declared d

@@ -22,7 +22,7 @@ no longer count. Unlike a register, offsets may not be written back to a lower v
 
 from typing import Final
 
-from assay.checkers.check import Check, Family, Table, View
+from assay.checkers.check import Check, Family, parse_views
 from assay.checkers.sql_idioms import (
     ROWS_BEFORE,
     first_rows_subquery,
@@ -32,102 +32,77 @@ from assay.checkers.sql_idioms import (
     total_of,
 )
 
-DOUBTS: Final = Table(
-    "offset_doubts",
-    """
-    select key, call as since, cast(0 as bigint) as least from effects
-    where kind = 'advance' and outcome = 'info' and position is null
-    union all
-    select h.key, min(o.call), h.least
-    from (select process, "index" as op, call from ops where outcome = 'info') o
-        left join (select op from effects group by op) r on r.op = o.op
-        join (
-            select concat(e.group, '/', e.key) as key, e.process, min(coalesce(b.position, 0)) as least
-            from effects e left join (
-                select op, key, min(position) as position from effects
-                where kind = 'resume' and outcome = 'ok' and position is not null group by op, key) b
-                on b.op = e.op and b.key = concat(e.group, '/', e.key)
-            where e.kind = 'acquire' and e.group is not null group by concat(e.group, '/', e.key), e.process) h
-        on h.process = o.process
-    where r.op is null group by h.key, h.process, h.least
-    """,
-)
-"""Commits that may have happened unrecorded: at time ``since`` or later, at offset ``least`` or above."""
-
-LATE: Final = Table(
-    "offset_late",
-    """
-    select e.key, e.op
-    from effects e join offset_doubts d on e.key = d.key and e.position >= d.least and d.since < e.ret
-    where e.kind = 'resume' and e.outcome = 'ok' group by e.key, e.op
-    """,
-)
-"""Each ``resume`` that a commit missing from the history can explain."""
-
-STEPS: Final = Table(
-    "offset_steps",
-    """
-    select e.key, e.position as place, e.op, e.kind, e.call, e.ret,
-        case when e.kind = 'resume' and (u.key is not null or l.key is not null) then 0 else 1 end as judged
-    from effects e left join (
-        select key, position from effects where kind = 'advance' and outcome = 'info' and position is not null
-        group by key, position) u on e.key = u.key and e.position = u.position
-        left join offset_late l on e.key = l.key and e.op = l.op
-    where e.kind in ('advance', 'resume') and e.outcome = 'ok' and e.ret is not null and e.position is not null
-    """,
-)
-"""Acknowledged commits and begins; ``place`` is the offset. ``judged`` 0: a late or unknown commit can explain it."""
-
-
 _FIRST: Final = first_rows_subquery("found_offset_regression", "key, place, era")
 
 OFFSET_REGRESSION: Final = Check(
     anomaly="offset-regression",
     meaning="a group's offset went back, or was lost",
-    views=(
-        DOUBTS,
-        LATE,
-        STEPS,
-        # Late commits that took effect: each ``resume`` that is not judged and lies below an offset that was known
-        # before its call. ``depth`` orders the offsets from the highest down.
-        Table(
-            "offset_resets",
-            f"""
-            select s.key, s.call, s.ret from offset_steps s join (
-                select key, place, min(first_ret) over (partition by key {order_by("depth")}
-                    {ROWS_BEFORE}) as higher
-                from (select key, place, min(-1 - place) as depth, min(ret) as first_ret
-                    from offset_steps group by key, place) as folded
-                ) h on s.key = h.key and s.place = h.place
-            where s.judged = 0 and h.higher < s.call
-            """,
-        ),
-        # ``era``: the number of resets called no later than this call. ``floor_era``: the number of resets that had
-        # returned before it. A call is judged in its era; it is a floor only for calls whose era is its ``floor_era``.
-        Table(
-            "offset_eras",
-            """
-            select s.key, s.place, s.op, s.kind, s.call, s.ret,
-                s.judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,
-                cast(sum(case when r.call <= s.call then 1 else 0 end) as bigint) as era
-            from offset_steps s left join offset_resets r on s.key = r.key
-            group by s.key, s.place, s.op, s.kind, s.call, s.ret, s.judged
-            """,
-        ),
-        # For each offset of an era: when it was first known, and the latest judged call below it.
-        View(
-            "offset_levels",
-            f"""
-            select key, era, place, first_ret, {greatest_before("last_call", by="key, era", order="place")} as before
-            from (
-                select key, era, place, max(call) as last_call, min(ret) as first_ret from (
-                    select key, era, place, call, cast(null as bigint) as ret from offset_eras where judged = 1
-                    union all
-                    select key, floor_era, place, cast(null as bigint), ret from offset_eras) as apart
-                group by key, era, place) as folded
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        -- Commits that may have happened unrecorded: at time `since` or later, at offset `least` or above.
+        create table offset_doubts as
+        select key, call as since, cast(0 as bigint) as least from effects
+        where kind = 'advance' and outcome = 'info' and position is null
+        union all
+        select h.key, min(o.call), h.least
+        from (select process, "index" as op, call from ops where outcome = 'info') o
+            left join (select op from effects group by op) r on r.op = o.op
+            join (
+                select concat(e.group, '/', e.key) as key, e.process, min(coalesce(b.position, 0)) as least
+                from effects e left join (
+                    select op, key, min(position) as position from effects
+                    where kind = 'resume' and outcome = 'ok' and position is not null group by op, key) b
+                    on b.op = e.op and b.key = concat(e.group, '/', e.key)
+                where e.kind = 'acquire' and e.group is not null group by concat(e.group, '/', e.key), e.process) h
+            on h.process = o.process
+        where r.op is null group by h.key, h.process, h.least
+
+        -- Each `resume` that a commit missing from the history can explain.
+        create table offset_late as
+        select e.key, e.op
+        from effects e join offset_doubts d on e.key = d.key and e.position >= d.least and d.since < e.ret
+        where e.kind = 'resume' and e.outcome = 'ok' group by e.key, e.op
+
+        -- Acknowledged commits and begins; `place` is the offset. `judged` 0: a late or unknown commit can explain it.
+        create table offset_steps as
+        select e.key, e.position as place, e.op, e.kind, e.call, e.ret,
+            case when e.kind = 'resume' and (u.key is not null or l.key is not null) then 0 else 1 end as judged
+        from effects e left join (
+            select key, position from effects where kind = 'advance' and outcome = 'info' and position is not null
+            group by key, position) u on e.key = u.key and e.position = u.position
+            left join offset_late l on e.key = l.key and e.op = l.op
+        where e.kind in ('advance', 'resume') and e.outcome = 'ok' and e.ret is not null and e.position is not null
+
+        -- Late commits that took effect: each ``resume`` that is not judged and lies below an offset that was known
+        -- before its call. ``depth`` orders the offsets from the highest down.
+        create table offset_resets as
+        select s.key, s.call, s.ret from offset_steps s join (
+            select key, place, min(first_ret) over (partition by key {order_by("depth")}
+                {ROWS_BEFORE}) as higher
+            from (select key, place, min(-1 - place) as depth, min(ret) as first_ret
+                from offset_steps group by key, place) as folded
+            ) h on s.key = h.key and s.place = h.place
+        where s.judged = 0 and h.higher < s.call
+
+        -- ``era``: the number of resets called no later than this call. ``floor_era``: the number of resets that had
+        -- returned before it. A call is judged in its era; it is a floor only for calls whose era is its
+        -- ``floor_era``.
+        create table offset_eras as
+        select s.key, s.place, s.op, s.kind, s.call, s.ret,
+            s.judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,
+            cast(sum(case when r.call <= s.call then 1 else 0 end) as bigint) as era
+        from offset_steps s left join offset_resets r on s.key = r.key
+        group by s.key, s.place, s.op, s.kind, s.call, s.ret, s.judged
+
+        -- For each offset of an era: when it was first known, and the latest judged call below it.
+        create view offset_levels as
+        select key, era, place, first_ret, {greatest_before("last_call", by="key, era", order="place")} as before
+        from (
+            select key, era, place, max(call) as last_call, min(ret) as first_ret from (
+                select key, era, place, call, cast(null as bigint) as ret from offset_eras where judged = 1
+                union all
+                select key, floor_era, place, cast(null as bigint), ret from offset_eras) as apart
+            group by key, era, place) as folded
+        """),
     violations="select key, era, place, first_ret, before from offset_levels where before > first_ret",
     evidence=f"""
         select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset

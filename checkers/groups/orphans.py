@@ -26,7 +26,7 @@ their partition (``unseen``). The topic of ``orders-3`` is the key without the n
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
     extract_topic,
@@ -54,190 +54,137 @@ def _select_unowned_times(owned: str) -> str:
 
 _END_OF_HOLD: Final = f"case when h.assignment is null then {INFINITY} else coalesce(h.gone, {INFINITY}) end"
 
-OWNED_FOR_SURE: Final = View(
-    "orphan_owned_for_sure",
-    f"""
-    select group_name, key, case when until < reported then 0 else reported end as since,
-        case when until < reported then 0 else until end as until
-    from (
-        select h.group_name, h.key, h.reported, least({_END_OF_HOLD}, coalesce(i.died, {INFINITY})) as until
-        from holds h
-            left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
-            on h.process = i.process
-        where h.key <> h.group_name and h.group_name <> '') as parts
-    """,
-)
-"""Certain parts of the times of ``orphan_owned``, from a hold's own operations. A hold that was reported after its end
-(the same assignment once more, say) has no such part and closes no gap: it counts as a moment before all others.
-"""
-
-SUSPECTS: Final = Table(
-    "orphan_suspects",
-    f"""
-    select g.group_name from ({_select_unowned_times("orphan_owned_for_sure")}) g
-        cross join group_declared d cross join (select max(call) as latest from ops) o
-    where g.since + d.deadline < least(g.until, o.latest)
-    group by g.group_name
-    """,
-)
-"""Groups with long gaps between those parts before the end. All others, nearly always all, need no further checks."""
-
-TURNS: Final = Table(
-    "orphan_turns",
-    f"""
-    select "index" as op, process, call, outcome,
-        lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
-        lead(call) over (partition by worker order by call nulls first, "index" nulls first) as resumed
-    from ops cross join (select group_name from orphan_suspects {order_by("group_name")} limit 1) s
-    """,
-)
-
-DEATHS: Final = Table(
-    "orphan_deaths",
-    f"""
-    select process, min(coalesce(former, 0)) as born,
-        min(case when outcome = 'info' then coalesce(resumed, {INFINITY}) else {INFINITY} end) as died
-    from orphan_turns group by process
-    """,
-)
-"""``born``: the call of the worker's operation before the process's first one. ``died``: infinite for a process that
-ended normally.
-"""
-
-REPORTS: Final = Table(
-    "orphan_reports",
-    f"""
-    select t.group_name, t.process, t.op, t.call,
-        coalesce({previous("t.call", by="t.group_name, t.process", order="t.call, t.op")}, d.born) as former
-    from (
-        select e.group as group_name, e.process, e.op, min(e.call) as call
-        from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
-        join orphan_deaths d on t.process = d.process
-    """,
-)
-"""Operations that report on a group, and the call of the one before. The later one reports what the process got in
-between.
-"""
-
-DOUBTS: Final = Table(
-    "orphan_doubts",
-    f"""
-    select cast(null as string) as group_name, since, recovered as until from fault_times
-    union all
-    select cast(null as string), coalesce(t.former, 0), coalesce(t.resumed, {INFINITY})
-    from orphan_turns t
-        left join (select op from effects where kind = 'append' group by op) s on t.op = s.op
-    where t.outcome = 'info' and s.op is null
-    union all
-    select t.group_name, max(t.call), min(d.died)
-    from orphan_reports t join orphan_deaths d on t.process = d.process
-    group by t.group_name, t.process
-    """,
-)
-"""Times in which nothing is claimed; a null ``group_name`` stands for all groups."""
-
-OWNED: Final = Table(
-    "orphan_owned",
-    f"""
-    select h.group_name, h.key, h.op, t.former as since, least({_END_OF_HOLD}, d.died) as until
-    from holds h
-        join orphan_reports t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
-        join orphan_deaths d on d.process = h.process
-    where h.key <> h.group_name
-    """,
-)
-"""The times in which each owner may have owned what it acquired."""
-
-GAPS: Final = Table(
-    "orphan_gaps",
-    f"""
-    select g.group_name, {extract_topic("g.key")} as topic, g.key, g.since, g.until
-    from ({_select_unowned_times("orphan_owned")}) g cross join group_declared d
-    where g.since + d.deadline < g.until
-    """,
-)
-"""Long times in which no member may have owned a partition, after one had."""
-
-LIVES: Final = Table(
-    "orphan_lives",
-    f"""
-    select l.group_name, {extract_topic("l.key")} as topic, l.since, l.until from (
-        select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
-            select h.group_name, h.key, h.begun, e.call,
-                {previous("e.call", by="h.group_name, h.key, h.process, h.assignment", order="e.call, e.op")} as former
-            from holds h join (
-                select a.group as group_name, a.key, a.process, a.assignment, a.op, min(a.call) as call
-                from effects a join (select group_name from orphan_gaps group by group_name) s
-                    on a.group = s.group_name
-                where a.assignment is not null and a.ret is not null
-                group by a.group, a.key, a.process, a.assignment, a.op) e
-                on e.group_name = h.group_name and e.key = h.key and e.process = h.process
-                and e.assignment = h.assignment
-            where h.begun is not null and e.call <= coalesce(h.over, e.call)) as named) l
-        cross join group_declared d
-    where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
-    """,
-)
-"""Intervals from one answered operation under a hold to the next, if that is soon; only for groups with gaps."""
-
-STATES: Final = View(
-    "orphan_states",
-    f"""
-    select group_name, topic, moment,
-        lead(moment) over (partition by group_name, topic {order_by("moment")}) as next_moment,
-        case when {sum_so_far("living", by="group_name, topic", order="moment")} > 0
-            and {sum_so_far("doubts", by="group_name, topic", order="moment")} = 0 then 1 else 0 end as counts
-    from (
-        select group_name, topic, moment, cast(sum(living) as bigint) as living, cast(sum(doubts) as bigint) as doubts
-        from (
-            select group_name, topic, since as moment, 1 as living, 0 as doubts from orphan_lives
-            union all select group_name, topic, until, -1, 0 from orphan_lives
-            union all
-            select t.group_name, t.topic, d.since, 0, 1 from orphan_topics t
-                join orphan_doubts d on coalesce(d.group_name, t.group_name) = t.group_name
-            union all
-            select t.group_name, t.topic, d.until, 0, -1 from orphan_topics t
-                join orphan_doubts d on coalesce(d.group_name, t.group_name) = t.group_name
-            where d.until < {INFINITY}) as changes
-        group by group_name, topic, moment) as folded
-    """,
-)
 
 ORPHANED_PARTITION: Final = Check(
     anomaly="orphaned-partition",
     meaning="a partition had no owner for longer than the deadline",
-    views=(
-        OWNED_FOR_SURE,
-        SUSPECTS,
-        TURNS,
-        DEATHS,
-        REPORTS,
-        DOUBTS,
-        OWNED,
-        GAPS,
-        LIVES,
-        Table("orphan_topics", "select group_name, topic from orphan_gaps group by group_name, topic"),
-        STATES,
-        View(
-            "orphan_begins",
-            f"""
-            select group_name, topic, moment, next_moment, counts,
-                {sum_so_far("begins", by="group_name, topic", order="moment")} as stretch
+    views=parse_views(f"""
+        -- Certain parts of the times of `orphan_owned`, from a hold's own operations. A hold that was reported after
+        -- its end (the same assignment once more, say) has no such part and closes no gap: it counts as a moment
+        -- before all others.
+        create view orphan_owned_for_sure as
+        select group_name, key, case when until < reported then 0 else reported end as since,
+            case when until < reported then 0 else until end as until
+        from (
+            select h.group_name, h.key, h.reported, least({_END_OF_HOLD}, coalesce(i.died, {INFINITY})) as until
+            from holds h
+                left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
+                on h.process = i.process
+            where h.key <> h.group_name and h.group_name <> '') as parts
+
+        -- Groups with long gaps between those parts before the end. All others, nearly always all, need no further
+        -- checks.
+        create table orphan_suspects as
+        select g.group_name from ({_select_unowned_times("orphan_owned_for_sure")}) g
+            cross join group_declared d cross join (select max(call) as latest from ops) o
+        where g.since + d.deadline < least(g.until, o.latest)
+        group by g.group_name
+
+        create table orphan_turns as
+        select "index" as op, process, call, outcome,
+            lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
+            lead(call) over (partition by worker order by call nulls first, "index" nulls first) as resumed
+        from ops cross join (select group_name from orphan_suspects {order_by("group_name")} limit 1) s
+
+        -- `born`: the call of the worker's operation before the process's first one. `died`: infinite for a process
+        -- that ended normally.
+        create table orphan_deaths as
+        select process, min(coalesce(former, 0)) as born,
+            min(case when outcome = 'info' then coalesce(resumed, {INFINITY}) else {INFINITY} end) as died
+        from orphan_turns group by process
+
+        -- Operations that report on a group, and the call of the one before. The later one reports what the process
+        -- got in between.
+        create table orphan_reports as
+        select t.group_name, t.process, t.op, t.call,
+            coalesce({previous("t.call", by="t.group_name, t.process", order="t.call, t.op")}, d.born) as former
+        from (
+            select e.group as group_name, e.process, e.op, min(e.call) as call
+            from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
+            join orphan_deaths d on t.process = d.process
+
+        -- Times in which nothing is claimed; a null `group_name` stands for all groups.
+        create table orphan_doubts as
+        select cast(null as string) as group_name, since, recovered as until from fault_times
+        union all
+        select cast(null as string), coalesce(t.former, 0), coalesce(t.resumed, {INFINITY})
+        from orphan_turns t
+            left join (select op from effects where kind = 'append' group by op) s on t.op = s.op
+        where t.outcome = 'info' and s.op is null
+        union all
+        select t.group_name, max(t.call), min(d.died)
+        from orphan_reports t join orphan_deaths d on t.process = d.process
+        group by t.group_name, t.process
+
+        -- The times in which each owner may have owned what it acquired.
+        create table orphan_owned as
+        select h.group_name, h.key, h.op, t.former as since, least({_END_OF_HOLD}, d.died) as until
+        from holds h
+            join orphan_reports t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
+            join orphan_deaths d on d.process = h.process
+        where h.key <> h.group_name
+
+        -- Long times in which no member may have owned a partition, after one had.
+        create table orphan_gaps as
+        select g.group_name, {extract_topic("g.key")} as topic, g.key, g.since, g.until
+        from ({_select_unowned_times("orphan_owned")}) g cross join group_declared d
+        where g.since + d.deadline < g.until
+
+        -- Intervals from one answered operation under a hold to the next, if that is soon; only for groups with gaps.
+        create table orphan_lives as
+        select l.group_name, {extract_topic("l.key")} as topic, l.since, l.until from (
+            select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
+                select h.group_name, h.key, h.begun, e.call,
+                    {previous("e.call", by="h.group_name, h.key, h.process, h.assignment", order="e.call, e.op")}
+                        as former
+                from holds h join (
+                    select a.group as group_name, a.key, a.process, a.assignment, a.op, min(a.call) as call
+                    from effects a join (select group_name from orphan_gaps group by group_name) s
+                        on a.group = s.group_name
+                    where a.assignment is not null and a.ret is not null
+                    group by a.group, a.key, a.process, a.assignment, a.op) e
+                    on e.group_name = h.group_name and e.key = h.key and e.process = h.process
+                    and e.assignment = h.assignment
+                where h.begun is not null and e.call <= coalesce(h.over, e.call)) as named) l
+            cross join group_declared d
+        where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
+
+        create table orphan_topics as
+        select group_name, topic from orphan_gaps group by group_name, topic
+
+        create view orphan_states as
+        select group_name, topic, moment,
+            lead(moment) over (partition by group_name, topic {order_by("moment")}) as next_moment,
+            case when {sum_so_far("living", by="group_name, topic", order="moment")} > 0
+                and {sum_so_far("doubts", by="group_name, topic", order="moment")} = 0 then 1 else 0 end as counts
+        from (
+            select group_name, topic, moment, cast(sum(living) as bigint) as living,
+                cast(sum(doubts) as bigint) as doubts
             from (
-                select group_name, topic, moment, next_moment, counts, case when counts = 1 and coalesce(
-                    {previous("counts", by="group_name, topic", order="moment")}, 0) = 0 then 1 else 0 end
-                    as begins
-                from orphan_states) as compared
-            """,
-        ),
-        Table(
-            "orphan_stretches",
-            """
-            select group_name, topic, min(moment) as since, max(next_moment) as until from orphan_begins
-            where counts = 1 and next_moment is not null group by group_name, topic, stretch
-            """,
-        ),
-    ),
+                select group_name, topic, since as moment, 1 as living, 0 as doubts from orphan_lives
+                union all select group_name, topic, until, -1, 0 from orphan_lives
+                union all
+                select t.group_name, t.topic, d.since, 0, 1 from orphan_topics t
+                    join orphan_doubts d on coalesce(d.group_name, t.group_name) = t.group_name
+                union all
+                select t.group_name, t.topic, d.until, 0, -1 from orphan_topics t
+                    join orphan_doubts d on coalesce(d.group_name, t.group_name) = t.group_name
+                where d.until < {INFINITY}) as changes
+            group by group_name, topic, moment) as folded
+
+        create view orphan_begins as
+        select group_name, topic, moment, next_moment, counts,
+            {sum_so_far("begins", by="group_name, topic", order="moment")} as stretch
+        from (
+            select group_name, topic, moment, next_moment, counts, case when counts = 1 and coalesce(
+                {previous("counts", by="group_name, topic", order="moment")}, 0) = 0 then 1 else 0 end
+                as begins
+            from orphan_states) as compared
+
+        create table orphan_stretches as
+        select group_name, topic, min(moment) as since, max(next_moment) as until from orphan_begins
+        where counts = 1 and next_moment is not null group by group_name, topic, stretch
+        """),
     violations="""
         select g.group_name, g.key, greatest(g.since, s.since) as since,
             least(g.until, s.until) as until, g.since as freed, g.until as taken

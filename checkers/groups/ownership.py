@@ -16,22 +16,18 @@ Each check is a family of its own, so that a history without one kind of event i
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, family_of
+from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, select_first
 
 TWO_LEADERS: Final = Check(
     anomaly="two-leaders",
     meaning="two nodes accepted writes in one leader epoch",
-    views=(
-        Table(
-            "ownership_leaders",
-            """
-            select key, epoch, node, min(position) as position, min(time) as time from events
-            where event = 'first-append-in-epoch' and key is not null and key not like '%#0-%' and epoch is not null
-            group by key, epoch, node
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table ownership_leaders as
+        select key, epoch, node, min(position) as position, min(time) as time from events
+        where event = 'first-append-in-epoch' and key is not null and key not like '%#0-%' and epoch is not null
+        group by key, epoch, node
+        """),
     violations="""
         select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, min(time) as since,
             max(time) as moment
@@ -57,16 +53,12 @@ TWO_LEADERS: Final = Check(
 TWO_CONTROLLERS: Final = Check(
     anomaly="two-controllers",
     meaning="two nodes held one controller epoch",
-    views=(
-        Table(
-            "ownership_controllers",
-            """
-            select controller_epoch as epoch, node, incarnation, min(time) as time from events
-            where event = 'became-controller' and controller_epoch is not null
-            group by controller_epoch, node, incarnation
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table ownership_controllers as
+        select controller_epoch as epoch, node, incarnation, min(time) as time from events
+        where event = 'became-controller' and controller_epoch is not null
+        group by controller_epoch, node, incarnation
+        """),
     violations="""
         select cast(null as string) as key, epoch, min(node) as low_node, max(node) as high_node,
             count(*) as holders, min(time) as since, max(time) as moment
@@ -85,20 +77,16 @@ TWO_CONTROLLERS: Final = Check(
 STALE_EPOCH_OBEYED: Final = Check(
     anomaly="stale-epoch-obeyed",
     meaning="a node obeyed an epoch after it had obeyed a higher one",
-    views=(
-        Table(
-            "ownership_commands",
-            """
-            select node, incarnation, seq as place, controller_epoch as low_epoch, controller_epoch as high_epoch, time
-            from events where event = 'request-obeyed' and controller_epoch is not null
-            union all
-            select cast(null as string), cast(null as bigint), zxid, min(controller_epoch), max(controller_epoch),
-                min(time)
-            from events
-            where event <> 'request-obeyed' and zxid is not null and controller_epoch is not null group by zxid
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table ownership_commands as
+        select node, incarnation, seq as place, controller_epoch as low_epoch, controller_epoch as high_epoch, time
+        from events where event = 'request-obeyed' and controller_epoch is not null
+        union all
+        select cast(null as string), cast(null as bigint), zxid, min(controller_epoch), max(controller_epoch),
+            min(time)
+        from events
+        where event <> 'request-obeyed' and zxid is not null and controller_epoch is not null group by zxid
+        """),
     violations=f"""
         select cast(null as string) as key, node, incarnation, place, low_epoch as epoch, former, time as moment
         from (

@@ -16,7 +16,7 @@ number would no longer distinguish the two. Without terms, two certain holds of 
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.groups.generations import FORGOTTEN_GROUPS
 from assay.checkers.sql_idioms import (
@@ -32,9 +32,9 @@ from assay.checkers.sql_idioms import (
 TERM: Final = "coalesce(e.generation, e.token)"
 """The number under which a row says that something is held, in a design with such numbers."""
 
-ACQUIRES: Final = View(
-    "hold_acquires",
-    f"""
+
+HOLD_VIEWS: Final = parse_views(f"""
+    create view hold_acquires as
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
         min(case when e.outcome = 'ok' then e.owner end) as owner,
         max(case when e.outcome = 'ok' then e.owner end) as other_owner,
@@ -42,12 +42,10 @@ ACQUIRES: Final = View(
         max(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) end) as begun
     from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
-    """,
-)
 
-USES: Final = View(
-    "hold_uses",
-    """
+    -- The use of each assignment, held or not. Nearly all rows enter here, so it has numbers only: text is slow to
+    -- group.
+    create view hold_uses as
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
         min(case when e.kind in ('release', 'lost') then e.call end) as over,
         max(case when e.kind = 'lost' or (e.kind = 'release' and e.outcome = 'ok') then e.ret end) as gone,
@@ -55,51 +53,31 @@ USES: Final = View(
     from effects e
     where e.kind not in ('append', 'end') and e.assignment is not null
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
-    """,
-)
-"""The use of each assignment, held or not. Nearly all rows enter here, so it has numbers only: text is slow to group.
-"""
 
-HOLDS: Final = Table(
-    "holds",
-    """
+    -- `reported`: the last call of an operation that reports the hold, which began by then. `over`: when the owner
+    -- began to give it up or learned of its loss. `gone`: when it had certainly ended.
+    create table holds as
     select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.term, a.op, a.reported, a.begun,
         u.over, u.gone, u.alive
     from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
         and a.process = u.process and a.assignment = u.assignment
-    """,
-)
-"""``reported``: the last call of an operation that reports the hold, which began by then. ``over``: when the owner
-began to give it up or learned of its loss. ``gone``: when it had certainly ended.
-"""
 
-FAULT_TIMES: Final = Table(
-    "fault_times",
-    f"""
+    -- `since`: the earliest possible begin of a fault, because an action is logged only once it is done.
+    create table fault_times as
     select id, max(case when on_clients then 1 else 0 end) as of_clients,
         max(case when coalesce(ends_process, true) then 1 else 0 end) as ends_process,
         {EARLIEST_BEGIN} as since,
         coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
     from faults group by id having {MAY_HAVE_BEGUN}
-    """,
-)
-"""``since``: the earliest possible begin of a fault, because an action is logged only once it is done."""
 
-CLIENT_KILLS: Final = View(
-    "client_kills",
-    """
+    -- Times between which a client's process may have ended, and a row of nulls. A fault that does not say whether it
+    -- ends processes may do so.
+    create view client_kills as
     select since, healed from fault_times where of_clients = 1 and ends_process = 1
     union all select cast(null as bigint), cast(null as bigint)
-    """,
-)
-"""Times between which a client's process may have ended, and a row of nulls. A fault that does not say whether it ends
-processes may do so.
-"""
 
-CERTAIN_HOLDS: Final = Table(
-    "certain_holds",
-    """
+    create table certain_holds as
     select group_name, key, process, owner, term, op, begun, until from (
         select group_name, key, process, owner, term, op, begun, case when over is null then alive
             when killed < over then greatest(killed, least(alive, over)) else over end as until
@@ -111,10 +89,7 @@ CERTAIN_HOLDS: Final = Table(
             group by h.group_name, h.key, h.process, h.assignment, h.owner, h.term, h.op, h.begun, h.over, h.alive
             ) as facing) as bounded
     where begun < until
-    """,
-)
-
-HOLD_VIEWS: Final = (ACQUIRES, USES, HOLDS, FAULT_TIMES, CLIENT_KILLS, CERTAIN_HOLDS)
+    """)
 
 
 _BEGINS_REIGN: Final = "case when before >= begun then 0 else 1 end"
@@ -125,44 +100,33 @@ DOUBLE_OWNERSHIP: Final = Check(
     meaning="two owners held the same thing at once",
     views=(
         FORGOTTEN_GROUPS,
-        Table(
-            "generation_owners",
-            f"""
-            select coalesce(e.group, '') as group_name, e.key, {TERM} as term, e.owner, min(e.op) as op,
-                max(e.generation) as generation
-            from effects e
-            where e.kind = 'acquire' and e.outcome = 'ok' and {TERM} is not null
-                and e.owner is not null and e.key <> coalesce(e.group, '')
-            group by coalesce(e.group, ''), e.key, {TERM}, e.owner
-            """,
-        ),
-        View(
-            "hold_order",
-            f"""
-            select group_name, key, owner, begun, until,
-                {greatest_before("until", by="group_name, key, owner", order="begun, until")} as before
-            from certain_holds where term is null and key <> group_name
-            """,
-        ),
-        View(
-            "hold_turns",
-            f"""
-            select group_name, key, owner, begun, until,
-                {sum_so_far(_BEGINS_REIGN, by="group_name, key, owner", order="begun, until")} as reign
-            from hold_order
-            """,
-        ),
-        View(
-            "reigns",
-            f"""
-            select group_name, key, begun, until, before from (
-                select group_name, key, begun, until,
-                    {greatest_before("until", by="group_name, key", order="begun, owner")} as before
-                from (
-                    select group_name, key, owner, min(begun) as begun, max(until) as until from hold_turns
-                    group by group_name, key, owner, reign) as joined) as ordered
-            """,
-        ),
+        *parse_views(f"""
+        create table generation_owners as
+        select coalesce(e.group, '') as group_name, e.key, {TERM} as term, e.owner, min(e.op) as op,
+            max(e.generation) as generation
+        from effects e
+        where e.kind = 'acquire' and e.outcome = 'ok' and {TERM} is not null
+            and e.owner is not null and e.key <> coalesce(e.group, '')
+        group by coalesce(e.group, ''), e.key, {TERM}, e.owner
+
+        create view hold_order as
+        select group_name, key, owner, begun, until,
+            {greatest_before("until", by="group_name, key, owner", order="begun, until")} as before
+        from certain_holds where term is null and key <> group_name
+
+        create view hold_turns as
+        select group_name, key, owner, begun, until,
+            {sum_so_far(_BEGINS_REIGN, by="group_name, key, owner", order="begun, until")} as reign
+        from hold_order
+
+        create view reigns as
+        select group_name, key, begun, until, before from (
+            select group_name, key, begun, until,
+                {greatest_before("until", by="group_name, key", order="begun, owner")} as before
+            from (
+                select group_name, key, owner, min(begun) as begun, max(until) as until from hold_turns
+                group by group_name, key, owner, reign) as joined) as ordered
+        """),
     ),
     violations="""
         select o.group_name, o.key, o.term, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
@@ -210,24 +174,17 @@ DOUBLE_OWNERSHIP: Final = Check(
     about=("[term?[forgotten>0?|generation {generation} of {group_name}|]]",),
     explained_by=("generation-reuse",),
     seen_again=True,  # in each partition of a generation that was given out twice
-    evidence_views=(
-        Table(
-            "double_owned_until",
-            """
-            select c.process, c.until
-            from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
-                and c.until = f.before
-            where c.term is null group by c.process, c.until
-            """,
-        ),
-        View(
-            "double_owned_last",
-            """
-            select e.process, e.call, min(e.op) as op
-            from effects e join double_owned_until d on e.process = d.process and e.call = d.until
-            group by e.process, e.call
-            """,
-        ),
-    ),
+    evidence_views=parse_views("""
+        create table double_owned_until as
+        select c.process, c.until
+        from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
+            and c.until = f.before
+        where c.term is null group by c.process, c.until
+
+        create view double_owned_last as
+        select e.process, e.call, min(e.op) as op
+        from effects e join double_owned_until d on e.process = d.process and e.call = d.until
+        group by e.process, e.call
+        """),
 )
 """Overlapping or adjoining holds of one owner are one reign, so two reigns that overlap have different owners."""

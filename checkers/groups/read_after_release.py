@@ -10,7 +10,7 @@ read that was called before the operation that reports the parting, because the 
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, family_of
+from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.sql_idioms import select_first
 
 _SAME_HOLD: Final = "p.key = r.key and p.process = r.process and p.assignment = r.assignment"
@@ -18,16 +18,12 @@ _SAME_HOLD: Final = "p.key = r.key and p.process = r.process and p.assignment = 
 READ_AFTER_RELEASE: Final = Check(
     anomaly="read-after-release",
     meaning="a member handed out records of a partition that it had given up",
-    views=(
-        Table(
-            "hold_ends",
-            """
-            select key, process, assignment, max(position) as position, min(call) as call, min(op) as op from effects
-            where kind in ('release', 'lost') and outcome = 'ok' and position is not null and assignment is not null
-            group by key, process, assignment
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table hold_ends as
+        select key, process, assignment, max(position) as position, min(call) as call, min(op) as op from effects
+        where kind in ('release', 'lost') and outcome = 'ok' and position is not null and assignment is not null
+        group by key, process, assignment
+        """),
     violations=f"""
         select p.key, p.op as end_op, p.position, r.op as read_op, r.position as reached
         from hold_ends p join (

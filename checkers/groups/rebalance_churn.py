@@ -19,7 +19,7 @@ nodes' own clocks. The old design has no generations.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View, family_of
+from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.groups.group_convergence import POLLS, STRETCHES
 from assay.checkers.liveness.snapshots import QUIET
@@ -35,70 +35,53 @@ RESTLESS_GROUP: Final = Check(
         QUIET,
         POLLS,
         STRETCHES,
-        View(
-            "restless_members",
-            """
-            select e.process, e.group as group_name, min(e.ret) as joined from effects e
-            where e.group is not null and e.ret is not null group by e.process, e.group
-            """,
-        ),
-        View(
-            "restless_rows",
-            """
-            select e.op, max(case when e.kind = 'release' then 1 else 0 end) as released,
-                max(case when e.kind = 'lost' then 1 else 0 end) as lost,
-                max(case when e.kind in ('lost', 'release') then 0 else 1 end) as others
-            from effects e group by e.op
-            """,
-        ),
-        View(
-            "restless_turns",
-            f"""
-            select o.process, case when o.outcome = 'info' then o.resumed else o.ret end as time from (
-                select "index" as op, process, outcome, ret, coalesce(
-                    lead(call) over (partition by worker {order_by('call, "index"')}), {INFINITY}) as resumed
-                from ops) o left join restless_rows r on r.op = o.op
-            where o.outcome = 'info' or r.op is null or r.released = 1
-                or (o.outcome = 'ok' and r.lost = 1 and r.others = 0)
-            """,
-        ),
-        Table(
-            "restless_changes",
-            f"""
-            select group_name, max(time) as time from (
-                select group_name, joined as time from restless_members
-                union all
-                select m.group_name, t.time from restless_members m join restless_turns t on t.process = m.process
-                union all
-                select m.group_name, a.time from (select group_name from restless_members group by group_name) m
-                    cross join (
-                        select coalesce(max(case when outcome = 'ok' then ret else {INFINITY} end), 0) as time
-                        from effects where outcome <> 'fail' and kind in ('topic-create', 'topic-delete',
-                            'partitions-add', 'move')) a) as all_of_them
-            group by group_name
-            """,
-        ),
-        View(
-            "restless_intervals",
-            """
-            select s.group_name, greatest(c.time, q.since, s.since) as changed, s.until, d.group_deadline as deadline
-            from settle_stretches s join restless_changes c on c.group_name = s.group_name
-                join (select group_name, max(until) as until from settle_stretches group by group_name) l
-                on l.group_name = s.group_name and l.until = s.until
-                cross join rest_quiet q cross join deadlines_declared d
-            """,
-        ),
-        Table(
-            "restless_judged",
-            """
-            select t.group_name, t.changed, t.until, t.deadline, coalesce(max(case when
-                2 * (e.call - t.changed) < t.deadline then e.generation end), -1) as known
-            from restless_intervals t join effects e on e.group = t.group_name
-            where t.changed < t.until and 2 * (t.until - t.changed) > t.deadline
-                and e.kind = 'acquire' and e.outcome = 'ok' and e.generation is not null
-            group by t.group_name, t.changed, t.until, t.deadline
-            """,
-        ),
+        *parse_views(f"""
+        create view restless_members as
+        select e.process, e.group as group_name, min(e.ret) as joined from effects e
+        where e.group is not null and e.ret is not null group by e.process, e.group
+
+        create view restless_rows as
+        select e.op, max(case when e.kind = 'release' then 1 else 0 end) as released,
+            max(case when e.kind = 'lost' then 1 else 0 end) as lost,
+            max(case when e.kind in ('lost', 'release') then 0 else 1 end) as others
+        from effects e group by e.op
+
+        create view restless_turns as
+        select o.process, case when o.outcome = 'info' then o.resumed else o.ret end as time from (
+            select "index" as op, process, outcome, ret, coalesce(
+                lead(call) over (partition by worker {order_by('call, "index"')}), {INFINITY}) as resumed
+            from ops) o left join restless_rows r on r.op = o.op
+        where o.outcome = 'info' or r.op is null or r.released = 1
+            or (o.outcome = 'ok' and r.lost = 1 and r.others = 0)
+
+        create table restless_changes as
+        select group_name, max(time) as time from (
+            select group_name, joined as time from restless_members
+            union all
+            select m.group_name, t.time from restless_members m join restless_turns t on t.process = m.process
+            union all
+            select m.group_name, a.time from (select group_name from restless_members group by group_name) m
+                cross join (
+                    select coalesce(max(case when outcome = 'ok' then ret else {INFINITY} end), 0) as time
+                    from effects where outcome <> 'fail' and kind in ('topic-create', 'topic-delete',
+                        'partitions-add', 'move')) a) as changes
+        group by group_name
+
+        create view restless_intervals as
+        select s.group_name, greatest(c.time, q.since, s.since) as changed, s.until, d.group_deadline as deadline
+        from settle_stretches s join restless_changes c on c.group_name = s.group_name
+            join (select group_name, max(until) as until from settle_stretches group by group_name) l
+            on l.group_name = s.group_name and l.until = s.until
+            cross join rest_quiet q cross join deadlines_declared d
+
+        create table restless_judged as
+        select t.group_name, t.changed, t.until, t.deadline, coalesce(max(case when
+            2 * (e.call - t.changed) < t.deadline then e.generation end), -1) as known
+        from restless_intervals t join effects e on e.group = t.group_name
+        where t.changed < t.until and 2 * (t.until - t.changed) > t.deadline
+            and e.kind = 'acquire' and e.outcome = 'ok' and e.generation is not null
+        group by t.group_name, t.changed, t.until, t.deadline
+        """),
     ),
     violations=f"""
         select group_name as key, changed, deadline, count(*) as generations, max(generation) as highest,

@@ -16,45 +16,39 @@ change. Nothing is claimed of views that differ only in their topics.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View, family_of
+from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.sql_idioms import greatest_before, select_first
 
 SPLIT_BRAIN: Final = Check(
     anomaly="split-brain",
     meaning="a member claimed a partition by an older view of its group than another had claimed by before",
-    views=(
-        View(
-            "claim_rows",
-            """
-            select coalesce(e.group, '') as group_name, e.key, e.kind, e.owner, e.version as seen, e.value as made, e.op
-            from effects e
-            where e.kind in ('claim', 'share') and e.outcome = 'ok' and e.owner is not null and e.version is not null
-                and e.value is not null
-            """,
-        ),
-        Table(
-            "claimed_views",
-            """
-            select group_name, key, seen, owner, min(made) as made, min(op) as op from claim_rows
-            group by group_name, key, seen, owner
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view claim_rows as
+        select coalesce(e.group, '') as group_name, e.key, e.kind, e.owner, e.version as view_version,
+            e.value as claim_number, e.op
+        from effects e
+        where e.kind in ('claim', 'share') and e.outcome = 'ok' and e.owner is not null and e.version is not null
+            and e.value is not null
+
+        create table claimed_views as
+        select group_name, key, view_version, owner, min(claim_number) as claim_number, min(op) as op from claim_rows
+        group by group_name, key, view_version, owner
+        """),
     violations=f"""
-        select c.group_name, c.key, c.owner, c.seen, c.made, c.op as late_op, k.seen as newest, k.owner as other,
-            k.made as known_made, k.op as known_op
+        select c.group_name, c.key, c.owner, c.view_version, c.claim_number, c.op as late_op,
+            k.view_version as newest, k.owner as other, k.claim_number as known_number, k.op as known_op
         from (
-            select group_name, key, kind, owner, seen, made, op,
-                {greatest_before("seen", by="group_name, key", order="made")} as newest
+            select group_name, key, kind, owner, view_version, claim_number, op,
+                {greatest_before("view_version", by="group_name, key", order="claim_number")} as newest
             from claim_rows) c
-            join claimed_views k on c.group_name = k.group_name and c.key = k.key and c.newest = k.seen
-        where c.kind = 'claim' and c.newest > c.seen and k.owner <> c.owner and k.made < c.made
+            join claimed_views k on c.group_name = k.group_name and c.key = k.key and c.newest = k.view_version
+        where c.kind = 'claim' and c.newest > c.view_version and k.owner <> c.owner and k.claim_number < c.claim_number
         """,
-    evidence=select_first("found_split_brain", "group_name, key, made, other"),
+    evidence=select_first("found_split_brain", "group_name, key, claim_number, other"),
     examined="select count(*) as examined from claim_rows where kind = 'claim'",
-    claim="{owner} claimed {key} of {group_name} (zxid {made}, reported by {late_op} at {late_op:returned}) by the "
-    "members as of zxid {seen}, although {known_op} had claimed before it (zxid {known_made}) by those as of zxid "
-    "{newest}, by which it is for {other}.",
+    claim="{owner} claimed {key} of {group_name} (zxid {claim_number}, reported by {late_op} at {late_op:returned}) by "
+    "the members as of zxid {view_version}, although {known_op} had claimed before it (zxid {known_number}) by those "
+    "as of zxid {newest}, by which it is for {other}.",
     seen_again=True,  # for each partition of a claim
 )
 

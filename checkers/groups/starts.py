@@ -21,7 +21,7 @@ These exceptions apply to a ``resume``:
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View, family_of
+from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.sql_idioms import extract_topic, previous, select_first
 
 
@@ -34,60 +34,44 @@ def _previous_columns(*names: str, as_: str) -> str:
 MISPLACED_START: Final = Check(
     anomaly="misplaced-start",
     meaning="a new owner began to read elsewhere than at what its group had committed",
-    views=(
-        View(
-            "start_steps",
-            """
-            select e.op, e.sub, e.kind, e.group as group_name, e.position, e.assignment, e.outcome,
-                case when e.kind = 'fetched' then substring(e.key, length(e.group) + 2) else e.key end as log
-            from effects e
-            where e.group is not null and e.kind in ('acquire', 'fetched', 'seek', 'reset', 'out-of-range', 'start',
-                'end', 'lost', 'release', 'observe-begin')
-            """,
-        ),
-        View(
-            "start_begun",
-            f"""
-            select op, sub, group_name, log, position, former_position as committed from (
-                select *, {_previous_columns("former_kind", "former_assignment", as_="first")} from (
-                    select *, {_previous_columns("kind", "position", "assignment", as_="former")} from start_steps
-                    ) as two) as three
-            where kind = 'seek' and former_kind = 'fetched' and first_kind = 'acquire' and outcome = 'ok'
-                and former_position is not null and position is not null and assignment = first_assignment
-            """,
-        ),
-        Table(
-            "start_resumed",
-            """
-            select e.op, e.sub, e.key, e.group as group_name, e.process, e.position, e.ret,
-                substring(e.key, length(e.group) + 2) as log
-            from effects e
-            where e.kind = 'resume' and e.outcome = 'ok' and e.position > 0 and e.group is not null
-                and e.ret is not null
-            """,
-        ),
-        View(
-            "start_deleted",
-            """
-            select key from effects where kind = 'start' and position > 0 group by key
-            union
-            select key from events where event in ('segment-deleted', 'log-start') and key is not null group by key
-            """,
-        ),
-        View(
-            "start_doubts",
-            """
-            select h.group_name, h.log, min(o.call) as since from (
-                select process, "index" as op, call from ops where outcome = 'info') o
-                left join (select op from effects group by op) r on r.op = o.op
-                join (
-                    select e.process, e.group as group_name, e.key as log from effects e
-                    where e.kind = 'acquire' and e.group is not null group by e.process, e.group, e.key) h
-                on h.process = o.process
-            where r.op is null group by h.group_name, h.log
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view start_steps as
+        select e.op, e.sub, e.kind, e.group as group_name, e.position, e.assignment, e.outcome,
+            case when e.kind = 'fetched' then substring(e.key, length(e.group) + 2) else e.key end as log
+        from effects e
+        where e.group is not null and e.kind in ('acquire', 'fetched', 'seek', 'reset', 'out-of-range', 'start',
+            'end', 'lost', 'release', 'observe-begin')
+
+        create view start_begun as
+        select op, sub, group_name, log, position, former_position as committed from (
+            select *, {_previous_columns("former_kind", "former_assignment", as_="first")} from (
+                select *, {_previous_columns("kind", "position", "assignment", as_="former")} from start_steps
+                ) as two) as three
+        where kind = 'seek' and former_kind = 'fetched' and first_kind = 'acquire' and outcome = 'ok'
+            and former_position is not null and position is not null and assignment = first_assignment
+
+        create table start_resumed as
+        select e.op, e.sub, e.key, e.group as group_name, e.process, e.position, e.ret,
+            substring(e.key, length(e.group) + 2) as log
+        from effects e
+        where e.kind = 'resume' and e.outcome = 'ok' and e.position > 0 and e.group is not null
+            and e.ret is not null
+
+        create view start_deleted as
+        select key from effects where kind = 'start' and position > 0 group by key
+        union
+        select key from events where event in ('segment-deleted', 'log-start') and key is not null group by key
+
+        create view start_doubts as
+        select h.group_name, h.log, min(o.call) as since from (
+            select process, "index" as op, call from ops where outcome = 'info') o
+            left join (select op from effects group by op) r on r.op = o.op
+            join (
+                select e.process, e.group as group_name, e.key as log from effects e
+                where e.kind = 'acquire' and e.group is not null group by e.process, e.group, e.key) h
+            on h.process = o.process
+        where r.op is null group by h.group_name, h.log
+        """),
     violations=f"""
         select concat(group_name, '/', log) as key, 'fetched' as why, op as begun_op, sub, log, position, committed
         from start_begun where committed >= 0 and position <> committed

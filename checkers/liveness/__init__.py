@@ -8,5 +8,5 @@
 - ``client_progress``: clients.
 
 Deadlines during the workload are checked in ``groups`` and ``judging.coverage``. The package imports what all checks
-share, and ``log.incarnations``; ``checkers.log``, ``checkers.groups`` and ``checkers.families`` import it.
+share; ``checkers.groups``, ``checkers.administration`` and ``checkers.families`` import it.
 """

@@ -1,9 +1,9 @@
 """Liveness of long-lived clients: a client that asks again and again gets what others get.
 
-A workload records ``tried`` in ``effects``, besides the rows of the request itself. ``key`` names the request's object.
-``client`` says which of its worker's clients asked (a long-lived or a new one). ``outcome`` says whether the request
-was done. Only requests that nothing but faults can keep from success are recorded: none that may rightly be rejected,
-and none that only asks for an answer (a ``large-request``).
+A workload records ``tried`` in ``effects``, in addition to the rows of the request itself. ``key`` names the request's
+object. ``client`` says which of its worker's clients asked (a long-lived or a new one). ``outcome`` says whether the
+request was done. Only requests that nothing but faults can keep from success are recorded: none that may rightly be
+rejected, and none that only asks for an answer (a ``large-request``).
 
 A client (of its worker, at a key) is *stuck* while no try succeeds. Time counts from when others certainly could
 succeed: from the return of another client's try of the key. That try was called after the latest of
@@ -21,80 +21,55 @@ So an absent server is no excuse for a client to keep asking it. The client is s
 
 from typing import Final
 
-from assay.checkers.check import LONG_STANDSTILL, Check, Table, View, family_of
+from assay.checkers.check import LONG_STANDSTILL, Check, family_of, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, TARGETS_ZOOKEEPER, select_first, sum_so_far
 
 MIN_TRIES: Final = 3
 _CLIENT: Final = "worker, client, key"
 
-TRIES: Final = Table(
-    "progress_tries",
-    """
-    select o.worker, e.client, e.key, e.op, e.call, case when e.outcome = 'ok' then e.ret end as done
-    from effects e join ops o on o."index" = e.op where e.kind = 'tried'
-    """,
-)
-
-STAYS: Final = Table(
-    "progress_stays",
-    f"""
-    select {_CLIENT}, streak, min(call) as first_call, max(call) as last_call, max(op) as last_op from (
-        select {_CLIENT}, op, call, done,
-            {sum_so_far("case when done is null then 0 else 1 end", by=_CLIENT, order="call, op")} as streak
-        from progress_tries) as numbered
-    where done is null group by {_CLIENT}, streak having count(*) >= {MIN_TRIES}
-    """,
-)
-"""Several tries without success between them, from the first to the last."""
-
-PROGRESS_FAULTS: Final = View(
-    "progress_faults",
-    f"""
-    select {EARLIEST_BEGIN} as since,
-        case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
-                and max(case when on_clients or {TARGETS_ZOOKEEPER} then 1 else 0 end) = 0
-            then coalesce(max(case when phase = 'injected' then time end), {INFINITY}) else {INFINITY} end as gone,
-        coalesce(min(case when phase = 'healed' then time end), {INFINITY}) as healed,
-        coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
-    from faults group by id having {MAY_HAVE_BEGUN}
-    """,
-)
-"""``gone``: when the targets, servers, ended; infinite for other faults. Whether clients live on a target is known only
-once there is a target. Without ZooKeeper, servers may not learn what others know.
-"""
-
-WAITS: Final = Table(
-    "progress_waits",
-    """
-    select s.worker, s.client, s.key, s.streak, s.last_call, s.last_op, greatest(s.first_call,
-        coalesce(max(case when f.healed > s.last_call then f.gone else f.until end), 0)) as since
-    from progress_stays s left join progress_faults f on f.since <= s.last_call
-    group by s.worker, s.client, s.key, s.streak, s.first_call, s.last_call, s.last_op
-    """,
-)
-
 
 STUCK_CLIENT: Final = Check(
     anomaly="stuck-client",
     meaning="a client went on failing at what others did all the time",
-    views=(
-        TRIES,
-        STAYS,
-        PROGRESS_FAULTS,
-        WAITS,
-        Table(
-            "progress_served",
-            """
-            select w.worker, w.client, w.key, w.streak, w.last_call, w.last_op, min(t.done) as served,
-                max(t.call) as last_served, count(*) as others
-            from progress_waits w join progress_tries t on t.key = w.key
-                and (t.worker <> w.worker or t.client <> w.client) and t.call >= w.since and t.done is not null
-                and t.call <= w.last_call
-            group by w.worker, w.client, w.key, w.streak, w.last_call, w.last_op
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create table progress_tries as
+        select o.worker, e.client, e.key, e.op, e.call, case when e.outcome = 'ok' then e.ret end as done
+        from effects e join ops o on o."index" = e.op where e.kind = 'tried'
+
+        -- Several tries without success between them, from the first to the last.
+        create table progress_stays as
+        select {_CLIENT}, streak, min(call) as first_call, max(call) as last_call, max(op) as last_op from (
+            select {_CLIENT}, op, call, done,
+                {sum_so_far("case when done is null then 0 else 1 end", by=_CLIENT, order="call, op")} as streak
+            from progress_tries) as numbered
+        where done is null group by {_CLIENT}, streak having count(*) >= {MIN_TRIES}
+
+        -- `gone`: when the targets, servers, ended; infinite for other faults. Whether clients live on a target is
+        -- known only once there is a target. Without ZooKeeper, servers may not learn what others know.
+        create view progress_faults as
+        select {EARLIEST_BEGIN} as since,
+            case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
+                    and max(case when on_clients or {TARGETS_ZOOKEEPER} then 1 else 0 end) = 0
+                then coalesce(max(case when phase = 'injected' then time end), {INFINITY}) else {INFINITY} end as gone,
+            coalesce(min(case when phase = 'healed' then time end), {INFINITY}) as healed,
+            coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
+        from faults group by id having {MAY_HAVE_BEGUN}
+
+        create table progress_waits as
+        select s.worker, s.client, s.key, s.streak, s.last_call, s.last_op, greatest(s.first_call,
+            coalesce(max(case when f.healed > s.last_call then f.gone else f.until end), 0)) as since
+        from progress_stays s left join progress_faults f on f.since <= s.last_call
+        group by s.worker, s.client, s.key, s.streak, s.first_call, s.last_call, s.last_op
+
+        create table progress_served as
+        select w.worker, w.client, w.key, w.streak, w.last_call, w.last_op, min(t.done) as served,
+            max(t.call) as last_served, count(*) as others
+        from progress_waits w join progress_tries t on t.key = w.key
+            and (t.worker <> w.worker or t.client <> w.client) and t.call >= w.since and t.done is not null
+            and t.call <= w.last_call
+        group by w.worker, w.client, w.key, w.streak, w.last_call, w.last_op
+        """),
     violations=f"""
         select s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others,
             d.progress_deadline as deadline, count(*) as tries, min(o.op) as served_op

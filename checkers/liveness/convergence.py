@@ -25,7 +25,7 @@
 
 from typing import Final
 
-from assay.checkers.check import EPOCH, View
+from assay.checkers.check import EPOCH, parse_views
 from assay.checkers.liveness.snapshots import BROKER, FOLLOWING, ON_NODE, TOPIC_ON_NODE, at_rest_check, select_lasting
 from assay.checkers.sql_idioms import (
     count_in_list,
@@ -40,16 +40,12 @@ from assay.checkers.sql_idioms import (
 UNREGISTERED: Final = at_rest_check(
     anomaly="unregistered",
     meaning="a server that answers was not registered by the deadline",
-    views=(
-        View(
-            "registration_missing",
-            """
-            select a.look, a.node as key, a.node
-            from looks a left join rest_brokers b on b.look = a.look and b.node = a.node
-            where a.what = 'answer' and b.node is null
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view registration_missing as
+        select a.look, a.node as key, a.node
+        from looks a left join rest_brokers b on b.look = a.look and b.node = a.node
+        where a.what = 'answer' and b.node is null
+        """),
     violations=select_lasting("registration_missing", "key, node", "rejoin_deadline"),
     evidence=select_first("found_unregistered", "key"),
     claim="{node:capital} answered and was not registered from {since:time} to {until:time}, although no fault was in "
@@ -61,18 +57,14 @@ UNREGISTERED: Final = at_rest_check(
 DISOBEYED_SETTINGS: Final = at_rest_check(
     anomaly="disobeyed-settings",
     meaning="a replica did not go by its topic's settings by the deadline",
-    views=(
-        View(
-            "settings_lacking",
-            f"""
-            select r.look, r.key, r.node, t.key as topic, t.settings
-            from looks r
-                join looks t on t.look = r.look and t.what = 'topic' and t.key = {extract_topic("r.key")}
-                left join rest_busy m on m.look = r.look and m.key = r.key
-            where r.what = 'role' and r.settings <> t.settings and m.key is null
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view settings_lacking as
+        select r.look, r.key, r.node, t.key as topic, t.settings
+        from looks r
+            join looks t on t.look = r.look and t.what = 'topic' and t.key = {extract_topic("r.key")}
+            left join rest_busy m on m.look = r.look and m.key = r.key
+        where r.what = 'role' and r.settings <> t.settings and m.key is null
+        """),
     violations=select_lasting("settings_lacking", "key, node, topic, settings", "obedience_deadline"),
     evidence=select_first("found_disobeyed_settings", "key, node"),
     claim="{node:capital} did not go by the settings that {topic} has in ZooKeeper, with its replica of {key}, from "
@@ -86,21 +78,17 @@ DISOBEYED_SETTINGS: Final = at_rest_check(
 NO_REJOIN: Final = at_rest_check(
     anomaly="no-rejoin",
     meaning="a replica that could have been in sync again was not by the deadline",
-    views=(
-        View(
-            "rejoin_missing",
-            f"""
-            select p.look, p.key, p.epoch, p.leader_node, b.node
-            from rest_led p
-                join rest_brokers b on b.look = p.look
-                join looks f on f.look = p.look and f.what = 'role' and f.key = p.key and f.node = b.node
-                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
-                left join rest_busy m on m.look = p.look and m.key = p.key
-            where {list_contains("p.replicas", "b.broker")} and not {list_contains("p.members", "b.broker")}
-                and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view rejoin_missing as
+        select p.look, p.key, p.epoch, p.leader_node, b.node
+        from rest_led p
+            join rest_brokers b on b.look = p.look
+            join looks f on f.look = p.look and f.what = 'role' and f.key = p.key and f.node = b.node
+            join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+            left join rest_busy m on m.look = p.look and m.key = p.key
+        where {list_contains("p.replicas", "b.broker")} and not {list_contains("p.members", "b.broker")}
+            and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
+        """),
     violations=select_lasting("rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
     evidence=select_first("found_no_rejoin", "key, node"),
     claim="{node:capital} did not get back into the in-sync set of {key} from {since:time} to {until:time}, although "
@@ -114,21 +102,17 @@ NO_REJOIN: Final = at_rest_check(
 DISOBEYED_STATE: Final = at_rest_check(
     anomaly="disobeyed-state",
     meaning="a replica did not obey its partition's state by the deadline",
-    views=(
-        View(
-            "obedience_lacking",
-            f"""
-            select p.look, p.key, p.epoch, b.node
-            from looks p
-                join rest_brokers b on b.look = p.look
-                join looks a on a.look = p.look and a.what = 'answer' and a.node = b.node
-                left join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = b.node
-                left join rest_busy m on m.look = p.look and m.key = p.key
-            where p.what = 'partition' and p.epoch >= 0 and {list_contains("p.replicas", "b.broker")}
-                and coalesce(r.epoch, -1) < p.epoch and m.key is null
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view obedience_lacking as
+        select p.look, p.key, p.epoch, b.node
+        from looks p
+            join rest_brokers b on b.look = p.look
+            join looks a on a.look = p.look and a.what = 'answer' and a.node = b.node
+            left join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = b.node
+            left join rest_busy m on m.look = p.look and m.key = p.key
+        where p.what = 'partition' and p.epoch >= 0 and {list_contains("p.replicas", "b.broker")}
+            and coalesce(r.epoch, -1) < p.epoch and m.key is null
+        """),
     violations=select_lasting("obedience_lacking", "key, node, epoch", "obedience_deadline"),
     evidence=f"""
         select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, f.deadline
@@ -146,19 +130,15 @@ DISOBEYED_STATE: Final = at_rest_check(
 LATE_HIGH_WATERMARK: Final = at_rest_check(
     anomaly="late-high-watermark",
     meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
-    views=(
-        View(
-            "mark_lacking",
-            f"""
-            select p.look, p.key, p.leader_node as node, p.epoch, r.high_watermark, r.log_end
-            from rest_led p
-                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
-                left join rest_busy m on m.look = p.look and m.key = p.key
-            where m.key is null and r.epoch = p.epoch and r.high_watermark >= 0 and r.log_end > r.high_watermark
-                and {count_in_list("p.members")} = {count_in_list("p.replicas")}
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view mark_lacking as
+        select p.look, p.key, p.leader_node as node, p.epoch, r.high_watermark, r.log_end
+        from rest_led p
+            join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+            left join rest_busy m on m.look = p.look and m.key = p.key
+        where m.key is null and r.epoch = p.epoch and r.high_watermark >= 0 and r.log_end > r.high_watermark
+            and {count_in_list("p.members")} = {count_in_list("p.replicas")}
+        """),
     violations=select_lasting("mark_lacking", "key, node, epoch, high_watermark, log_end", "obedience_deadline"),
     evidence=select_first("found_late_high_watermark", "key, node"),
     claim="{node:capital}, the leader of {key} in epoch {epoch}, had the high watermark {high_watermark} and the log "
@@ -172,16 +152,12 @@ LATE_HIGH_WATERMARK: Final = at_rest_check(
 LATE_FLUSH: Final = at_rest_check(
     anomaly="late-flush",
     meaning="a replica's log was not on its disk long after its time to be flushed",
-    views=(
-        View(
-            "flush_lacking",
-            """
-            select f.look, f.key, f.node, f.log_end, f.flush_ms
-            from looks f left join rest_busy m on m.look = f.look and m.key = f.key
-            where f.what = 'flushed' and m.key is null and (f.flushed < f.log_end or coalesce(f.unsynced, 0) > 0)
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view flush_lacking as
+        select f.look, f.key, f.node, f.log_end, f.flush_ms
+        from looks f left join rest_busy m on m.look = f.look and m.key = f.key
+        where f.what = 'flushed' and m.key is null and (f.flushed < f.log_end or coalesce(f.unsynced, 0) > 0)
+        """),
     violations=select_lasting(
         "flush_lacking",
         "key, node, log_end, flush_ms",
@@ -204,23 +180,19 @@ LATE_FLUSH: Final = at_rest_check(
 STALE_METADATA: Final = at_rest_check(
     anomaly="stale-metadata",
     meaning="a broker's metadata was not what ZooKeeper had by the deadline",
-    views=(
-        View(
-            "routing_lacking",
-            f"""
-            select p.look, p.key, a.node, p.leader, p.replicas, p.members
-            from rest_led p
-                join looks a on a.look = p.look and a.what = 'answer'
-                join rest_brokers b on b.look = p.look and b.node = a.node
-                left join (select look, node from looks where what = 'routed' group by look, node) w
-                    on w.look = p.look and w.node = a.node
-                left join looks r on r.look = p.look and r.what = 'routed' and r.key = p.key and r.node = a.node
-                left join rest_busy m on m.look = p.look and m.key = p.key
-            where m.key is null and (r.leader <> p.leader or r.replicas <> p.replicas or r.members <> p.members
-                or (r.key is null and w.node is not null and {list_contains("p.replicas", "b.broker")}))
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view routing_lacking as
+        select p.look, p.key, a.node, p.leader, p.replicas, p.members
+        from rest_led p
+            join looks a on a.look = p.look and a.what = 'answer'
+            join rest_brokers b on b.look = p.look and b.node = a.node
+            left join (select look, node from looks where what = 'routed' group by look, node) w
+                on w.look = p.look and w.node = a.node
+            left join looks r on r.look = p.look and r.what = 'routed' and r.key = p.key and r.node = a.node
+            left join rest_busy m on m.look = p.look and m.key = p.key
+        where m.key is null and (r.leader <> p.leader or r.replicas <> p.replicas or r.members <> p.members
+            or (r.key is null and w.node is not null and {list_contains("p.replicas", "b.broker")}))
+        """),
     violations=select_lasting("routing_lacking", "key, node, leader, replicas, members", "obedience_deadline"),
     evidence=f"""
         select f.key, f.node, f.leader, f.replicas, f.members, r.leader as said, r.replicas as said_replicas,

@@ -14,7 +14,7 @@ The zxid of the creation distinguishes topics of one name. The system must not c
 
 from typing import Final
 
-from assay.checkers.check import Table, View
+from assay.checkers.check import parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import BROKER, TOPIC_ON_NODE, at_rest_check, select_lasting
 from assay.checkers.sql_idioms import (
@@ -26,107 +26,82 @@ from assay.checkers.sql_idioms import (
     strip_incarnation,
 )
 
-WAITING_TOPICS: Final = View(
-    "deletion_waiting",
-    f"""
-    select p.look, {extract_topic("p.key")} as topic from (
-        select p.look, p.key, p.replicas, count(case when {
-        list_contains("p.replicas", "b.broker")
-    } then 1 end) as living
-        from looks p join rest_brokers b on b.look = p.look
-        where p.what = 'partition' group by p.look, p.key, p.replicas) p
-    where living < {count_in_list("p.replicas")}
-    union
-    select look, {extract_topic("key")} from looks where what = 'move'
-    """,
-)
-"""Topics whose deletion rightly waits for a broker or for a move."""
-
-REQUESTS: Final = View(
-    "deletion_requests",
-    """
-    select d.look, d.key, coalesce(t.zxid, -1) as zxid from looks d
-        left join looks t on t.look = d.look and t.what = 'topic' and t.key = d.key
-        left join deletion_waiting w on w.look = d.look and w.topic = d.key
-    where d.what = 'deletion' and w.topic is null
-    """,
-)
-
-LEFTOVER_FILES: Final = View(
-    "deletion_files",
-    f"""
-    select f.look, f.key, f.node, f.zxid from looks f
-        join rest_brokers b on b.look = f.look and b.node = f.node
-        left join looks t on t.look = f.look and t.what = 'topic' and t.key = {extract_topic("f.key")}
-            and t.zxid = f.zxid
-    where f.what = 'folder' and t.key is null
-    """,
-)
-
-KNOWN_TOPICS: Final = View(
-    "deletion_known_topics",
-    """
-    select k.look, k.key, k.node from looks k
-        left join looks t on t.look = k.look and t.what = 'topic' and t.key = k.key
-    where k.what = 'known' and t.key is null
-    """,
-)
-
-LEFTOVER_SETTINGS: Final = View(
-    "deletion_settings",
-    """
-    select s.look, s.key from looks s
-        left join looks t on t.look = s.look and t.what = 'topic' and t.key = s.key
-    where s.what = 'settings' and t.key is null
-    """,
-)
-
-ACKNOWLEDGED_DELETIONS: Final = Table(
-    "deletion_acknowledged",
-    f"""
-    select d.topic, d.op from (
-        select {strip_incarnation("key")} as topic, min(op) as op, min(call) as call from effects
-        where kind = 'topic-delete' and outcome = 'ok' and ret is not null group by {strip_incarnation("key")}, op) d
-        left join (
-            select {strip_incarnation("key")} as topic,
-                max(case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end) as made
-            from effects where kind = 'topic-create' and outcome <> 'fail' group by {strip_incarnation("key")}) c
-            on c.topic = d.topic
-    where coalesce(c.made, 0) < d.call
-    """,
-)
-"""Acknowledged deletions after which no one can have created the topic again."""
-
-SURVIVORS: Final = View(
-    "deletion_survivors",
-    """
-    select t.look, t.key, min(p.op) as op from deletion_acknowledged p
-        join looks t on t.what = 'topic' and t.key = p.topic
-        left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
-    where d.key is null group by t.look, t.key
-    """,
-)
-
-
 UNDELETED_TOPIC: Final = at_rest_check(
     anomaly="undeleted-topic",
     meaning="a topic that was deleted was not gone everywhere by the deadline",
-    views=(
-        WAITING_TOPICS,
-        REQUESTS,
-        LEFTOVER_FILES,
-        KNOWN_TOPICS,
-        LEFTOVER_SETTINGS,
-        ACKNOWLEDGED_DELETIONS,
-        SURVIVORS,
-        Table("deletion_unended", select_lasting("deletion_requests", "key, zxid", "deletion_deadline")),
-        Table("deletion_uncleaned", select_lasting("deletion_files", "key, node, zxid", "deletion_deadline")),
-        Table("deletion_remembered", select_lasting("deletion_known_topics", "key, node", "deletion_deadline")),
-        Table("deletion_outlived", select_lasting("deletion_settings", "key", "deletion_deadline")),
-        Table("deletion_undone", select_lasting("deletion_survivors", "key, op", "deletion_deadline", duration="0")),
-    ),
+    views=parse_views(f"""
+        -- Topics whose deletion rightly waits for a broker or for a move.
+        create view deletion_waiting as
+        select p.look, {extract_topic("p.key")} as topic from (
+            select p.look, p.key, p.replicas, count(case when {
+        list_contains("p.replicas", "b.broker")
+    } then 1 end) as living
+            from looks p join rest_brokers b on b.look = p.look
+            where p.what = 'partition' group by p.look, p.key, p.replicas) p
+        where living < {count_in_list("p.replicas")}
+        union
+        select look, {extract_topic("key")} from looks where what = 'move'
+
+        create view deletion_requests as
+        select d.look, d.key, coalesce(t.zxid, -1) as zxid from looks d
+            left join looks t on t.look = d.look and t.what = 'topic' and t.key = d.key
+            left join deletion_waiting w on w.look = d.look and w.topic = d.key
+        where d.what = 'deletion' and w.topic is null
+
+        create view deletion_files as
+        select f.look, f.key, f.node, f.zxid from looks f
+            join rest_brokers b on b.look = f.look and b.node = f.node
+            left join looks t on t.look = f.look and t.what = 'topic' and t.key = {extract_topic("f.key")}
+                and t.zxid = f.zxid
+        where f.what = 'folder' and t.key is null
+
+        create view deletion_known_topics as
+        select k.look, k.key, k.node from looks k
+            left join looks t on t.look = k.look and t.what = 'topic' and t.key = k.key
+        where k.what = 'known' and t.key is null
+
+        create view deletion_settings as
+        select s.look, s.key from looks s
+            left join looks t on t.look = s.look and t.what = 'topic' and t.key = s.key
+        where s.what = 'settings' and t.key is null
+
+        -- Acknowledged deletions after which no one can have created the topic again.
+        create table deletion_acknowledged as
+        select d.topic, d.op from (
+            select {strip_incarnation("key")} as topic, min(op) as op, min(call) as call from effects
+            where kind = 'topic-delete' and outcome = 'ok' and ret is not null group by {
+        strip_incarnation("key")
+    }, op) d
+            left join (
+                select {strip_incarnation("key")} as topic,
+                    max(case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end) as made
+                from effects where kind = 'topic-create' and outcome <> 'fail' group by {strip_incarnation("key")}) c
+                on c.topic = d.topic
+        where coalesce(c.made, 0) < d.call
+
+        create view deletion_survivors as
+        select t.look, t.key, min(p.op) as op from deletion_acknowledged p
+            join looks t on t.what = 'topic' and t.key = p.topic
+            left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
+        where d.key is null group by t.look, t.key
+
+        create table deletion_unended as
+        {select_lasting("deletion_requests", "key, zxid", "deletion_deadline")}
+
+        create table deletion_uncleaned as
+        {select_lasting("deletion_files", "key, node, zxid", "deletion_deadline")}
+
+        create table deletion_remembered as
+        {select_lasting("deletion_known_topics", "key, node", "deletion_deadline")}
+
+        create table deletion_outlived as
+        {select_lasting("deletion_settings", "key", "deletion_deadline")}
+
+        create table deletion_undone as
+        {select_lasting("deletion_survivors", "key, op", "deletion_deadline", duration="0")}
+        """),
     violations="""
-        select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as delete_op, since, until,
+        select key, 1 as violation, cast(null as string) as node, cast(null as bigint) as delete_op, since, until,
             deadline
         from deletion_unended
         union all select key, 2, node, cast(null as bigint), since, until, deadline from deletion_uncleaned
@@ -136,16 +111,16 @@ UNDELETED_TOPIC: Final = at_rest_check(
         from deletion_outlived
         """,
     evidence=f"""
-        select *, case when arm = 2 then {extract_topic("key")} else key end as topic
-        from {first_rows_subquery("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}
+        select *, case when violation = 2 then {extract_topic("key")} else key end as topic
+        from {first_rows_subquery("found_undeleted_topic", "key, violation, node")} f {order_by("key, violation, node")}
         """,
-    claim="[arm=4?The deletion of {key} by {delete_op} was acknowledged at {delete_op:returned}, no one made it "
-    "again, and it was there from {since:time} to {until:time}.|[arm=1?{key:capital} was to be deleted from "
-    "{since:time} to {until:time}, every broker with a replica of it was there, and it was not|arm=2?{node:capital} "
-    "had files of {key} from {since:time} to {until:time} that were made for a topic which is no "
-    "more|arm=3?{node:capital} still knew {key} from {since:time} to {until:time}, although there is no such "
-    "topic|The settings of {key} were in ZooKeeper from {since:time} to {until:time}, although there is no such "
-    "topic]; the contract's deadline is {deadline:time}.]",
+    claim="[violation=4?The deletion of {key} by {delete_op} was acknowledged at {delete_op:returned}, no one made it "
+    "again, and it was there from {since:time} to {until:time}.|[violation=1?{key:capital} was to be deleted from "
+    "{since:time} to {until:time}, every broker with a replica of it was there, and it was "
+    "not|violation=2?{node:capital} had files of {key} from {since:time} to {until:time} that were made for a topic "
+    "which is no more|violation=3?{node:capital} still knew {key} from {since:time} to {until:time}, although there "
+    "is no such topic|The settings of {key} were in ZooKeeper from {since:time} to {until:time}, although there is no "
+    "such topic]; the contract's deadline is {deadline:time}.]",
     operations=("delete_op",),
     about=(TOPIC_ON_NODE, BROKER),
     explained_by=("unregistered",),

@@ -9,7 +9,7 @@ and never stop.
 
 from typing import Final
 
-from assay.checkers.check import Table, View
+from assay.checkers.check import parse_views
 from assay.checkers.liveness.snapshots import at_rest_check
 from assay.checkers.sql_idioms import row_number, select_first
 
@@ -19,36 +19,26 @@ MIN_RISES: Final = 3
 RESTLESS_STATE: Final = at_rest_check(
     anomaly="restless-state",
     meaning="a partition's state was written again and again, although nothing changed that it follows from",
-    views=(
-        View(
-            "churn_states",
-            """
-            select p.look, p.key, p.zxid, p.replicas, p.epoch, l.lives, l.time, l.ended
-            from looks p join rest_looks l on l.look = p.look
-                left join rest_busy m on m.look = p.look and m.key = p.key
-            where p.what = 'partition' and p.epoch >= 0 and m.key is null
-            """,
-        ),
-        Table(
-            "churn_stretches",
-            f"""
-            select look, key, zxid, replicas, epoch, lives, time, ended,
-                look - {row_number(by="key, zxid, replicas, lives", order="look")} as island
-            from churn_states
-            """,
-        ),
-        Table(
-            "churn_intervals",
-            """
-            select g.key, g.zxid, g.replicas, g.lives, g.island, g.since, g.until, d.obedience_deadline as deadline
-            from (
-                select key, zxid, replicas, lives, island, min(ended) as since, max(time) as until, max(look) as look
-                from churn_stretches group by key, zxid, replicas, lives, island) g
-                join (select max(look) as look from rest_looks) e on e.look = g.look
-                cross join deadlines_declared d
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view churn_states as
+        select p.look, p.key, p.zxid, p.replicas, p.epoch, l.lives, l.time, l.ended
+        from looks p join rest_looks l on l.look = p.look
+            left join rest_busy m on m.look = p.look and m.key = p.key
+        where p.what = 'partition' and p.epoch >= 0 and m.key is null
+
+        create table churn_stretches as
+        select look, key, zxid, replicas, epoch, lives, time, ended,
+            look - {row_number(by="key, zxid, replicas, lives", order="look")} as island
+        from churn_states
+
+        create table churn_intervals as
+        select g.key, g.zxid, g.replicas, g.lives, g.island, g.since, g.until, d.obedience_deadline as deadline
+        from (
+            select key, zxid, replicas, lives, island, min(ended) as since, max(time) as until, max(look) as look
+            from churn_stretches group by key, zxid, replicas, lives, island) g
+            join (select max(look) as look from rest_looks) e on e.look = g.look
+            cross join deadlines_declared d
+        """),
     violations=f"""
         select b.key, b.since, b.until, b.deadline, min(s.epoch) as low, max(s.epoch) as high,
             min(s.time) as settled

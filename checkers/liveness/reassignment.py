@@ -13,7 +13,7 @@ to get in sync with the leader elsewhere, both findings have one cause.
 
 from typing import Final
 
-from assay.checkers.check import Table, View
+from assay.checkers.check import parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
 from assay.checkers.sql_idioms import (
@@ -33,84 +33,67 @@ _ALL_REGISTERED: Final = " and ".join(
 )
 """All brokers of each of these lists are registered."""
 
-PENDING_MOVES: Final = View(
-    "move_pending",
-    f"""
-    select m.look, m.key, m.replicas as target, m.removing as going, p.epoch
-    from (
-        select look, key, replicas, coalesce(removing, '') as removing from looks where what = 'move'
-        group by look, key, replicas, coalesce(removing, '')) m
-        join rest_led p on p.look = m.look and p.key = m.key
-        join rest_brokers b on b.look = m.look
-        left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {extract_topic("m.key")}
-    where d.key is null
-    group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_ALL_REGISTERED}
-    """,
-)
-
-ACCEPTED_MOVES: Final = Table(
-    "move_accepted",
-    f"""
-    select a.key, a.op, a.target from (
-        select key, op, call, replicas as target, ended,
-            {previous("ended", by="key", order="ended, op")} as former,
-            lead(op) over (partition by key {order_by("ended, op")}) as later
-        from (
-            select key, op, call, replicas,
-                case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as ended
-            from effects where kind = 'move' and outcome <> 'fail') as asked) a
-        left join (
-            select {strip_incarnation("key")} as topic from effects
-            where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {strip_incarnation("key")}) t
-            on t.topic = {extract_topic("a.key")}
-        cross join (select count(*) as times from faults where moves_replicas and {HAS_BEGUN}) n
-    where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
-        and n.times = 0 and a.target is not null
-    """,
-)
-"""The last request for each partition, if it certainly is the last. No other request may have come after it, no fault
-may have moved replicas, and the topic must have existed all the time.
-"""
-
-FORGOTTEN_MOVES: Final = View(
-    "move_forgotten",
-    """
-    select p.look, a.key, a.op, a.target, p.replicas as present
-    from move_accepted a join looks p on p.key = a.key and p.what = 'partition'
-        left join looks m on m.look = p.look and m.what = 'move' and m.key = p.key
-    where p.replicas <> a.target and m.key is null
-    """,
-)
-
-LEFTOVER_FILES: Final = View(
-    "move_left_behind",
-    f"""
-    select f.look, f.key, f.node, p.replicas as present
-    from looks f
-        join rest_brokers b on b.look = f.look and b.node = f.node
-        join looks p on p.look = f.look and p.what = 'partition' and p.key = f.key and p.zxid = f.zxid
-        left join rest_busy m on m.look = f.look and m.key = f.key
-    where f.what = 'folder' and not {list_contains("p.replicas", "b.broker")} and m.key is null
-    """,
-)
-
 
 UNFINISHED_MOVE: Final = at_rest_check(
     anomaly="unfinished-move",
     meaning="a move of replicas that was accepted did not end by the deadline",
-    views=(
-        PENDING_MOVES,
-        ACCEPTED_MOVES,
-        FORGOTTEN_MOVES,
-        LEFTOVER_FILES,
-        Table("move_unended", select_lasting("move_pending", "key, target, going, epoch", "move_deadline")),
-        Table(
-            "move_undone", select_lasting("move_forgotten", "key, op, target, present", "move_deadline", duration="0")
-        ),
-        Table("move_uncleaned", select_lasting("move_left_behind", "key, node, present", "move_deadline")),
-    ),
+    views=parse_views(f"""
+        create view move_pending as
+        select m.look, m.key, m.replicas as target, m.removing as going, p.epoch
+        from (
+            select look, key, replicas, coalesce(removing, '') as removing from looks where what = 'move'
+            group by look, key, replicas, coalesce(removing, '')) m
+            join rest_led p on p.look = m.look and p.key = m.key
+            join rest_brokers b on b.look = m.look
+            left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {extract_topic("m.key")}
+        where d.key is null
+        group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_ALL_REGISTERED}
+
+        -- The last request for each partition, if it certainly is the last. No other request may have come after it,
+        -- no fault may have moved replicas, and the topic must have existed all the time.
+        create table move_accepted as
+        select a.key, a.op, a.target from (
+            select key, op, call, replicas as target, ended,
+                {previous("ended", by="key", order="ended, op")} as former,
+                lead(op) over (partition by key {order_by("ended, op")}) as later
+            from (
+                select key, op, call, replicas,
+                    case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as ended
+                from effects where kind = 'move' and outcome <> 'fail') as asked) a
+            left join (
+                select {strip_incarnation("key")} as topic from effects
+                where kind in ('topic-create', 'topic-delete') and outcome <> 'fail'
+                group by {strip_incarnation("key")}) t
+                on t.topic = {extract_topic("a.key")}
+            cross join (select count(*) as times from faults where moves_replicas and {HAS_BEGUN}) n
+        where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
+            and n.times = 0 and a.target is not null
+
+        create view move_forgotten as
+        select p.look, a.key, a.op, a.target, p.replicas as present
+        from move_accepted a join looks p on p.key = a.key and p.what = 'partition'
+            left join looks m on m.look = p.look and m.what = 'move' and m.key = p.key
+        where p.replicas <> a.target and m.key is null
+
+        create view move_left_behind as
+        select f.look, f.key, f.node, p.replicas as present
+        from looks f
+            join rest_brokers b on b.look = f.look and b.node = f.node
+            join looks p on p.look = f.look and p.what = 'partition' and p.key = f.key and p.zxid = f.zxid
+            left join rest_busy m on m.look = f.look and m.key = f.key
+        where f.what = 'folder' and not {list_contains("p.replicas", "b.broker")} and m.key is null
+
+        create table move_unended as
+        {select_lasting("move_pending", "key, target, going, epoch", "move_deadline")}
+
+        create table move_undone as
+        {select_lasting("move_forgotten", "key, op, target, present", "move_deadline", duration="0")}
+
+        create table move_uncleaned as
+        {select_lasting("move_left_behind", "key, node, present", "move_deadline")}
+        """),
     violations="""
-        select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
+        select key, 1 as violation, target, going, cast(null as string) as present, cast(null as string) as node,
             cast(null as bigint) as move_op, last_look, since, until, deadline from move_unended
         union all
         select key, 2, target, cast(null as string), present, cast(null as string), op, last_look, since, until,
@@ -123,23 +106,23 @@ UNFINISHED_MOVE: Final = at_rest_check(
         """,
     evidence=f"""
         select f.*, w.awaited, w.last_awaited, w.leader_node
-        from {first_rows_subquery("found_unfinished_move", "key, arm, node")} f
+        from {first_rows_subquery("found_unfinished_move", "key, violation, node")} f
             left join (
                 select m.look, m.key, min(b.node) as awaited, max(b.node) as last_awaited,
                     min(p.leader_node) as leader_node
                 from move_pending m join rest_led p on p.look = m.look and p.key = m.key
                     join rest_brokers b on b.look = m.look
                 where {list_contains("m.target", "b.broker")} and not {list_contains("p.members", "b.broker")}
-                group by m.look, m.key) w on f.arm = 1 and w.look = f.last_look and w.key = f.key
-        {order_by("f.key, f.arm, f.node")}
+                group by m.look, m.key) w on f.violation = 1 and w.look = f.last_look and w.key = f.key
+        {order_by("f.key, f.violation, f.node")}
         """,
-    claim="[arm=1?The move of {key} to {target} was under way from {since:time} to {until:time}[going=?|, with "
+    claim="[violation=1?The move of {key} to {target} was under way from {since:time} to {until:time}[going=?|, with "
     "{going} to be removed|], although it has a leader and all of these brokers were there; the contract's deadline "
-    "is {deadline:time}.|arm=2?{move_op:capital} was promised at {move_op:returned} that {key} moves to {target}; "
-    "from {since:time} to {until:time} it was on {present}, and no move was under way.|{node:capital} had files of "
-    "{key} from {since:time} to {until:time}, although that was on {present} and no move was under way; the "
+    "is {deadline:time}.|violation=2?{move_op:capital} was promised at {move_op:returned} that {key} moves to "
+    "{target}; from {since:time} to {until:time} it was on {present}, and no move was under way.|{node:capital} had "
+    "files of {key} from {since:time} to {until:time}, although that was on {present} and no move was under way; the "
     "contract's deadline is {deadline:time}.]",
     operations=("move_op",),
-    about=("[arm=1?[awaited={last_awaited}?{awaited} following {leader_node}]|arm=2?|{key} on {node}]",),
+    about=("[violation=1?[awaited={last_awaited}?{awaited} following {leader_node}]|violation=2?|{key} on {node}]",),
     explained_by=("no-rejoin",),
 )

@@ -11,7 +11,7 @@ The time of day is the harness's, because nodes' clocks are right when no fault 
 
 from typing import Final
 
-from assay.checkers.check import View
+from assay.checkers.check import parse_views
 from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, milliseconds, order_by
 
@@ -20,36 +20,33 @@ _EXPIRED: Final = f"""
         < l.wall_ms - {milliseconds("t.retention_ms")} - {milliseconds("t.retention_check_ms")}
 """
 
-DUE_SEGMENTS: Final = View(
-    "retention_due",
-    f"""
-    select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
-        case when {_EXPIRED} then 0
-            else {milliseconds("t.retention_check_ms")} * 1000000 end as wait
-    from looks s
-        join rest_looks l on l.look = s.look
-        join (
-            select look, node, key, min(base_offset) as oldest, max(base_offset) as active,
-                cast(sum(size) as bigint) as size
-            from looks where what = 'segment' group by look, node, key) w
-            on w.look = s.look and w.node = s.node and w.key = s.key and w.oldest = s.base_offset
-        join rest_led p on p.look = s.look and p.key = s.key
-        join looks f on f.look = s.look and f.what = 'folder' and f.key = s.key and f.node = s.node
-            and f.zxid = p.zxid
-        join looks t on t.look = s.look and t.what = 'topic' and t.key = {extract_topic("s.key")} and t.zxid = p.zxid
-        join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
-        left join rest_busy m on m.look = s.look and m.key = s.key
-    where s.what = 'segment' and w.oldest < w.active and s.end_offset <= r.high_watermark and m.key is null and (
-        ({_EXPIRED})
-        or (t.retention_bytes >= 0 and w.size - s.size >= t.retention_bytes))
-    """,
-)
-
 
 RETENTION_UNDONE: Final = at_rest_check(
     anomaly="retention-undone",
     meaning="a segment that retention no longer covers was not deleted by the deadline",
-    views=(DUE_SEGMENTS,),
+    views=parse_views(f"""
+        create view retention_due as
+        select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
+            case when {_EXPIRED} then 0
+                else {milliseconds("t.retention_check_ms")} * 1000000 end as wait
+        from looks s
+            join rest_looks l on l.look = s.look
+            join (
+                select look, node, key, min(base_offset) as oldest, max(base_offset) as active,
+                    cast(sum(size) as bigint) as size
+                from looks where what = 'segment' group by look, node, key) w
+                on w.look = s.look and w.node = s.node and w.key = s.key and w.oldest = s.base_offset
+            join rest_led p on p.look = s.look and p.key = s.key
+            join looks f on f.look = s.look and f.what = 'folder' and f.key = s.key and f.node = s.node
+                and f.zxid = p.zxid
+            join looks t on t.look = s.look and t.what = 'topic' and t.key = {extract_topic("s.key")}
+                and t.zxid = p.zxid
+            join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
+            left join rest_busy m on m.look = s.look and m.key = s.key
+        where s.what = 'segment' and w.oldest < w.active and s.end_offset <= r.high_watermark and m.key is null and (
+            ({_EXPIRED})
+            or (t.retention_bytes >= 0 and w.size - s.size >= t.retention_bytes))
+        """),
     violations=select_lasting(
         "retention_due",
         "key, node, base_offset, retention_ms, retention_bytes, wait",

@@ -19,9 +19,9 @@ A row ``look`` is written when its look is complete. ``docs/reference/history.md
 from functools import partial
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, View, parse_views
 from assay.checkers.engine import INFINITY
-from assay.checkers.sql_idioms import LARGE, cast_large, extract_topic, previous, row_number
+from assay.checkers.sql_idioms import LARGE, STRUCK, cast_large, extract_topic, previous, row_number
 
 MAX_PAUSE: Final = 5_000_000_000
 """A longer pause between two looks, in nanoseconds, leaves the state in between unknown."""
@@ -39,17 +39,24 @@ QUIET: Final = View(
     f"""
     select coalesce(max(until), 0) as since from (
         select id, case
-            when max(case when phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in
-                ('trigger', 'target')) then 1 else 0 end) = 1
+            when max(case when {STRUCK} then 1 else 0 end) = 1
                 and max(case when phase = 'healed' then 1 else 0 end) = 0 then {INFINITY}
             else coalesce(max(case when phase in ('healed', 'recovered') then time end), 0) end as until
         from faults group by id) as lasting
     """,
 )
+"""When the last fault was healed and its targets had recovered. It is infinite if a fault was never healed."""
 
-LOOKS: Final = Table(
-    "rest_looks",
-    f"""
+
+at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", time="until", needs_end=True)
+"""Creates a check of the looks of the last stretch. A finding is about a deadline, at the last look that shows it."""
+
+
+REST_VIEWS: Final = (
+    QUIET,
+    *parse_views(f"""
+    -- The looks of the last stretch. Complete looks are numbered without a gap.
+    create table rest_looks as
     select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.lives, 0) as lives
     from looks l cross join rest_quiet q cross join (
         select coalesce(max(case when pause > {MAX_PAUSE} then look end), 0) as look from (
@@ -60,40 +67,26 @@ LOOKS: Final = Table(
             group by look) r
         on r.look = l.look
     where l.what = 'look' and l.look >= b.look and l.time >= q.since
-    """,
-)
-"""The looks of the last stretch. Complete looks are numbered without a gap."""
 
-BROKERS: Final = View("rest_brokers", "select look, node, broker from looks where what = 'broker'")
+    create view rest_brokers as
+    select look, node, broker from looks where what = 'broker'
 
-BUSY_PARTITIONS: Final = View(
-    "rest_busy",
-    f"""
+    -- Partitions that are moved or deleted: other checks judge whether that ends.
+    create view rest_busy as
     select look, key from looks where what = 'move'
     union
     select p.look, p.key from looks p
         join looks d on d.look = p.look and d.what = 'deletion' and d.key = {extract_topic("p.key")}
     where p.what = 'partition'
-    """,
-)
-"""Partitions that are moved or deleted: other checks judge whether that ends."""
 
-LED_PARTITIONS: Final = View(
-    "rest_led",
-    """
+    -- Partitions with a registered leader.
+    create view rest_led as
     select p.look, p.key, p.epoch, p.leader, b.node as leader_node, p.zxid, p.replicas, p.members
     from looks p join rest_looks l on l.look = p.look
         join rest_brokers b on b.look = p.look and b.broker = p.leader
     where p.what = 'partition'
-    """,
+    """),
 )
-"""Partitions with a registered leader."""
-
-at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", time="until", needs_end=True)
-"""Creates a check of the looks of the last stretch. A finding is about a deadline, at the last look that shows it."""
-
-
-REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY_PARTITIONS, LED_PARTITIONS)
 
 
 def select_lasting(states: str, columns: str, deadline: str, *, duration: str = "") -> str:

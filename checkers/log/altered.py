@@ -10,7 +10,7 @@
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, VALUE, Check, Table, View
+from assay.checkers.check import OFFSET, VALUE, Check, parse_views
 from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
 from assay.checkers.sql_idioms import (
     extract_incarnation,
@@ -24,96 +24,11 @@ from assay.checkers.sql_idioms import (
 
 _MAY_BE_SENT: Final = "kind = 'append' and outcome <> 'fail'"
 
-METADATA: Final = View(
-    "log_metadata",
-    """
-    select e.op, e.key, e.kind, e.position, e.value, e.outcome,
-        e.timestamp, coalesce('=' || e.message_key, '') as message_key,
-        case when e.timestamp is null and e.message_key is null then 1 else 0 end as silent
-    from log_effects e join (
-        select key from log_effects
-        where kind = 'observe' and (timestamp is not null or message_key is not null) group by key) k on e.key = k.key
-    where e.value is not null and e.kind in ('append', 'observe')
-    """,
-)
-"""``message_key`` has the prefix ``=`` so that no key differs from an empty one. ``silent``: neither is given."""
-
-METADATA_CONFLICTS: Final = Table(
-    "log_metadata_conflicts",
-    f"""
-    select key, value, sends, untimed, silent from (
-        select key, value,
-            cast(sum(case when {_MAY_BE_SENT} then 1 else 0 end) as bigint) as sends,
-            cast(sum(case when {_MAY_BE_SENT} and timestamp is null then 1 else 0 end) as bigint) as untimed,
-            cast(sum(case when {_MAY_BE_SENT} then silent else 0 end) as bigint) as silent,
-            min(case when {_MAY_BE_SENT} then timestamp end) as sent_low,
-            max(case when {_MAY_BE_SENT} then timestamp end) as sent_high,
-            min(case when kind = 'observe' then timestamp end) as seen_low,
-            max(case when kind = 'observe' then timestamp end) as seen_high,
-            min(case when {_MAY_BE_SENT} and silent = 0 then message_key end) as sent_least,
-            max(case when {_MAY_BE_SENT} and silent = 0 then message_key end) as sent_most,
-            min(case when kind = 'observe' and silent = 0 then message_key end) as seen_least,
-            max(case when kind = 'observe' and silent = 0 then message_key end) as seen_most
-        from log_metadata group by key, value) as described
-    where seen_least is not null and (seen_low <> seen_high or seen_low <> sent_low or seen_low <> sent_high
-        or seen_least <> seen_most or seen_least <> sent_least or seen_least <> sent_most)
-    """,
-    high_cardinality=True,
-)
-"""The few values whose rows do not all agree. ``sends``: those that may have happened; ``untimed`` of them have no
-create time, ``silent`` of them neither a create time nor a key.
-"""
 
 _SAME_VALUE: Final = "d.key = e.key and d.value = e.value"
 
-SEEN_METADATA: Final = Table(
-    "log_metadata_seen",
-    f"""
-    select e.key, e.value, e.position, e.timestamp, e.message_key, min(e.op) as op
-    from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
-    where e.kind = 'observe' and e.silent = 0 and e.position is not null
-    group by e.key, e.value, e.position, e.timestamp, e.message_key
-    """,
-)
-
-SENT_METADATA: Final = Table(
-    "log_metadata_sent",
-    f"""
-    select e.key, e.value, e.timestamp, e.message_key, min(e.op) as op
-    from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
-    where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
-    group by e.key, e.value, e.timestamp, e.message_key
-    """,
-)
 
 _RECORD: Final = "s.key, s.value, s.position"
-
-ALTERATIONS: Final = View(
-    "log_alterations",
-    f"""
-    select {_RECORD}, 'time' as what, min(s.op) as op
-    from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value
-        left join log_metadata_sent t on s.key = t.key and s.value = t.value and s.timestamp = t.timestamp
-    where s.timestamp is not null and d.sends > 0 and d.untimed = 0 and t.key is null
-    group by s.key, s.value, s.position
-    union all
-    select {_RECORD}, 'key', min(s.op)
-    from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value
-        left join log_metadata_sent t on s.key = t.key and s.value = t.value and s.message_key = t.message_key
-    where d.sends > 0 and d.silent = 0 and t.key is null
-    group by s.key, s.value, s.position
-    union all
-    select {_RECORD}, 'twice', max(s.op)
-    from log_metadata_seen s group by s.key, s.value, s.position
-    having min(s.timestamp) <> max(s.timestamp) or min(s.message_key) <> max(s.message_key)
-    union all
-    select v.key, v.value, v.position, 'partition', v.seen_op
-    from log_unsent v join log_sends s on v.value = s.value
-    where s.outcome <> 'fail' and {strip_partition_incarnation("s.key")} <> {strip_partition_incarnation("v.key")}
-    group by v.key, v.value, v.position, v.seen_op
-    """,
-    across=True,
-)
 
 
 def _strip_prefix(message_key: str) -> str:
@@ -128,7 +43,72 @@ def _describe_record(side: str) -> str:
 ALTERED_RECORD: Final = Check(
     anomaly="altered-record",
     meaning="a record was read with another key, create time or partition than it was sent with",
-    views=(METADATA, METADATA_CONFLICTS, SEEN_METADATA, SENT_METADATA, ALTERATIONS),
+    views=parse_views(f"""
+        -- `message_key` has the prefix `=` so that no key differs from an empty one. `silent`: neither is given.
+        create view log_metadata as
+        select e.op, e.key, e.kind, e.position, e.value, e.outcome,
+            e.timestamp, coalesce('=' || e.message_key, '') as message_key,
+            case when e.timestamp is null and e.message_key is null then 1 else 0 end as silent
+        from log_effects e join (
+            select key from log_effects
+            where kind = 'observe' and (timestamp is not null or message_key is not null) group by key) k
+            on e.key = k.key
+        where e.value is not null and e.kind in ('append', 'observe')
+
+        -- The few values whose rows do not all agree. `sends`: those that may have happened; `untimed` of them have no
+        -- create time, `silent` of them neither a create time nor a key.
+        create table log_metadata_conflicts (high_cardinality) as
+        select key, value, sends, untimed, silent from (
+            select key, value,
+                cast(sum(case when {_MAY_BE_SENT} then 1 else 0 end) as bigint) as sends,
+                cast(sum(case when {_MAY_BE_SENT} and timestamp is null then 1 else 0 end) as bigint) as untimed,
+                cast(sum(case when {_MAY_BE_SENT} then silent else 0 end) as bigint) as silent,
+                min(case when {_MAY_BE_SENT} then timestamp end) as sent_low,
+                max(case when {_MAY_BE_SENT} then timestamp end) as sent_high,
+                min(case when kind = 'observe' then timestamp end) as seen_low,
+                max(case when kind = 'observe' then timestamp end) as seen_high,
+                min(case when {_MAY_BE_SENT} and silent = 0 then message_key end) as sent_least,
+                max(case when {_MAY_BE_SENT} and silent = 0 then message_key end) as sent_most,
+                min(case when kind = 'observe' and silent = 0 then message_key end) as seen_least,
+                max(case when kind = 'observe' and silent = 0 then message_key end) as seen_most
+            from log_metadata group by key, value) as described
+        where seen_least is not null and (seen_low <> seen_high or seen_low <> sent_low or seen_low <> sent_high
+            or seen_least <> seen_most or seen_least <> sent_least or seen_least <> sent_most)
+
+        create table log_metadata_seen as
+        select e.key, e.value, e.position, e.timestamp, e.message_key, min(e.op) as op
+        from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
+        where e.kind = 'observe' and e.silent = 0 and e.position is not null
+        group by e.key, e.value, e.position, e.timestamp, e.message_key
+
+        create table log_metadata_sent as
+        select e.key, e.value, e.timestamp, e.message_key, min(e.op) as op
+        from log_metadata e join log_metadata_conflicts d on {_SAME_VALUE}
+        where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
+        group by e.key, e.value, e.timestamp, e.message_key
+
+        create view log_alterations (across) as
+        select {_RECORD}, 'time' as what, min(s.op) as op
+        from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value
+            left join log_metadata_sent t on s.key = t.key and s.value = t.value and s.timestamp = t.timestamp
+        where s.timestamp is not null and d.sends > 0 and d.untimed = 0 and t.key is null
+        group by s.key, s.value, s.position
+        union all
+        select {_RECORD}, 'key', min(s.op)
+        from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value
+            left join log_metadata_sent t on s.key = t.key and s.value = t.value and s.message_key = t.message_key
+        where d.sends > 0 and d.silent = 0 and t.key is null
+        group by s.key, s.value, s.position
+        union all
+        select {_RECORD}, 'twice', max(s.op)
+        from log_metadata_seen s group by s.key, s.value, s.position
+        having min(s.timestamp) <> max(s.timestamp) or min(s.message_key) <> max(s.message_key)
+        union all
+        select v.key, v.value, v.position, 'partition', v.seen_op
+        from log_unsent v join log_sends s on v.value = s.value
+        where s.outcome <> 'fail' and {strip_partition_incarnation("s.key")} <> {strip_partition_incarnation("v.key")}
+        group by v.key, v.value, v.position, v.seen_op
+        """),
     violations="""
         select key, value, position, min(what) as what, min(op) as op from (
             select key, value, position, what, op from log_alterations where what <> 'twice'
@@ -174,42 +154,31 @@ ALTERED_RECORD: Final = Check(
 RESURRECTED: Final = Check(
     anomaly="resurrected",
     meaning="a record of a deleted topic was read after another of its name had been created",
-    views=(
-        Table(
-            "log_created_topics",
-            f"""
-            select {strip_topic_incarnation("key")} as name, {extract_incarnation("key")} as incarnation, key as topic,
-                min(ret) as since, min(op) as op
-            from effects where kind = 'topic-create' and outcome = 'ok' and ret is not null
-                and {extract_incarnation("key")} > 1
-            group by key
-            """,
-        ),
-        View(
-            "log_incarnations",
-            f"""
-            select key, {strip_partition_incarnation("key")} as partition_key,
-                {strip_topic_incarnation(extract_topic("key"))} as name,
-                {extract_incarnation(extract_topic("key"))} as incarnation
-            from log_values group by key
-            """,
-        ),
-        Table(
-            "log_resurrected",
-            """
-            select w.key, w.value, w.key as former, c.topic, c.since, c.op as create_op, w.send_op
-            from log_created_topics c join log_incarnations l on c.name = l.name join log_values w on l.key = w.key
-            where c.incarnation > l.incarnation and w.live > 0 and w.observed > 0
-            union all
-            select v.key, v.value, f.key, c.topic, c.since, c.op, w.send_op
-            from log_created_topics c join log_incarnations l on c.name = l.name and c.incarnation = l.incarnation
-                join log_incarnations f on l.partition_key = f.partition_key join log_values v on l.key = v.key
-                join log_values w on f.key = w.key and v.value = w.value
-            where f.incarnation < l.incarnation and v.live = 0 and v.failed = 0 and v.observed > 0 and w.live > 0
-            """,
-            across=True,
-        ),
-    ),
+    views=parse_views(f"""
+        create table log_created_topics as
+        select {strip_topic_incarnation("key")} as name, {extract_incarnation("key")} as incarnation, key as topic,
+            min(ret) as since, min(op) as op
+        from effects where kind = 'topic-create' and outcome = 'ok' and ret is not null
+            and {extract_incarnation("key")} > 1
+        group by key
+
+        create view log_incarnations as
+        select key, {strip_partition_incarnation("key")} as partition_key,
+            {strip_topic_incarnation(extract_topic("key"))} as name,
+            {extract_incarnation(extract_topic("key"))} as incarnation
+        from log_values group by key
+
+        create table log_resurrected (across) as
+        select w.key, w.value, w.key as former, c.topic, c.since, c.op as create_op, w.send_op
+        from log_created_topics c join log_incarnations l on c.name = l.name join log_values w on l.key = w.key
+        where c.incarnation > l.incarnation and w.live > 0 and w.observed > 0
+        union all
+        select v.key, v.value, f.key, c.topic, c.since, c.op, w.send_op
+        from log_created_topics c join log_incarnations l on c.name = l.name and c.incarnation = l.incarnation
+            join log_incarnations f on l.partition_key = f.partition_key join log_values v on l.key = v.key
+            join log_values w on f.key = w.key and v.value = w.value
+        where f.incarnation < l.incarnation and v.live = 0 and v.failed = 0 and v.observed > 0 and w.live > 0
+        """),
     violations="""
         select r.key, r.value, r.former, min(r.topic) as topic, min(p.op) as op, min(p.position) as position,
             min(r.create_op) as create_op, min(r.send_op) as send_op

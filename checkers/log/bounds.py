@@ -12,7 +12,7 @@ offset, unless that record may have been deleted before the other look-up.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.log.offset_by_time import LOOK_UPS
 from assay.checkers.log.retention import keep_lasting
 from assay.checkers.sql_idioms import (
@@ -22,34 +22,25 @@ from assay.checkers.sql_idioms import (
     row_number,
 )
 
-FLOORS: Final = View(
-    "log_floors",
-    """
-    select key, op, sub, ret, position, position as least, cast(null as bigint) as timestamp from log_start_reports
-    union all
-    select key, op, sub, ret, position, position + 1, timestamp from log_effects
-    where kind = 'look-up' and outcome = 'ok' and ret is not null and timestamp is not null
-        and position < 9223372036854775807
-    """,
-)
-"""Answers after which the log's end is ``least`` or more."""
-
-CEILINGS: Final = View(
-    "log_ceilings",
-    """
-    select key, op, sub, call, position, 0 as appended from log_ends
-    union all
-    select key, op, sub, call, position, 1 from log_sends
-    where outcome = 'ok' and ret is not null and position is not null
-    """,
-)
-"""Statements that the log's end was at most ``position`` at some moment after the call."""
-
-
 ANSWER_BEYOND_LOG: Final = Check(
     anomaly="answer-beyond-log",
     meaning="a log was reported to begin, or to have a record, beyond where it ended later",
-    views=(FLOORS, CEILINGS),
+    views=parse_views("""
+        -- Answers after which the log's end is `least` or more.
+        create view log_floors as
+        select key, op, sub, ret, position, position as least, cast(null as bigint) as timestamp from log_start_reports
+        union all
+        select key, op, sub, ret, position, position + 1, timestamp from log_effects
+        where kind = 'look-up' and outcome = 'ok' and ret is not null and timestamp is not null
+            and position < 9223372036854775807
+
+        -- Statements that the log's end was at most `position` at some moment after the call.
+        create view log_ceilings as
+        select key, op, sub, call, position, 0 as appended from log_ends
+        union all
+        select key, op, sub, call, position, 1 from log_sends
+        where outcome = 'ok' and ret is not null and position is not null
+        """),
     violations=f"""
         select key, op, sub, ret, position, least, timestamp from (
             select key, op, sub, is_floor, ret, position, least, timestamp,
@@ -85,22 +76,21 @@ ANSWER_BEYOND_LOG: Final = Check(
     optional=True,
 )
 
-LASTING_ANSWERS: Final = Table(
-    "log_lasting_answers",
-    f"""
-    select q.op, q.sub, q.key, q.timestamp, q.position
-    from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_lasting("q")}
-        and q.position is not null and k.key is null and d.unflushed = 0
-    """,
-    across=True,
-)
-"""Look-ups whose record no limit may have deleted during the run: it is at least as young as the time asked for."""
-
 
 LOOK_UP_ORDER: Final = Check(
     anomaly="look-up-order",
     meaning="of two look-ups by time, that of the later time returned the lower offset",
-    views=(LOOK_UPS, LASTING_ANSWERS),
+    views=(
+        LOOK_UPS,
+        *parse_views(f"""
+        -- Look-ups whose record no limit may have deleted during the run: it is at least as young as the time asked
+        -- for.
+        create table log_lasting_answers (across) as
+        select q.op, q.sub, q.key, q.timestamp, q.position
+        from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_lasting("q")}
+            and q.position is not null and k.key is null and d.unflushed = 0
+        """),
+    ),
     violations=f"""
         select key, op, sub, timestamp, position from (
             select key, op, sub, timestamp, position, is_low,

@@ -7,7 +7,7 @@ rule U. Rule U: no operation may have a lower place than one that had returned b
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, Table, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import ROWS_BEFORE, first_rows_subquery, order_by, row_number
 
@@ -80,14 +80,12 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     anomaly="high-watermark-regression",
     meaning="the reported end of a log went back",
     views=(
-        View(
-            "log_end_moments",
-            """
-            select key, ret as moment, 1 as is_return, epoch, op, sub, position from log_ends
-            union all
-            select key, call, 0, epoch, op, sub, position from log_ends
-            """,
-        ),
+        *parse_views("""
+        create view log_end_moments as
+        select key, ret as moment, 1 as is_return, epoch, op, sub, position from log_ends
+        union all
+        select key, call, 0, epoch, op, sub, position from log_ends
+        """),
         *_views_of_low_ends("high_watermark_regression", "log_end_moments"),
     ),
     evidence=f"""
@@ -111,21 +109,19 @@ END_TOO_LOW: Final = Check(
     anomaly="end-too-low",
     meaning="the reported end of a log lies below a record that was already there",
     views=(
-        View(
-            "log_known_moments",
-            """
-            select e.key, e.ret as moment, 1 as is_return, e.leader_epoch as epoch, e.op, e.sub,
-                e.position + 1 as position
-            from log_effects e join (select key from log_ends where epoch is not null group by key) k on e.key = k.key
-                cross join log_declared d
-            where d.linearizable_ends = 0 and e.kind in ('append', 'observe') and e.outcome = 'ok'
-                and e.leader_epoch is not null and e.position is not null and e.ret is not null
-                and e.position < 9223372036854775807
-            union all
-            select e.key, e.call, 0, e.epoch, e.op, e.sub, e.position
-            from log_ends e cross join log_declared d where d.linearizable_ends = 0
-            """,
-        ),
+        *parse_views("""
+        create view log_known_moments as
+        select e.key, e.ret as moment, 1 as is_return, e.leader_epoch as epoch, e.op, e.sub,
+            e.position + 1 as position
+        from log_effects e join (select key from log_ends where epoch is not null group by key) k on e.key = k.key
+            cross join log_declared d
+        where d.linearizable_ends = 0 and e.kind in ('append', 'observe') and e.outcome = 'ok'
+            and e.leader_epoch is not null and e.position is not null and e.ret is not null
+            and e.position < 9223372036854775807
+        union all
+        select e.key, e.call, 0, e.epoch, e.op, e.sub, e.position
+        from log_ends e cross join log_declared d where d.linearizable_ends = 0
+        """),
         *_views_of_low_ends("end_too_low", "log_known_moments"),
     ),
     evidence=f"""

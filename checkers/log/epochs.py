@@ -40,7 +40,7 @@ changed files, or may have, are not judged.
 
 from typing import Final
 
-from assay.checkers.check import EPOCH, Check, OffsetRange, Table, View, family_of
+from assay.checkers.check import EPOCH, Check, OffsetRange, family_of, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.log.partition_state import BROKERS, COMPLETE_EVENT_LOGS, STATES
 from assay.checkers.log.replicas import HOLES
@@ -106,139 +106,110 @@ def _select_evidence(found: str, event: str) -> str:
 LEADER_COMPLETENESS: Final = Check(
     anomaly="leader-completeness",
     meaning="a leader began without records that had been committed in an earlier epoch",
-    views=(
-        View(
-            "epoch_deleted",
-            f"""
-            select {strip_topic_incarnation("key")} as topic from effects
-            where kind = 'topic-delete' and outcome <> 'fail' group by {strip_topic_incarnation("key")}
-            """,
-        ),
-        # brokers that kept power and data in the whole run
-        View(
-            "epoch_keepers",
-            f"""
-            select n.broker from ({BROKERS}) n
-                left join (select targets from faults where (loses_unsynced or damages_files) and {HAS_BEGUN}) f
-                    on f.targets like concat('%"', n.node, '"%') or f.targets not like '%"%'
-            where f.targets is null
-            """,
-        ),
-        View(
-            "epoch_kept",
-            """
-            select key from (
-                select e.key, e.isr, max(case when k.broker is null then 0 else 1 end) as kept
-                from (select key, isr from events where key is not null and isr <> '' group by key, isr) e
-                    left join epoch_keepers k
-                        on concat(',', e.isr, ',') like concat('%,', cast(k.broker as string), ',%')
-                group by e.key, e.isr) as sets
-            group by key having min(kept) = 1
-            """,
-        ),
-        # partitions of which a power loss may have taken what one replica alone had
-        View(
-            "epoch_single_replicas",
-            f"""
-            select e.key from events e left join epoch_kept k on k.key = e.key cross join (
-                select count(*) as losses from faults where loses_unsynced and {HAS_BEGUN}) p
-            where p.losses > 0 and e.key is not null and k.key is null
-            group by e.key having min(e.min_insync) = 1 and min({count_in_list("e.isr")}) <= 1
-            """,
-        ),
-        Table(
-            "epoch_begins",
-            """
-            select e.key, e.epoch, min(e.position) as position
-            from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic
-                left join epoch_single_replicas a on a.key = e.key
-            where e.event = 'became-leader' and e.key is not null and e.epoch is not null and e.position is not null
-                and d.topic is null and a.key is null
-            group by e.key, e.epoch
-            """,
-        ),
-        # partitions whose name only one topic had
-        View(
-            "epoch_topics",
-            f"""
-            select min(key) as key from epoch_begins group by {strip_incarnation("key")}
-            having min(key) = max(key)
-            """,
-        ),
-        View("epoch_nodes", COMPLETE_EVENT_LOGS),
-        # acknowledged appends without an epoch, with the epoch in which their node led
-        Table(
-            "epoch_acks",
-            f"""
-            select key, node, epoch, max(position) as position from (
-                select key, node, position, is_ack,
-                    {greatest_before("epoch", by="key, node", order="position, is_ack")} as epoch
-                from (
-                    select e.key, e.node, e.position, 1 as is_ack, cast(null as bigint) as epoch
-                    from effects e join epoch_topics t on e.key = t.key join epoch_nodes n on e.node = n.node
-                    where e.kind = 'append' and e.outcome = 'ok' and e.leader_epoch is null
-                        and e.position is not null
-                    group by e.key, e.node, e.position
-                    union all
-                    select key, node, position, 0, max(epoch) from events
-                    where event = 'became-leader' and position is not null group by key, node, position) as steps
-                ) as placed
-            where is_ack = 1 and epoch is not null group by key, node, epoch
-            """,
-        ),
-        # the last record polled from each node, with the last epoch in which the node led
-        View(
-            "epoch_shown",
-            """
-            select s.key, s.node, s.position, max(b.epoch) as epoch
+    views=parse_views(f"""
+        create view epoch_deleted as
+        select {strip_topic_incarnation("key")} as topic from effects
+        where kind = 'topic-delete' and outcome <> 'fail' group by {strip_topic_incarnation("key")}
+
+        -- brokers that kept power and data in the whole run
+        create view epoch_keepers as
+        select n.broker from ({BROKERS}) n
+            left join (select targets from faults where (loses_unsynced or damages_files) and {HAS_BEGUN}) f
+                on f.targets like concat('%"', n.node, '"%') or f.targets not like '%"%'
+        where f.targets is null
+
+        create view epoch_kept as
+        select key from (
+            select e.key, e.isr, max(case when k.broker is null then 0 else 1 end) as kept
+            from (select key, isr from events where key is not null and isr <> '' group by key, isr) e
+                left join epoch_keepers k
+                    on concat(',', e.isr, ',') like concat('%,', cast(k.broker as string), ',%')
+            group by e.key, e.isr) as sets
+        group by key having min(kept) = 1
+
+        -- partitions of which a power loss may have taken what one replica alone had
+        create view epoch_single_replicas as
+        select e.key from events e left join epoch_kept k on k.key = e.key cross join (
+            select count(*) as losses from faults where loses_unsynced and {HAS_BEGUN}) p
+        where p.losses > 0 and e.key is not null and k.key is null
+        group by e.key having min(e.min_insync) = 1 and min({count_in_list("e.isr")}) <= 1
+
+        create table epoch_begins as
+        select e.key, e.epoch, min(e.position) as position
+        from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic
+            left join epoch_single_replicas a on a.key = e.key
+        where e.event = 'became-leader' and e.key is not null and e.epoch is not null and e.position is not null
+            and d.topic is null and a.key is null
+        group by e.key, e.epoch
+
+        -- partitions whose name only one topic had
+        create view epoch_topics as
+        select min(key) as key from epoch_begins group by {strip_incarnation("key")}
+        having min(key) = max(key)
+
+        create view epoch_nodes as
+        {COMPLETE_EVENT_LOGS}
+
+        -- acknowledged appends without an epoch, with the epoch in which their node led
+        create table epoch_acks as
+        select key, node, epoch, max(position) as position from (
+            select key, node, position, is_ack,
+                {greatest_before("epoch", by="key, node", order="position, is_ack")} as epoch
             from (
-                select e.key, e.node, max(e.position) as position
+                select e.key, e.node, e.position, 1 as is_ack, cast(null as bigint) as epoch
                 from effects e join epoch_topics t on e.key = t.key join epoch_nodes n on e.node = n.node
-                where e.kind = 'observe' and e.outcome = 'ok' and e.position is not null group by e.key, e.node) s
-                join events b on b.event = 'became-leader' and b.key = s.key and b.node = s.node
-            where b.epoch is not null group by s.key, s.node, s.position
-            """,
-        ),
-        # each offset below which all was known to be committed in an epoch, and to whom
-        Table(
-            "epoch_marks",
-            f"""
-            select key, epoch, high_watermark as mark, node, cast(null as bigint) as op
-            from events
-            where event in ('became-leader', 'high-watermark') and key is not null and epoch is not null
-                and high_watermark is not null
-            union all
-            select e.key, e.leader_epoch,
-                case when e.kind = 'append' then least(e.position, {INFINITY - 1}) + 1 else e.position end,
-                cast(null as string), e.op
-            from effects e join epoch_topics t on e.key = t.key
-            where e.kind in ('end', 'append') and e.outcome = 'ok' and e.leader_epoch is not null
-                and e.position is not null
-            union all
-            select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
-            from epoch_acks a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
-            where e.kind = 'append' and e.outcome = 'ok' and e.leader_epoch is null
-            group by a.key, a.epoch, a.position
-            union all
-            select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
-            from epoch_shown a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
-            where e.kind = 'observe' and e.outcome = 'ok'
-            group by a.key, a.epoch, a.position
-            """,
-        ),
-        # each epoch with its begin, and what was committed in earlier epochs
-        Table(
-            "epoch_levels",
-            f"""
-            select key, epoch, position, {greatest_before("mark", by="key", order="epoch")} as before
-            from (
-                select key, epoch, min(position) as position, max(mark) as mark from (
-                    select key, epoch, position, cast(null as bigint) as mark from epoch_begins
-                    union all select key, epoch, null, mark from epoch_marks) as known
-                group by key, epoch) as folded
-            """,
-        ),
-    ),
+                where e.kind = 'append' and e.outcome = 'ok' and e.leader_epoch is null
+                    and e.position is not null
+                group by e.key, e.node, e.position
+                union all
+                select key, node, position, 0, max(epoch) from events
+                where event = 'became-leader' and position is not null group by key, node, position) as steps
+            ) as placed
+        where is_ack = 1 and epoch is not null group by key, node, epoch
+
+        -- the last record polled from each node, with the last epoch in which the node led
+        create view epoch_shown as
+        select s.key, s.node, s.position, max(b.epoch) as epoch
+        from (
+            select e.key, e.node, max(e.position) as position
+            from effects e join epoch_topics t on e.key = t.key join epoch_nodes n on e.node = n.node
+            where e.kind = 'observe' and e.outcome = 'ok' and e.position is not null group by e.key, e.node) s
+            join events b on b.event = 'became-leader' and b.key = s.key and b.node = s.node
+        where b.epoch is not null group by s.key, s.node, s.position
+
+        -- each offset below which all was known to be committed in an epoch, and to whom
+        create table epoch_marks as
+        select key, epoch, high_watermark as mark, node, cast(null as bigint) as op
+        from events
+        where event in ('became-leader', 'high-watermark') and key is not null and epoch is not null
+            and high_watermark is not null
+        union all
+        select e.key, e.leader_epoch,
+            case when e.kind = 'append' then least(e.position, {INFINITY - 1}) + 1 else e.position end,
+            cast(null as string), e.op
+        from effects e join epoch_topics t on e.key = t.key
+        where e.kind in ('end', 'append') and e.outcome = 'ok' and e.leader_epoch is not null
+            and e.position is not null
+        union all
+        select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
+        from epoch_acks a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
+        where e.kind = 'append' and e.outcome = 'ok' and e.leader_epoch is null
+        group by a.key, a.epoch, a.position
+        union all
+        select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
+        from epoch_shown a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
+        where e.kind = 'observe' and e.outcome = 'ok'
+        group by a.key, a.epoch, a.position
+
+        -- each epoch with its begin, and what was committed in earlier epochs
+        create table epoch_levels as
+        select key, epoch, position, {greatest_before("mark", by="key", order="epoch")} as before
+        from (
+            select key, epoch, min(position) as position, max(mark) as mark from (
+                select key, epoch, position, cast(null as bigint) as mark from epoch_begins
+                union all select key, epoch, null, mark from epoch_marks) as known
+            group by key, epoch) as folded
+        """),
     violations=f"""
         select l.key, l.epoch, l.position, l.before
         from epoch_levels l {_TAKEN} > l.position
@@ -258,15 +229,11 @@ LEADER_COMPLETENESS: Final = Check(
 MEMBER_COMPLETENESS: Final = Check(
     anomaly="member-completeness",
     meaning="a replica joined the in-sync set without records that were committed",
-    views=(
-        View(
-            "member_joins",
-            """
-            select key, epoch, position, max(high_watermark) as mark from events
-            where event = 'isr-change' and position is not null and epoch is not null group by key, epoch, position
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view member_joins as
+        select key, epoch, position, max(high_watermark) as mark from events
+        where event = 'isr-change' and position is not null and epoch is not null group by key, epoch, position
+        """),
     violations=f"""
         select key, epoch, position, max(before) as before from (
             select key, epoch, position, mark as before from member_joins
@@ -291,27 +258,22 @@ MEMBER_COMPLETENESS: Final = Check(
 EPOCH_HISTORY_DIVERGENCE: Final = Check(
     anomaly="epoch-history-divergence",
     meaning="replicas recorded different start offsets for one leader epoch",
-    views=(
-        Table("epoch_firsts", "select key, node, min(position) as first from replicas group by key, node"),
-        Table(
-            "epoch_starts",
-            """
-            select r.key, r.epoch, r.node, r.epoch_start as start, min(f.first) as first
-            from replicas r join epoch_firsts f on r.key = f.key and r.node = f.node
-            where r.below_hw and r.epoch is not null and r.epoch_start is not null
-            group by r.key, r.epoch, r.node, r.epoch_start
-            """,
-        ),
-        View(
-            "epoch_pairs",
-            """
-            select a.key, a.epoch, a.node as low_node, a.start as low_start, b.node as high_node, b.start as high_start
-            from epoch_starts a join epoch_starts b on a.key = b.key and a.epoch = b.epoch
-            where a.node < b.node and ((a.first = 0 and b.first = 0)
-                or (least(a.start, b.start) > greatest(a.first, b.first)))
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table epoch_firsts as
+        select key, node, min(position) as first from replicas group by key, node
+
+        create table epoch_starts as
+        select r.key, r.epoch, r.node, r.epoch_start as start, min(f.first) as first
+        from replicas r join epoch_firsts f on r.key = f.key and r.node = f.node
+        where r.below_hw and r.epoch is not null and r.epoch_start is not null
+        group by r.key, r.epoch, r.node, r.epoch_start
+
+        create view epoch_pairs as
+        select a.key, a.epoch, a.node as low_node, a.start as low_start, b.node as high_node, b.start as high_start
+        from epoch_starts a join epoch_starts b on a.key = b.key and a.epoch = b.epoch
+        where a.node < b.node and ((a.first = 0 and b.first = 0)
+            or (least(a.start, b.start) > greatest(a.first, b.first)))
+        """),
     violations="""
         select key, epoch, min(low_node) as low_node from epoch_pairs where low_start <> high_start
         group by key, epoch

@@ -13,7 +13,7 @@ process stood still also receives an answer late: in such a run neither proves a
 
 from typing import Final
 
-from assay.checkers.check import Check, Table
+from assay.checkers.check import Check, parse_views
 from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 SLACK_MS: Final = 700
@@ -23,18 +23,14 @@ _SLACK: Final = SLACK_MS * 1_000_000
 UNTIMELY_ANSWER: Final = Check(
     anomaly="untimely-answer",
     meaning="a fetch that may wait was answered too early with nothing, or too late with something to read",
-    views=(
-        Table(
-            "log_waited",
-            f"""
-            select e.op, e.key, e.position, e.waited_ms, e.max_wait_ms, e.empty, e.ret
-            from log_effects e left join log_disturbances f
-                on f.since < e.ret and (f.until > e.call or e.call - f.until < {_SLACK})
-            where e.kind = 'waited' and e.outcome = 'ok' and e.ret is not null and e.position is not null
-                and f.since is null
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create table log_waited as
+        select e.op, e.key, e.position, e.waited_ms, e.max_wait_ms, e.empty, e.ret
+        from log_effects e left join log_disturbances f
+            on f.since < e.ret and (f.until > e.call or e.call - f.until < {_SLACK})
+        where e.kind = 'waited' and e.outcome = 'ok' and e.ret is not null and e.position is not null
+            and f.since is null
+        """),
     violations=f"""
         select w.op, w.key, w.position, w.waited_ms, w.max_wait_ms, min(p.position) as available
         from log_waited w join log_value_offsets p on w.key = p.key and p.position >= w.position

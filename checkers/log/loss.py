@@ -3,7 +3,7 @@ deadline."""
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, VALUE, Check, Table, View
+from assay.checkers.check import OFFSET, VALUE, Check, parse_views
 from assay.checkers.log.views import LOCATIONS
 from assay.checkers.log.wrong_partition import ELSEWHERE, SIGHTING, STRAYS
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, select_nearest_pairs, total_of
@@ -138,24 +138,17 @@ MISPLACED_ACK: Final = Check(
 UNSEEN: Final = Check(
     anomaly="unseen",
     meaning="an acknowledged value was not delivered by the deadline",
-    views=(
-        Table(
-            "log_drains",
-            """
-            select key, min(call) as final_call, max(coalesce(ret, call)) as last from log_effects
-            where phase in ('sentinel', 'drain') and key is not null group by key
-            """,
-        ),
-        View(
-            "log_due",
-            """
-            select p.key, p.value, p.position, p.okay_op
-            from log_judged p join log_drains f on p.key = f.key
-            where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
-                and (p.position is not null or (p.compacted is null and p.log_start <= 0))
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table log_drains as
+        select key, min(call) as final_call, max(coalesce(ret, call)) as last from log_effects
+        where phase in ('sentinel', 'drain') and key is not null group by key
+
+        create view log_due as
+        select p.key, p.value, p.position, p.okay_op
+        from log_judged p join log_drains f on p.key = f.key
+        where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
+            and (p.position is not null or (p.compacted is null and p.log_start <= 0))
+        """),
     violations="""
         select d.key, d.value, d.position, d.okay_op
         from log_due d join log_values v on d.key = v.key and d.value = v.value

@@ -10,7 +10,7 @@ Create times are taken from polls, because a broker may set its own. There are t
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Table
+from assay.checkers.check import MOST_FINDINGS, Check, Table, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.log.retention import keep_lasting
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by
@@ -23,31 +23,6 @@ LOOK_UPS: Final = Table(
     """,
 )
 
-DATED_RECORDS: Final = Table(
-    "log_dated_records",
-    f"""
-    select p.key, p.position, p.value, t.timestamp, t.op,
-        least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,
-        case when p.judged = 1 and p.compacted is null then 1 else 0 end as judged
-    from log_judged p join (
-        select e.key, e.value, e.position, min(e.timestamp) as timestamp, min(e.op) as op
-        from log_effects e join (select key from log_look_ups group by key) k on e.key = k.key
-        where e.kind = 'observe' and e.value is not null and e.timestamp is not null
-        group by e.key, e.value, e.position having min(e.timestamp) = max(e.timestamp)) t
-        on p.key = t.key and p.value = t.value and p.position = t.position
-    """,
-)
-
-LASTING_RECORDS: Final = Table(
-    "log_lasting_records",
-    f"""
-    select d.key, d.position, d.timestamp, d.known, d.op, d.value
-    from log_dated_records d {keep_lasting("d")} and d.judged = 1
-    """,
-    across=True,
-)
-"""Records that no limit may have deleted during the run."""
-
 
 def _select_greatest_before(rows: str, value: str, order: str) -> str:
     """Returns SQL: ``rows``, each with the greatest ``value`` of the records (``is_look_up`` 0) before it."""
@@ -58,44 +33,58 @@ def _select_greatest_before(rows: str, value: str, order: str) -> str:
         """
 
 
-SUSPECTS: Final = Table(
-    "log_look_up_suspects",
-    f"""
-    select q.op, q.sub, q.key, q.timestamp, q.position, q.call
-    from log_look_ups q join ({
-        _select_greatest_before(
-            '''
-            select key, known as moment, 0 as is_look_up, -1 as op, -1 as sub, timestamp from log_lasting_records
-            union all select key, call, 1, op, sub, timestamp from log_look_ups
-            ''',
-            "timestamp",
-            "moment, is_look_up, op, sub",
-        )
-    }) m on q.op = m.op and q.sub = m.sub and m.is_look_up = 1 join ({
-        _select_greatest_before(
-            f'''
-            select key, position, 1 as is_record, 0 as is_look_up, -1 as op, -1 as sub, timestamp
-            from log_lasting_records
-            union all
-            select key, coalesce(position, {INFINITY}), 0, 1, op, sub, timestamp from log_look_ups
-            ''',
-            "timestamp",
-            "position, is_record, op, sub",
-        )
-    }) p on q.op = p.op and q.sub = p.sub and p.is_look_up = 1
-    cross join log_declared d
-    where m.latest >= q.timestamp and p.latest >= q.timestamp and (q.position is not null or d.linearizable_ends = 1)
-    """,
-)
-"""Look-ups that may have missed a record: one young enough was known before, and one lies below the answer. Nearly
-always there are none; if there are, it usually is the same record.
-"""
-
-
 TIME_LOOK_UP: Final = Check(
     anomaly="time-look-up",
     meaning="a look-up by time did not return the first record of that time or later",
-    views=(LOOK_UPS, DATED_RECORDS, LASTING_RECORDS, SUSPECTS),
+    views=(
+        LOOK_UPS,
+        *parse_views(f"""
+        create table log_dated_records as
+        select p.key, p.position, p.value, t.timestamp, t.op,
+            least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,
+            case when p.judged = 1 and p.compacted is null then 1 else 0 end as judged
+        from log_judged p join (
+            select e.key, e.value, e.position, min(e.timestamp) as timestamp, min(e.op) as op
+            from log_effects e join (select key from log_look_ups group by key) k on e.key = k.key
+            where e.kind = 'observe' and e.value is not null and e.timestamp is not null
+            group by e.key, e.value, e.position having min(e.timestamp) = max(e.timestamp)) t
+            on p.key = t.key and p.value = t.value and p.position = t.position
+
+        -- Records that no limit may have deleted during the run.
+        create table log_lasting_records (across) as
+        select d.key, d.position, d.timestamp, d.known, d.op, d.value
+        from log_dated_records d {keep_lasting("d")} and d.judged = 1
+
+        -- Look-ups that may have missed a record: one young enough was known before, and one lies below the answer.
+        -- Nearly always there are none; if there are, it usually is the same record.
+        create table log_look_up_suspects as
+        select q.op, q.sub, q.key, q.timestamp, q.position, q.call
+        from log_look_ups q join ({
+            _select_greatest_before(
+                '''
+                select key, known as moment, 0 as is_look_up, -1 as op, -1 as sub, timestamp from log_lasting_records
+                union all select key, call, 1, op, sub, timestamp from log_look_ups
+                ''',
+                "timestamp",
+                "moment, is_look_up, op, sub",
+            )
+        }) m on q.op = m.op and q.sub = m.sub and m.is_look_up = 1 join ({
+            _select_greatest_before(
+                f'''
+                select key, position, 1 as is_record, 0 as is_look_up, -1 as op, -1 as sub, timestamp
+                from log_lasting_records
+                union all
+                select key, coalesce(position, {INFINITY}), 0, 1, op, sub, timestamp from log_look_ups
+                ''',
+                "timestamp",
+                "position, is_record, op, sub",
+            )
+        }) p on q.op = p.op and q.sub = p.sub and p.is_look_up = 1
+        cross join log_declared d
+        where m.latest >= q.timestamp and p.latest >= q.timestamp
+            and (q.position is not null or d.linearizable_ends = 1)
+        """),
+    ),
     violations="""
         select s.op, s.sub, s.key, s.timestamp, s.position, 1 as late, min(r.position) as missed
         from log_look_up_suspects s join log_lasting_records r on s.key = r.key

@@ -16,7 +16,7 @@ x: the greatest call at all strictly lower places does not exceed x's return.
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, VALUE, Check, Table, View
+from assay.checkers.check import OFFSET, VALUE, Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.log.views import LOCATIONS
 from assay.checkers.sql_idioms import (
@@ -39,67 +39,6 @@ def _is_placeable(position: str) -> str:
     return f"{position} < {PLACEABLE} and {position} > -{PLACEABLE}"
 
 
-UNACKNOWLEDGED: Final = Table(
-    "log_unacknowledged",
-    """
-    select key, value, position, seen from log_value_offsets
-    where acks = 0 and position is not null and value is not null
-    """,
-)
-"""The few values that were observed at an offset that no send reported."""
-
-TIMELINE: Final = View(
-    "log_timeline",
-    f"""
-    select key, 2 * position as place, acked_call as call,
-        least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
-    from log_value_offsets where {_is_placeable("position")} and value is not null and acks > 0
-    union all
-    select p.key, 2 * p.position, v.call,
-        least(coalesce(p.seen, {INFINITY}),
-            case when v.live = 1 and v.low = p.position and d.unflushed = 0 then coalesce(v.unplaced, {INFINITY})
-                else {INFINITY} end),
-        coalesce(p.seen, {INFINITY})
-    from log_unacknowledged p join log_values v on p.key = v.key and p.value = v.value
-        cross join log_declared d
-    where {_is_placeable("p.position")}
-    union all
-    select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
-    from log_ends e cross join log_declared d where d.linearizable_ends = 1 and {_is_placeable("e.position")}
-    """,
-)
-
-OPERATION_TIMES: Final = Table(
-    "log_operation_times",
-    """
-    select op, key, min(call) as call, min(ret) as ret from effects
-    where kind in ('append', 'observe', 'end') group by op, key
-    """,
-)
-
-MOMENTS: Final = View(
-    "log_moments",
-    """
-    select key, call as moment, 0 as is_return, min(op) as op from log_operation_times group by key, call
-    union all
-    select key, ret as moment, 1 as is_return, min(op) as op from log_operation_times
-    where ret is not null group by key, ret
-    """,
-)
-"""The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone."""
-
-UNREPORTED_OFFSETS: Final = View(
-    "log_unreported_offsets",
-    f"""
-    select s.op, p.key, p.position, min(p.seen_op) as seen_op
-    from log_value_offsets p join log_sends s on p.key = s.key and p.value = s.value
-    where p.acks = 0 and p.observed > 0 and {_is_placeable("p.position")}
-    group by s.op, p.key, p.position
-    """,
-)
-"""For records whose send did not report the offset: the send ``op``, and the operation that showed the offset."""
-
-
 def _decode_place(place: str, name: str) -> str:
     """Returns SQL columns for a place: ``_offset`` if it is a record's, ``_end`` if it is a log end's."""
     return (
@@ -118,27 +57,42 @@ _FIRST: Final = first_rows_subquery("found_real_time_order", "key, place")
 REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
     meaning="an operation took effect before another that had already ended when it began",
-    views=(
-        UNACKNOWLEDGED,
-        TIMELINE,
-        Table(
-            "found_real_time_order",
-            f"""
-            select key, place, called, returned, before, future_ret, future_call,
-                case when before > returned then 1 else 0 end as overtaken
+    views=parse_views(f"""
+        -- The few values that were observed at an offset that no send reported.
+        create table log_unacknowledged as
+        select key, value, position, seen from log_value_offsets
+        where acks = 0 and position is not null and value is not null
+
+        create view log_timeline as
+        select key, 2 * position as place, acked_call as call,
+            least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
+        from log_value_offsets where {_is_placeable("position")} and value is not null and acks > 0
+        union all
+        select p.key, 2 * p.position, v.call,
+            least(coalesce(p.seen, {INFINITY}),
+                case when v.live = 1 and v.low = p.position and d.unflushed = 0 then coalesce(v.unplaced, {INFINITY})
+                    else {INFINITY} end),
+            coalesce(p.seen, {INFINITY})
+        from log_unacknowledged p join log_values v on p.key = v.key and p.value = v.value
+            cross join log_declared d
+        where {_is_placeable("p.position")}
+        union all
+        select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
+        from log_ends e cross join log_declared d where d.linearizable_ends = 1 and {_is_placeable("e.position")}
+
+        create table found_real_time_order (high_cardinality) as
+        select key, place, called, returned, before, future_ret, future_call,
+            case when before > returned then 1 else 0 end as overtaken
+        from (
+            select key, place, called, returned, future_ret, future_call,
+                {greatest_before("called", by="key", order="place")} as before
             from (
-                select key, place, called, returned, future_ret, future_call,
-                    {greatest_before("called", by="key", order="place")} as before
-                from (
-                    select key, place, max(call) as called, min(ret) as returned,
-                        min(case when seen < call then seen end) as future_ret,
-                        max(case when seen < call then call end) as future_call
-                    from log_timeline group by key, place) as folded) as ordered
-            where before > returned or future_ret is not null
-            """,
-            high_cardinality=True,
-        ),
-    ),
+                select key, place, max(call) as called, min(ret) as returned,
+                    min(case when seen < call then seen end) as future_ret,
+                    max(case when seen < call then call end) as future_call
+                from log_timeline group by key, place) as folded) as ordered
+        where before > returned or future_ret is not null
+        """),
     evidence=f"""
         select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
             r.op as future_op, c.op as future_send_op, n.onset, {_decode_place("f.place", "known")}, {
@@ -194,7 +148,28 @@ REAL_TIME_ORDER: Final = Check(
     ),
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
     seen_again=True,  # a late record comes after all records above it
-    evidence_views=(LOCATIONS, OPERATION_TIMES, MOMENTS, UNREPORTED_OFFSETS),
+    evidence_views=(
+        LOCATIONS,
+        *parse_views(f"""
+        create table log_operation_times as
+        select op, key, min(call) as call, min(ret) as ret from effects
+        where kind in ('append', 'observe', 'end') group by op, key
+
+        -- The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone.
+        create view log_moments as
+        select key, call as moment, 0 as is_return, min(op) as op from log_operation_times group by key, call
+        union all
+        select key, ret as moment, 1 as is_return, min(op) as op from log_operation_times
+        where ret is not null group by key, ret
+
+        -- For records whose send did not report the offset: the send `op`, and the operation that showed the offset.
+        create view log_unreported_offsets as
+        select s.op, p.key, p.position, min(p.seen_op) as seen_op
+        from log_value_offsets p join log_sends s on p.key = s.key and p.value = s.value
+        where p.acks = 0 and p.observed > 0 and {_is_placeable("p.position")}
+        group by s.op, p.key, p.position
+        """),
+    ),
 )
 
 
@@ -211,18 +186,14 @@ _SUBJECTS: Final = (
 NONMONOTONIC_SEND: Final = Check(
     anomaly="nonmonotonic-send",
     meaning="the offsets of one process's sends fall",
-    views=(
-        View(
-            "log_send_pairs",
-            f"""
-            select op as op, sub, process, key, position, value,
-                {previous("position", by="process, key", order="call, op, sub")} as former,
-                {previous("value", by="process, key", order="call, op, sub")} as former_value,
-                {previous("op", by="process, key", order="call, op, sub")} as former_op
-            from log_sends where outcome = 'ok' and position is not null
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view log_send_pairs as
+        select op as op, sub, process, key, position, value,
+            {previous("position", by="process, key", order="call, op, sub")} as former,
+            {previous("value", by="process, key", order="call, op, sub")} as former_value,
+            {previous("op", by="process, key", order="call, op, sub")} as former_op
+        from log_sends where outcome = 'ok' and position is not null
+        """),
     violations="select * from log_send_pairs where position < former",
     evidence=select_first("found_nonmonotonic_send", "key, op, sub", also="op as own_op"),
     examined=f"""
@@ -241,59 +212,43 @@ NONMONOTONIC_SEND: Final = Check(
 SEND_SKIP: Final = Check(
     anomaly="send-skip",
     meaning="the values of one message set are not consecutive",
-    views=(
-        View(
-            "log_set_pairs",
-            f"""
-            select op, sub, key, request, position, value, outcome,
-                {previous("position", by="key, request", order="op, sub")} as former,
-                {previous("value", by="key, request", order="op, sub")} as former_value,
-                {previous("outcome", by="key, request", order="op, sub")} as former_outcome
-            from log_sends where request is not null
-            """,
-        ),
-        Table(
-            "log_split",
-            f"""
-            select op, sub, key, request, position, value, former, former_value from log_set_pairs
-            where outcome = 'ok' and former_outcome = 'ok' and {is_not_next("position", "former")}
-            """,
-        ),
-        View(
-            "log_known_ranks",
-            f"""
-            select key, position, cast({row_number(by="key", order="position")} as bigint)
-                as known_rank
-            from log_offsets
-            """,
-        ),
-        Table(
-            "log_set_parts",
-            """
-            select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value, p.seen_op
-            from log_set_pairs s join log_value_offsets p on s.key = p.key and s.value = p.value
-                left join log_compacted c on s.key = c.key
-                left join log_starts t on s.key = t.key
-            where (s.outcome = 'info' or (s.outcome = 'ok' and s.position is null)) and s.former_value is not null
-                and p.observed > 0 and c.key is null and p.position >= coalesce(t.log_start, 0)
-            """,
-        ),
-        View(
-            "log_torn",
-            """
-            select s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value, min(s.seen_op) as seen_op,
-                min(o.value) as other, min(o.op) as other_op
-            from log_set_parts s
-                left join (
-                    select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_value_offsets
-                    where acks > 0 or observed > 0 group by key, position, value) o
-                    on s.key = o.key and o.position = greatest(s.position, 0) - 1
-            group by s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value
-            having (count(o.value) > 0 or s.position = 0)
-                and count(case when o.value = s.former_value then 1 end) = 0
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view log_set_pairs as
+        select op, sub, key, request, position, value, outcome,
+            {previous("position", by="key, request", order="op, sub")} as former,
+            {previous("value", by="key, request", order="op, sub")} as former_value,
+            {previous("outcome", by="key, request", order="op, sub")} as former_outcome
+        from log_sends where request is not null
+
+        create table log_split as
+        select op, sub, key, request, position, value, former, former_value from log_set_pairs
+        where outcome = 'ok' and former_outcome = 'ok' and {is_not_next("position", "former")}
+
+        create view log_known_ranks as
+        select key, position, cast({row_number(by="key", order="position")} as bigint)
+            as known_rank
+        from log_offsets
+
+        create table log_set_parts as
+        select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value, p.seen_op
+        from log_set_pairs s join log_value_offsets p on s.key = p.key and s.value = p.value
+            left join log_compacted c on s.key = c.key
+            left join log_starts t on s.key = t.key
+        where (s.outcome = 'info' or (s.outcome = 'ok' and s.position is null)) and s.former_value is not null
+            and p.observed > 0 and c.key is null and p.position >= coalesce(t.log_start, 0)
+
+        create view log_torn as
+        select s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value, min(s.seen_op) as seen_op,
+            min(o.value) as other, min(o.op) as other_op
+        from log_set_parts s
+            left join (
+                select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_value_offsets
+                where acks > 0 or observed > 0 group by key, position, value) o
+                on s.key = o.key and o.position = greatest(s.position, 0) - 1
+        group by s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value
+        having (count(o.value) > 0 or s.position = 0)
+            and count(case when o.value = s.former_value then 1 end) = 0
+        """),
     violations="""
         select s.op, s.sub, s.key, s.request, s.position, s.value, s.former, s.former_value,
             b.known_rank - a.known_rank - 1 as apart, cast(null as bigint) as seen_op,

@@ -20,7 +20,7 @@ is not judged.
 
 from typing import Final
 
-from assay.checkers.check import EPOCH, Check, Table, View, family_of
+from assay.checkers.check import EPOCH, Check, family_of, parse_views
 from assay.checkers.sql_idioms import count_in_list, list_contains, list_covers, select_first
 
 BROKERS: Final = """
@@ -41,18 +41,14 @@ COMPLETE_EVENT_LOGS: Final = """
 TWO_IN_SYNC_SETS: Final = Check(
     anomaly="two-in-sync-sets",
     meaning="two nodes had different in-sync sets of one version of a partition's state",
-    views=(
-        Table(
-            "state_versions",
-            """
-            select key, version, members, isr, elr, min(node) as node, min(time) as time from (
-                select key, node, time, version, isr, elr, concat(isr, ';', elr) as members from events
-                where key is not null and key not like '%#0-%' and version is not null and isr is not null
-                    and elr is not null) as said
-            group by key, version, members, isr, elr
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table state_versions as
+        select key, version, members, isr, elr, min(node) as node, min(time) as time from (
+            select key, node, time, version, isr, elr, concat(isr, ';', elr) as members from events
+            where key is not null and key not like '%#0-%' and version is not null and isr is not null
+                and elr is not null) as said
+        group by key, version, members, isr, elr
+        """),
     violations="""
         select l.key, l.version, l.isr as low_isr, l.elr as low_elr, l.node as low_node, h.isr as high_isr,
             h.elr as high_elr, h.node as high_node, greatest(l.time, h.time) as moment
@@ -74,16 +70,12 @@ TWO_IN_SYNC_SETS: Final = Check(
 EARLY_MOVE: Final = Check(
     anomaly="early-move",
     meaning="a move of replicas was ended, or old ones were taken away, before all that stay were in sync",
-    views=(
-        View(
-            "move_steps",
-            """
-            select key, node, time, epoch, replicas, isr, coalesce(gone, '') as gone from events
-            where key is not null and isr is not null and replicas is not null
-                and (event = 'reassignment-ended' or (event = 'assignment-written' and gone <> ''))
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view move_steps as
+        select key, node, time, epoch, replicas, isr, coalesce(gone, '') as gone from events
+        where key is not null and isr is not null and replicas is not null
+            and (event = 'reassignment-ended' or (event = 'assignment-written' and gone <> ''))
+        """),
     violations=f"""
         select key, replicas, gone, isr, min(node) as node, min(time) as moment from move_steps
         where not {list_covers("isr", "replicas")} group by key, replicas, gone, isr
@@ -102,42 +94,31 @@ EARLY_MOVE: Final = Check(
 OVERLOOKED_LOG: Final = Check(
     anomaly="overlooked-log",
     meaning="a leader was elected by the length of the logs, and a longer one, or one that was not asked, was left out",
-    views=(
-        View(
-            "election_nodes",
-            f"select b.node, b.broker from ({BROKERS}) b join ({COMPLETE_EVENT_LOGS}) c on c.node = b.node",
-        ),
-        View(
-            "election_states",
-            """
-            select key, epoch, controller_epoch, value as leader, isr, elr, min_insync, time from events
-            where event = 'partition-state-written' and key not like '%#0-%' and epoch is not null
-                and isr is not null and elr is not null and min_insync is not null and not coalesce(unclean, false)
-            """,
-        ),
-        Table(
-            "election_by_length",
-            f"""
-            select e.key, e.epoch, e.controller_epoch, e.leader, e.time,
-                concat(b.isr, case when b.isr <> '' and b.elr <> '' then ',' else '' end, b.elr) as members
-            from election_states e join election_states b on b.key = e.key and b.epoch = greatest(e.epoch, 0) - 1
-            where b.leader < 0 and e.leader >= 0 and {count_in_list("e.isr")} = 1 and e.min_insync > 1
-                and {count_in_list("b.isr")} + {count_in_list("b.elr")}
-                    > {count_in_list("e.isr")} + {count_in_list("e.elr")}
-            """,
-        ),
-        Table(
-            "election_answers",
-            """
-            select e.key, e.epoch, n.node, n.broker, count(t.seq) as times, min(t.value) as last_epoch,
-                max(t.value) as other_epoch, min(t.position) as log_end, max(t.position) as other_end
-            from election_by_length e cross join election_nodes n
-                left join events t on t.event = 'log-end-answered' and t.key = e.key and t.node = n.node
-                    and t.controller_epoch = e.controller_epoch and t.epoch < e.epoch
-            group by e.key, e.epoch, n.node, n.broker
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view election_nodes as
+        select b.node, b.broker from ({BROKERS}) b join ({COMPLETE_EVENT_LOGS}) c on c.node = b.node
+
+        create view election_states as
+        select key, epoch, controller_epoch, value as leader, isr, elr, min_insync, time from events
+        where event = 'partition-state-written' and key not like '%#0-%' and epoch is not null
+            and isr is not null and elr is not null and min_insync is not null and not coalesce(unclean, false)
+
+        create table election_by_length as
+        select e.key, e.epoch, e.controller_epoch, e.leader, e.time,
+            concat(b.isr, case when b.isr <> '' and b.elr <> '' then ',' else '' end, b.elr) as members
+        from election_states e join election_states b on b.key = e.key and b.epoch = greatest(e.epoch, 0) - 1
+        where b.leader < 0 and e.leader >= 0 and {count_in_list("e.isr")} = 1 and e.min_insync > 1
+            and {count_in_list("b.isr")} + {count_in_list("b.elr")}
+                > {count_in_list("e.isr")} + {count_in_list("e.elr")}
+
+        create table election_answers as
+        select e.key, e.epoch, n.node, n.broker, count(t.seq) as times, min(t.value) as last_epoch,
+            max(t.value) as other_epoch, min(t.position) as log_end, max(t.position) as other_end
+        from election_by_length e cross join election_nodes n
+            left join events t on t.event = 'log-end-answered' and t.key = e.key and t.node = n.node
+                and t.controller_epoch = e.controller_epoch and t.epoch < e.epoch
+        group by e.key, e.epoch, n.node, n.broker
+        """),
     violations=f"""
         select e.key, e.epoch, e.leader, e.members, t.node, cast(null as bigint) as own_end,
             cast(null as bigint) as own_epoch, cast(null as bigint) as leaders_end,

@@ -10,7 +10,7 @@ A poll that did not end ok but showed records breaks its chain, because it may h
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
     first_rows_subquery,
@@ -22,55 +22,43 @@ from assay.checkers.sql_idioms import (
     sum_so_far,
 )
 
-READING_ROWS: Final = View(
-    "log_reading_rows",
-    """
-    select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
-    from log_effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
-    """,
-)
-
-BROKEN_CHAINS: Final = Table(
-    "log_broken_chains",
-    """
-    select process, key, assignment from log_reading_rows where kind = 'observe' and outcome <> 'ok'
-    group by process, key, assignment
-    """,
-)
-
 _STEP: Final = "r.op, r.sub, r.process, r.key, r.assignment, r.kind, r.position, r.call, r.outcome"
 _BREAKS: Final = "case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end"
 _SAME_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
 
-STEPS: Final = View(
-    "log_steps",
-    f"""
+
+_LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
+
+
+POLL_VIEWS: Final = parse_views(f"""
+    create view log_reading_rows as
+    select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
+    from log_effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
+
+    create table log_broken_chains as
+    select process, key, assignment from log_reading_rows where kind = 'observe' and outcome <> 'ok'
+    group by process, key, assignment
+
+    -- `breaks`: the number of records so far, in this chain, of polls that did not end ok. Few chains have any, and
+    -- only those are sorted.
+    create view log_steps as
     select {_STEP}, cast(0 as bigint) as breaks
     from log_reading_rows r left join log_broken_chains b on {_SAME_CHAIN} where b.process is null
     union all
     select {_STEP}, {sum_so_far(_BREAKS, by="r.process, r.key, r.assignment", order="r.call, r.op, r.sub")} as breaks
     from log_reading_rows r join log_broken_chains b on {_SAME_CHAIN}
-    """,
-)
-"""``breaks``: the number of records so far, in this chain, of polls that did not end ok. Few chains have any, and only
-those are sorted.
-"""
 
-CHAIN_STARTS: Final = View(
-    "log_chain_starts",
-    f"""
+    create view log_chain_starts as
     select process, key, assignment, breaks, position as sought, op from (
         select process, key, assignment, breaks, position, op,
             {row_number(by="process, key, assignment, breaks", order="call, op, sub")}
             as turn
         from log_steps where kind <> 'observe' and position >= 0) as starts
     where turn = 1
-    """,
-)
 
-STRETCHES: Final = Table(
-    "log_stretches",
-    """
+    -- The records that one operation read of a chain. `gapless`: their offsets are consecutive, so comparing the two
+    -- ends is enough.
+    create table log_stretches as
     select process, key, assignment, breaks, op, call, sub, low, high,
         case when low >= 0 and least_shift = greatest_shift and reach = records - 1 then 1 else 0 end as gapless
     from (
@@ -80,44 +68,28 @@ STRETCHES: Final = Table(
             min(greatest(position, 0) - sub) as least_shift, max(greatest(position, 0) - sub) as greatest_shift
         from log_steps where kind = 'observe' and outcome = 'ok'
         group by process, key, assignment, breaks, op) as read_at_once
-    """,
-)
-"""The records that one operation read of a chain. ``gapless``: their offsets are consecutive, so comparing the two ends
-is enough.
-"""
 
-GAPPED_STRETCHES: Final = Table(
-    "log_gapped_stretches", "select op, process, key, assignment, breaks from log_stretches where gapless = 0"
-)
-"""Stretches whose records must be compared one by one. Nearly always there are none."""
+    -- Stretches whose records must be compared one by one. Nearly always there are none.
+    create table log_gapped_stretches as
+    select op, process, key, assignment, breaks from log_stretches where gapless = 0
 
-_LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
-
-LINKS: Final = View(
-    "log_links",
-    f"""
+    create view log_links as
     select {_LINK}, r.sub, r.low, r.high from log_stretches r where r.gapless = 1
     union all
     select {_LINK}, r.sub, r.position as low, r.position as high
     from log_steps r join log_gapped_stretches t on r.op = t.op and r.process = t.process and r.key = t.key
         and r.assignment = t.assignment and r.breaks = t.breaks
     where r.kind = 'observe' and r.outcome = 'ok'
-    """,
-)
 
-LINK_PAIRS: Final = View(
-    "log_link_pairs",
-    f"""
+    create view log_link_pairs as
     select op, sub, process, key, assignment, breaks, low as position,
         {previous("high", by="process, key, assignment, breaks", order="call, op, sub")} as former,
         {previous("op", by="process, key, assignment, breaks", order="call, op, sub")} as former_op
     from log_links
-    """,
-)
 
-POLL_GAPS: Final = Table(
-    "log_poll_gaps",
-    f"""
+    -- All steps that do not go to the next raw offset. The first record's predecessor is the offset below the one
+    -- sought.
+    create table log_poll_gaps as
     select c.op, c.sub, c.process, c.key, c.position,
         coalesce(c.former, greatest(s.sought, -{INFINITY}) - 1) as former,
         coalesce(c.former_op, s.op) as former_op, case when c.former is null then s.sought end as sought
@@ -126,22 +98,7 @@ POLL_GAPS: Final = Table(
             and c.breaks = s.breaks and c.former is null
     where case when c.former is null then c.position <> s.sought
         else {is_not_next("c.position", "c.former")} end
-    """,
-)
-"""All steps that do not go to the next raw offset. The first record's predecessor is the offset below the one sought.
-"""
-
-POLL_VIEWS: Final = (
-    READING_ROWS,
-    BROKEN_CHAINS,
-    STEPS,
-    CHAIN_STARTS,
-    STRETCHES,
-    GAPPED_STRETCHES,
-    LINKS,
-    LINK_PAIRS,
-    POLL_GAPS,
-)
+    """)
 
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 
@@ -165,21 +122,17 @@ NONMONOTONIC_POLL: Final = Check(
 POLL_SKIP: Final = Check(
     anomaly="poll-skip",
     meaning="a consumer jumped over a record that was there",
-    views=(
-        Table(
-            "log_observed_below",
-            f"""
-            select key, position, known, {sum_so_far("known", by="key", order="position")} as upto
-            from (
-                select key, position, max(known) as known from (
-                    select key, position, case when observed = 1 and judged = 1 then 1 else 0 end as known
-                    from log_offsets
-                    union all select key, former, 0 from log_poll_gaps
-                    union all select key, position, 0 from log_poll_gaps) as points
-                group by key, position) as folded
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create table log_observed_below as
+        select key, position, known, {sum_so_far("known", by="key", order="position")} as upto
+        from (
+            select key, position, max(known) as known from (
+                select key, position, case when observed = 1 and judged = 1 then 1 else 0 end as known
+                from log_offsets
+                union all select key, former, 0 from log_poll_gaps
+                union all select key, position, 0 from log_poll_gaps) as points
+            group by key, position) as folded
+        """),
     violations="""
         select g.op, g.sub, g.key, g.position, g.former, g.former_op, g.sought, b.upto - b.known - a.upto as skipped
         from log_poll_gaps g

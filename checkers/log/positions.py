@@ -11,7 +11,7 @@ the loss.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, Table, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import order_by, previous, select_first
 
@@ -41,24 +41,17 @@ POSITIONS: Final = Table(
 POSITION_JUMP: Final = Check(
     anomaly="position-jump",
     meaning="a poll began elsewhere than where its reader had stopped",
-    views=(
-        Table(
-            "log_jumps",
-            """
-            select op, sub, process, key, position, former, former_op, former_call, call from log_positions
-            where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
-                and position <> former
-            """,
-        ),
-        View(
-            "log_excused_jumps",
-            """
-            select j.op, j.sub
-            from log_jumps j join ops own on own."index" = j.op join ops o on o.process = j.process and o.f = own.f
-            where o.outcome <> 'ok' and o.call > j.former_call and o.call < j.call group by j.op, j.sub
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table log_jumps as
+        select op, sub, process, key, position, former, former_op, former_call, call from log_positions
+        where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
+            and position <> former
+
+        create view log_excused_jumps as
+        select j.op, j.sub
+        from log_jumps j join ops own on own."index" = j.op join ops o on o.process = j.process and o.f = own.f
+        where o.outcome <> 'ok' and o.call > j.former_call and o.call < j.call group by j.op, j.sub
+        """),
     violations="""
         select j.op, j.sub, j.key, j.position, j.former, j.former_op
         from log_jumps j left join log_excused_jumps x on j.op = x.op and j.sub = x.sub where x.op is null
@@ -79,40 +72,30 @@ POSITION_JUMP: Final = Check(
 OFFSET_HOLE: Final = Check(
     anomaly="offset-hole",
     meaning="an offset that a poll went past holds no record at all",
-    views=(
-        Table(
-            "log_polls_with_gaps",
-            """
-            select p.op, p.key, p.segment, p.next_offset, greatest(p.first_offset, coalesce(t.log_start, 0)) as base
-            from log_polls p cross join log_declared d
-                left join log_starts t on p.key = t.key left join log_compacted c on p.key = c.key
-            where d.dense_offsets = 1 and c.key is null and p.passing = 1
-                and (p.plain = 0 or p.first_offset <> greatest(p.next_offset, 0) - p.records)
-                and p.next_offset > coalesce(t.log_start, 0)
-            """,
-        ),
-        View(
-            "log_gap_edges",
-            f"""
-            select op, key, segment, greatest(base, -{INFINITY}) - 1 as position, next_offset from log_polls_with_gaps
-            union all
-            select g.op, g.key, g.segment, p.position, g.next_offset
-            from log_polls_with_gaps g join log_poll_rows p on g.op = p.op and g.key = p.key and g.segment = p.segment
-            where p.kind = 'observe' and p.position >= g.base and p.position < g.next_offset
-            group by g.op, g.key, g.segment, p.position, g.next_offset
-            """,
-        ),
-        View(
-            "log_gaps",
-            f"""
-            select op, key, position + 1 as position, coalesce(following, next_offset) as until from (
-                select op, key, position, next_offset,
-                    lead(position) over (partition by op, key, segment {order_by("position")}) as following
-                from log_gap_edges) as edges
-            where coalesce(following, next_offset) > position + 1
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create table log_polls_with_gaps as
+        select p.op, p.key, p.segment, p.next_offset, greatest(p.first_offset, coalesce(t.log_start, 0)) as base
+        from log_polls p cross join log_declared d
+            left join log_starts t on p.key = t.key left join log_compacted c on p.key = c.key
+        where d.dense_offsets = 1 and c.key is null and p.passing = 1
+            and (p.plain = 0 or p.first_offset <> greatest(p.next_offset, 0) - p.records)
+            and p.next_offset > coalesce(t.log_start, 0)
+
+        create view log_gap_edges as
+        select op, key, segment, greatest(base, -{INFINITY}) - 1 as position, next_offset from log_polls_with_gaps
+        union all
+        select g.op, g.key, g.segment, p.position, g.next_offset
+        from log_polls_with_gaps g join log_poll_rows p on g.op = p.op and g.key = p.key and g.segment = p.segment
+        where p.kind = 'observe' and p.position >= g.base and p.position < g.next_offset
+        group by g.op, g.key, g.segment, p.position, g.next_offset
+
+        create view log_gaps as
+        select op, key, position + 1 as position, coalesce(following, next_offset) as until from (
+            select op, key, position, next_offset,
+                lead(position) over (partition by op, key, segment {order_by("position")}) as following
+            from log_gap_edges) as edges
+        where coalesce(following, next_offset) > position + 1
+        """),
     violations="""
         select g.key, g.position, min(g.until) as until, count(*) as polls, min(g.op) as op
         from log_gaps g left join log_offsets o on g.key = o.key and g.position = o.position

@@ -17,7 +17,7 @@ A rejected consumer starts over: it may skip records that it has not read, or re
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, order_by
 
@@ -26,35 +26,27 @@ _WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.posit
 FALSE_OUT_OF_RANGE: Final = Check(
     anomaly="false-out-of-range",
     meaning="a reader was answered that its place is not in the log, although it was",
-    views=(
-        Table(
-            "log_rejected_fetches",
-            f"""
-            select e.op, e.key, e.position, e.call
-            from log_effects e cross join log_declared d
-                left join log_starts t on e.key = t.key
-                left join (select key from events where event in ('segment-deleted', 'log-start') group by key) x
-                    on e.key = x.key
-                left join (select key from effects where kind = 'topic-delete' group by key) z
-                    on {extract_topic("e.key")} = z.key
-            where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
-                and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
-            """,
-            across=True,
-        ),
-        View(
-            "log_witnesses",
-            f"""
-            select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
-                coalesce(p.ack_op, p.seen_op) as op, 1 as margin, 'known' as how
-            from log_value_offsets p join (select key from log_rejected_fetches group by key) k on p.key = k.key
-            where p.position is not null and p.acks + p.observed > 0
-            union all
-            select n.key, n.position, n.ret, n.op, 0, 'reported as its end'
-            from log_ends n join (select key from log_rejected_fetches group by key) k on n.key = k.key
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create table log_rejected_fetches (across) as
+        select e.op, e.key, e.position, e.call
+        from log_effects e cross join log_declared d
+            left join log_starts t on e.key = t.key
+            left join (select key from events where event in ('segment-deleted', 'log-start') group by key) x
+                on e.key = x.key
+            left join (select key from effects where kind = 'topic-delete' group by key) z
+                on {extract_topic("e.key")} = z.key
+        where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
+            and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
+
+        create view log_witnesses as
+        select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
+            coalesce(p.ack_op, p.seen_op) as op, 1 as margin, 'known' as how
+        from log_value_offsets p join (select key from log_rejected_fetches group by key) k on p.key = k.key
+        where p.position is not null and p.acks + p.observed > 0
+        union all
+        select n.key, n.position, n.ret, n.op, 0, 'reported as its end'
+        from log_ends n join (select key from log_rejected_fetches group by key) k on n.key = k.key
+        """),
     violations=f"""
         select o.key, o.op, o.position, min(w.position) as known
         from log_rejected_fetches o join log_witnesses w on {_WITNESS}

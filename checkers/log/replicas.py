@@ -17,7 +17,7 @@ watermark that its node had noted.
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, Check, Family, OffsetRange, Table, View, family_of
+from assay.checkers.check import OFFSET, Check, Family, OffsetRange, family_of, parse_views
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_first
 
 
@@ -29,16 +29,12 @@ def _describe_record(which: str) -> str:
 REPLICA_DIVERGENCE: Final = Check(
     anomaly="replica-divergence",
     meaning="replicas hold different records below their high watermark",
-    views=(
-        Table(
-            "replica_records",
-            """
-            select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
-                case when value is null then 1 else 0 end as unknown
-            from replicas where below_hw
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table replica_records as
+        select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
+            case when value is null then 1 else 0 end as unknown
+        from replicas where below_hw
+        """),
     violations="""
         select key, position, min(node) as node from replica_records group by key, position
         having min(crc) <> max(crc) or min(compared) <> max(compared) or min(unknown) <> max(unknown)
@@ -71,28 +67,23 @@ REPLICA_DIVERGENCE: Final = Check(
 REPLICA_HOLE: Final = Check(
     anomaly="replica-hole",
     meaning="a replica in the in-sync set lacks a record below its high watermark",
-    views=(
-        Table(
-            "hole_members",
-            """
-            select r.key, r.node, r.log_start, r.high_watermark
-            from replicas r left join log_compacted c on r.key = c.key
-            where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
-            """,
-        ),
-        View("hole_records", "select key, node, position from replicas where high_watermark is null"),
-        Table(
-            "hole_offsets",
-            """
-            select m.key, m.node, m.log_start, m.high_watermark, o.position, o.witness
-            from hole_members m
-                join (select key, position, min(node) as witness from hole_records group by key, position) o
-                on m.key = o.key and o.position >= m.log_start and o.position < m.high_watermark
-                left join hole_records h on m.key = h.key and m.node = h.node and o.position = h.position
-            where h.key is null
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table hole_members as
+        select r.key, r.node, r.log_start, r.high_watermark
+        from replicas r left join log_compacted c on r.key = c.key
+        where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
+
+        create view hole_records as
+        select key, node, position from replicas where high_watermark is null
+
+        create table hole_offsets as
+        select m.key, m.node, m.log_start, m.high_watermark, o.position, o.witness
+        from hole_members m
+            join (select key, position, min(node) as witness from hole_records group by key, position) o
+            on m.key = o.key and o.position >= m.log_start and o.position < m.high_watermark
+            left join hole_records h on m.key = h.key and m.node = h.node and o.position = h.position
+        where h.key is null
+        """),
     violations="""
         select key, node, log_start, high_watermark, count(*) as missing, min(position) as position,
             max(position) as last
@@ -118,40 +109,30 @@ REPLICA_HOLE: Final = Check(
 LOST_LAST_VALUE: Final = Check(
     anomaly="lost-last-value",
     meaning="a replica in the in-sync set lacks the last value of a key of a compacted topic",
-    views=(
-        Table(
-            "compacted_sends",
-            """
-            select e.key, e.message_key, e.value, min(e.op) as op,
-                max(case when e.tombstone then 1 else 0 end) as tombstone
-            from effects e join log_compacted c on c.key = e.key
-            where e.kind = 'append' and e.message_key is not null and e.value is not null
-            group by e.key, e.message_key, e.value
-            """,
-        ),
-        Table(
-            "compacted_records",
-            """
-            select r.key, r.node, r.position, r.value, s.op, s.message_key
-            from replicas r join compacted_sends s on s.key = r.key and s.value = r.value
-                left join (
-                    select key, message_key from compacted_sends where tombstone = 1 group by key, message_key) t
-                on t.key = s.key and t.message_key = s.message_key
-            where r.below_hw and r.in_isr and r.high_watermark is null and t.key is null
-            """,
-        ),
-        Table(
-            "compacted_last",
-            """
-            select r.key, r.message_key, r.position, min(r.node) as witness, min(r.value) as value, min(r.op) as op
-            from compacted_records r join (
-                select key, message_key, max(position) as position from compacted_records
-                group by key, message_key) l
-                on l.key = r.key and l.message_key = r.message_key and l.position = r.position
-            group by r.key, r.message_key, r.position
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table compacted_sends as
+        select e.key, e.message_key, e.value, min(e.op) as op,
+            max(case when e.tombstone then 1 else 0 end) as tombstone
+        from effects e join log_compacted c on c.key = e.key
+        where e.kind = 'append' and e.message_key is not null and e.value is not null
+        group by e.key, e.message_key, e.value
+
+        create table compacted_records as
+        select r.key, r.node, r.position, r.value, s.op, s.message_key
+        from replicas r join compacted_sends s on s.key = r.key and s.value = r.value
+            left join (
+                select key, message_key from compacted_sends where tombstone = 1 group by key, message_key) t
+            on t.key = s.key and t.message_key = s.message_key
+        where r.below_hw and r.in_isr and r.high_watermark is null and t.key is null
+
+        create table compacted_last as
+        select r.key, r.message_key, r.position, min(r.node) as witness, min(r.value) as value, min(r.op) as op
+        from compacted_records r join (
+            select key, message_key, max(position) as position from compacted_records
+            group by key, message_key) l
+            on l.key = r.key and l.message_key = r.message_key and l.position = r.position
+        group by r.key, r.message_key, r.position
+        """),
     violations="""
         select l.key, m.node, l.message_key, l.position, l.value, l.witness, l.op as send_op
         from compacted_last l

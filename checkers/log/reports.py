@@ -13,7 +13,7 @@ in between, because a client library reports its own knowledge.
 
 from typing import Final
 
-from assay.checkers.check import VALUE, Check, Table, View
+from assay.checkers.check import VALUE, Check, parse_views
 from assay.checkers.sql_idioms import select_first
 
 _SAME_MESSAGE: Final = "r.op = f.op and r.key = f.key and r.value = f.value"
@@ -27,26 +27,19 @@ def _describe_outcome(outcome: str, position: str) -> str:
 CONTRADICTED_OUTCOME: Final = Check(
     anomaly="contradicted-outcome",
     meaning="a producer said two things of what became of one message",
-    views=(
-        Table(
-            "reports_by_receiver",
-            """
-            select op, key, value, source, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
-                min(outcome) as reported, max(outcome) as reported_last, min(position) as reported_position,
-                max(coalesce(position, -1)) as highest, min(coalesce(position, -1)) as lowest
-            from effects where kind in ('reported', 'unreported') and value is not null and source is not null
-            group by op, key, value, source
-            """,
-        ),
-        View(
-            "reports_first_rows",
-            """
-            select e.op, e.key, e.value, min(e.sub) as sub
-            from effects e join (select op from reports_by_receiver group by op) r on e.op = r.op
-            where e.kind = 'append' and e.value is not null group by e.op, e.key, e.value
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create table reports_by_receiver as
+        select op, key, value, source, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
+            min(outcome) as reported, max(outcome) as reported_last, min(position) as reported_position,
+            max(coalesce(position, -1)) as highest, min(coalesce(position, -1)) as lowest
+        from effects where kind in ('reported', 'unreported') and value is not null and source is not null
+        group by op, key, value, source
+
+        create view reports_first_rows as
+        select e.op, e.key, e.value, min(e.sub) as sub
+        from effects e join (select op from reports_by_receiver group by op) r on e.op = r.op
+        where e.kind = 'append' and e.value is not null group by e.op, e.key, e.value
+        """),
     violations=f"""
         select r.op, r.key, r.value, r.source, r.times, e.outcome, e.position, r.reported, r.reported_position
         from reports_by_receiver r join reports_first_rows f on {_SAME_MESSAGE}

@@ -18,7 +18,7 @@ new leader's start may rightly be lower.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Table, View
+from assay.checkers.check import MOST_FINDINGS, Check, Table, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
     HAS_BEGUN,
@@ -59,18 +59,14 @@ _LEADERSHIP: Final = "key, node, incarnation, epoch"
 LOG_START_REGRESSION: Final = Check(
     anomaly="log-start-regression",
     meaning="the start of a log went back on one node in one leader epoch",
-    views=(
-        View(
-            "log_start_moments",
-            """
-            select key, node, incarnation, epoch, ret as moment, 1 as is_return, op, sub, position
-            from log_start_reports where node is not null and incarnation is not null and epoch is not null
-            union all
-            select key, node, incarnation, epoch, call, 0, op, sub, position
-            from log_start_reports where node is not null and incarnation is not null and epoch is not null
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view log_start_moments as
+        select key, node, incarnation, epoch, ret as moment, 1 as is_return, op, sub, position
+        from log_start_reports where node is not null and incarnation is not null and epoch is not null
+        union all
+        select key, node, incarnation, epoch, call, 0, op, sub, position
+        from log_start_reports where node is not null and incarnation is not null and epoch is not null
+        """),
     violations=f"""
         select key, node, incarnation, epoch, op, sub, position, former from (
             select key, node, incarnation, epoch, op, sub, is_return, position,
@@ -163,81 +159,63 @@ def keep_lasting(rows: str) -> str:
     """
 
 
-ADVANCED_STARTS: Final = Table(
-    "log_advanced_starts",
-    """
-    select r.key, r.position, min(r.ret) as reported, min(r.op) as op
-    from log_start_reports r left join log_compacted c on r.key = c.key
-    where r.position > 0 and c.key is null group by r.key, r.position
-    """,
-)
-"""Starts above 0, each when it was first reported: the earlier the report, the younger were the deleted records."""
-
-CREATION_TIMES: Final = View(
-    "log_creation_times",
-    f"""
-    select p.key, p.value, p.position, min(b.born) - max(w.lead) as born
-    from log_value_offsets p join (select key from log_advanced_starts group by key) a on p.key = a.key
-        join (
-            select key, value, {nanoseconds("min(timestamp)")} as born from log_effects
-            where kind in ('append', 'observe') and value is not null and outcome <> 'fail'
-            group by key, value having count(*) = count(timestamp)) b on p.key = b.key and p.value = b.value
-        cross join ({CLOCK_LEAD}) w
-    where p.position is not null group by p.key, p.value, p.position
-    """,
-    across=True,
-)
-"""Earliest creation of each record, in the history's time, for keys with deletions."""
-
-YOUNGEST_BELOW: Final = View(
-    "log_youngest_below",
-    f"""
-    select key, position, reported, op, born from (
-        select key, position, is_record, reported, op,
-            {greatest_before("case when is_record = 1 then born end", by="key", order="position, is_record")} as born
-        from (
-            select key, position, 0 as is_record, reported, op, cast(null as bigint) as born from log_advanced_starts
-            union all
-            select key, position, 1, null, null, max(born) from log_creation_times group by key, position) as points
-        ) as ordered
-    where is_record = 0 and born is not null
-    """,
-)
-
 _LEAST_OF: Final = "min(case when l.name = '{}' then l.value end)"
-
-SUSPECT_STARTS: Final = Table(
-    "log_suspect_starts",
-    f"""
-    select key, position, reported, op, born, ms, bytes from (
-        select y.key, y.position, y.reported, y.op, y.born,
-            {_LEAST_OF.format("retention.ms")} as ms, {_LEAST_OF.format("retention.bytes")} as bytes
-        from log_youngest_below y join log_limits l on {extract_topic("y.key")} = l.topic
-        where l.since <= y.reported and l.until >= y.born
-        group by y.key, y.position, y.reported, y.op, y.born) as limited
-        cross join ({WRONG_CLOCKS}) c
-    where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {nanoseconds("ms")})
-    """,
-)
-"""Starts that excluded a record too young for every time limit."""
-
-GREATEST_SIZES: Final = View(
-    "log_greatest_sizes",
-    f"""
-    select t.key, t.position, cast(coalesce(sum(s.size), 0) as bigint) as most
-    from log_suspect_starts t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'
-        and s.call < t.reported and coalesce(s.position, {INFINITY}) >= t.position
-    where t.bytes < {INFINITY}
-    group by t.key, t.position having count(s.op) = count(s.size)
-    """,
-)
-"""The most bytes that may have been in the log from a start on; no row if a size is unknown."""
 
 
 FORBIDDEN_DELETION: Final = Check(
     anomaly="forbidden-deletion",
     meaning="a log start has left out a record that no limit allowed to delete",
-    views=(ADVANCED_STARTS, CREATION_TIMES, YOUNGEST_BELOW, SUSPECT_STARTS, GREATEST_SIZES),
+    views=parse_views(f"""
+        -- Starts above 0, each when it was first reported: the earlier the report, the younger were the deleted
+        -- records.
+        create table log_advanced_starts as
+        select r.key, r.position, min(r.ret) as reported, min(r.op) as op
+        from log_start_reports r left join log_compacted c on r.key = c.key
+        where r.position > 0 and c.key is null group by r.key, r.position
+
+        -- Earliest creation of each record, in the history's time, for keys with deletions.
+        create view log_creation_times (across) as
+        select p.key, p.value, p.position, min(b.born) - max(w.lead) as born
+        from log_value_offsets p join (select key from log_advanced_starts group by key) a on p.key = a.key
+            join (
+                select key, value, {nanoseconds("min(timestamp)")} as born from log_effects
+                where kind in ('append', 'observe') and value is not null and outcome <> 'fail'
+                group by key, value having count(*) = count(timestamp)) b on p.key = b.key and p.value = b.value
+            cross join ({CLOCK_LEAD}) w
+        where p.position is not null group by p.key, p.value, p.position
+
+        create view log_youngest_below as
+        select key, position, reported, op, born from (
+            select key, position, is_record, reported, op,
+                {greatest_before("case when is_record = 1 then born end", by="key", order="position, is_record")}
+                    as born
+            from (
+                select key, position, 0 as is_record, reported, op, cast(null as bigint) as born
+                from log_advanced_starts
+                union all
+                select key, position, 1, null, null, max(born) from log_creation_times group by key, position) as points
+            ) as ordered
+        where is_record = 0 and born is not null
+
+        -- Starts that excluded a record too young for every time limit.
+        create table log_suspect_starts as
+        select key, position, reported, op, born, ms, bytes from (
+            select y.key, y.position, y.reported, y.op, y.born,
+                {_LEAST_OF.format("retention.ms")} as ms, {_LEAST_OF.format("retention.bytes")} as bytes
+            from log_youngest_below y join log_limits l on {extract_topic("y.key")} = l.topic
+            where l.since <= y.reported and l.until >= y.born
+            group by y.key, y.position, y.reported, y.op, y.born) as limited
+            cross join ({WRONG_CLOCKS}) c
+        where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {nanoseconds("ms")})
+
+        -- The most bytes that may have been in the log from a start on; no row if a size is unknown.
+        create view log_greatest_sizes as
+        select t.key, t.position, cast(coalesce(sum(s.size), 0) as bigint) as most
+        from log_suspect_starts t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'
+            and s.call < t.reported and coalesce(s.position, {INFINITY}) >= t.position
+        where t.bytes < {INFINITY}
+        group by t.key, t.position having count(s.op) = count(s.size)
+        """),
     violations=f"""
         select t.key, t.position as start, t.reported, t.op, t.born, t.ms, t.bytes, r.most
         from log_suspect_starts t left join log_greatest_sizes r on t.key = r.key and t.position = r.position

@@ -9,7 +9,7 @@ polls lie in the last half of that time.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, VALUE, Check, Table, View
+from assay.checkers.check import MOST_FINDINGS, VALUE, Check, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, ROWS_BEFORE, first_rows_subquery, order_by
 
@@ -17,74 +17,6 @@ MIN_POLLS: Final = 3
 
 _CHAIN: Final = "p.process, p.key, p.assignment, p.position"
 
-IDLE_POLLS: Final = View(
-    "log_idle_polls",
-    """
-    select p.process, p.key, p.assignment, p.position, p.op, p.call from log_positions p
-    where p.kind = 'observe-end' and p.outcome = 'ok' and p.former_kind = 'observe-begin' and p.former_op = p.op
-        and p.former = p.position and p.former_outcome = 'ok'
-    """,
-)
-"""Polls that found nothing of a key, by reader and position."""
-
-IDLE_READERS: Final = Table(
-    "log_idle_readers",
-    f"""
-    select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
-    group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
-    """,
-)
-"""The few readers that may have stayed in place for long; only their polls are examined."""
-
-EMPTY_POLLS: Final = View(
-    "log_empty_polls",
-    """
-    select p.process, p.key, p.assignment, p.position, p.op, p.call
-    from log_idle_polls p
-        join log_idle_readers l on p.process = l.process and p.key = l.key and p.assignment = l.assignment
-            and p.position = l.position
-        join (select op from log_reads group by op having max(records) = 0) e on p.op = e.op
-    """,
-    across=True,
-)
-"""Polls of such readers that found nothing at all."""
-
-STAYS: Final = Table(
-    "log_stays",
-    f"""
-    select s.process, s.key, s.assignment, s.position, s.last_call, c.begun
-    from (
-        select p.process, p.key, p.assignment, p.position,
-            min(p.call) as first_call, max(p.call) as last_call, count(*) as polls
-        from log_empty_polls p group by {_CHAIN}) s
-        join (select process, key, assignment, min(ret) as begun from log_positions
-            group by process, key, assignment) c
-            on s.process = c.process and s.key = c.key and s.assignment = c.assignment
-        cross join log_declared d
-    where s.polls >= {MIN_POLLS} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
-    """,
-)
-"""Readers that found nothing at one position for long, mostly at the end of their log."""
-
-WAITING_READERS: Final = View(
-    "log_waiting_readers",
-    f"""
-    select process, key, assignment, position, last_call, begun, acked from (
-        select process, key, assignment, position, is_stay, last_call, begun,
-            min(case when is_stay = 0 then acked end) over (partition by key {order_by("back, is_stay")}
-                {ROWS_BEFORE}) as acked
-        from (
-            select key, position, -1 - position as back, 1 as is_stay, process, assignment, last_call, begun,
-                cast(null as bigint) as acked
-            from log_stays
-            union all
-            select j.key, j.position, -1 - j.position, 0, null, null, null, null, j.acked
-            from log_judged j join (select key from log_stays group by key) s on j.key = s.key
-            where j.acks > 0 and j.judged = 1 and j.position is not null) as points) as ordered
-    where is_stay = 1 and acked < last_call
-    """,
-)
-"""Readers below an acknowledged record; ``acked``: when the first such record was acknowledged."""
 
 DISTURBANCES: Final = View(
     "log_disturbances",
@@ -102,22 +34,61 @@ interrupted run skips some of them.
 STUCK_READER: Final = Check(
     anomaly="stuck-reader",
     meaning="a reader did not get on to an acknowledged record within the deadline",
-    views=(
-        IDLE_POLLS,
-        IDLE_READERS,
-        EMPTY_POLLS,
-        STAYS,
-        WAITING_READERS,
-        Table(
-            "log_waits",
-            """
-            select a.process, a.key, a.assignment, a.position, a.last_call, a.acked,
-                greatest(a.acked, a.begun, coalesce(max(f.until), 0)) as since
-            from log_waiting_readers a left join log_disturbances f on f.since < a.last_call
-            group by a.process, a.key, a.assignment, a.position, a.last_call, a.acked, a.begun
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        -- Polls that found nothing of a key, by reader and position.
+        create view log_idle_polls as
+        select p.process, p.key, p.assignment, p.position, p.op, p.call from log_positions p
+        where p.kind = 'observe-end' and p.outcome = 'ok' and p.former_kind = 'observe-begin' and p.former_op = p.op
+            and p.former = p.position and p.former_outcome = 'ok'
+
+        -- The few readers that may have stayed in place for long; only their polls are examined.
+        create table log_idle_readers as
+        select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
+        group by {_CHAIN} having count(*) >= {MIN_POLLS} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
+
+        -- Polls of such readers that found nothing at all.
+        create view log_empty_polls (across) as
+        select p.process, p.key, p.assignment, p.position, p.op, p.call
+        from log_idle_polls p
+            join log_idle_readers l on p.process = l.process and p.key = l.key and p.assignment = l.assignment
+                and p.position = l.position
+            join (select op from log_reads group by op having max(records) = 0) e on p.op = e.op
+
+        -- Readers that found nothing at one position for long, mostly at the end of their log.
+        create table log_stays as
+        select s.process, s.key, s.assignment, s.position, s.last_call, c.begun
+        from (
+            select p.process, p.key, p.assignment, p.position,
+                min(p.call) as first_call, max(p.call) as last_call, count(*) as polls
+            from log_empty_polls p group by {_CHAIN}) s
+            join (select process, key, assignment, min(ret) as begun from log_positions
+                group by process, key, assignment) c
+                on s.process = c.process and s.key = c.key and s.assignment = c.assignment
+            cross join log_declared d
+        where s.polls >= {MIN_POLLS} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
+
+        -- Readers below an acknowledged record; `acked`: when the first such record was acknowledged.
+        create view log_waiting_readers as
+        select process, key, assignment, position, last_call, begun, acked from (
+            select process, key, assignment, position, is_stay, last_call, begun,
+                min(case when is_stay = 0 then acked end) over (partition by key {order_by("back, is_stay")}
+                    {ROWS_BEFORE}) as acked
+            from (
+                select key, position, -1 - position as back, 1 as is_stay, process, assignment, last_call, begun,
+                    cast(null as bigint) as acked
+                from log_stays
+                union all
+                select j.key, j.position, -1 - j.position, 0, null, null, null, null, j.acked
+                from log_judged j join (select key from log_stays group by key) s on j.key = s.key
+                where j.acks > 0 and j.judged = 1 and j.position is not null) as points) as ordered
+        where is_stay = 1 and acked < last_call
+
+        create table log_waits as
+        select a.process, a.key, a.assignment, a.position, a.last_call, a.acked,
+            greatest(a.acked, a.begun, coalesce(max(f.until), 0)) as since
+        from log_waiting_readers a left join log_disturbances f on f.since < a.last_call
+        group by a.process, a.key, a.assignment, a.position, a.last_call, a.acked, a.begun
+        """),
     violations=f"""
         select w.process, w.key, w.assignment, w.position,
             w.last_call, w.acked, w.since, count(*) as polls, max(p.op) as op

@@ -18,7 +18,7 @@ finds. So nothing is compared across controller epochs, and the check cannot see
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View, family_of
+from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.sql_idioms import previous, row_number, select_first, sum_so_far
 
 VALID: Final = {
@@ -51,45 +51,35 @@ _OBJECT: Final = f"{_INCARNATION}, controller_epoch, key, event, replica"
 ILLEGAL_TRANSITION: Final = Check(
     anomaly="illegal-transition",
     meaning="the controller took a partition or a replica from one state to another by no valid transition",
-    views=(
-        View(
-            "transition_incarnations",
-            f"""
-            select {_INCARNATION} from events where to_state is not null group by {_INCARNATION}
-            """,
-        ),
-        Table(
-            "transition_lines",
-            f"""
-            select {_INCARNATION}, seq, time, controller_epoch, key, event, replica, from_state, to_state, leaderless,
-                missing
-            from (
-                select e.node, e.incarnation, e.seq, e.time, e.controller_epoch, e.key, e.from_state, e.to_state,
-                    case when e.event = 'partition-state-written' then 'partition-transition' else e.event end as event,
-                    coalesce(e.replica, -1) as replica,
-                    case when e.event = 'partition-state-written' and e.value < 0 then 1 else 0 end as leaderless,
-                    e.seq - {row_number(by="e.node, e.incarnation", order="e.seq")} as missing
-                from events e
-                    join transition_incarnations l on l.node = e.node and l.incarnation = e.incarnation) as numbered
-            where key is not null and key not like '%#0-%' and controller_epoch is not null
-                and (to_state is not null or leaderless = 1)
-            """,
-        ),
-        Table(
-            "transition_steps",
-            f"""
-            select {_OBJECT}, seq, time, from_state, to_state, missing, leaderless,
-                {previous("to_state", by=_OBJECT, order="seq")} as former,
-                {previous("missing", by=_OBJECT, order="seq")} as former_missing,
-                {previous("leaderless", by=_OBJECT, order="seq")} as former_leaderless
-            from (
-                select {_OBJECT}, seq, time, from_state, to_state, missing,
-                    {sum_so_far("leaderless", by=_OBJECT, order="seq")} as leaderless
-                from transition_lines) as counted
-            where to_state is not null
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view transition_incarnations as
+        select {_INCARNATION} from events where to_state is not null group by {_INCARNATION}
+
+        create table transition_lines as
+        select {_INCARNATION}, seq, time, controller_epoch, key, event, replica, from_state, to_state, leaderless,
+            missing
+        from (
+            select e.node, e.incarnation, e.seq, e.time, e.controller_epoch, e.key, e.from_state, e.to_state,
+                case when e.event = 'partition-state-written' then 'partition-transition' else e.event end as event,
+                coalesce(e.replica, -1) as replica,
+                case when e.event = 'partition-state-written' and e.value < 0 then 1 else 0 end as leaderless,
+                e.seq - {row_number(by="e.node, e.incarnation", order="e.seq")} as missing
+            from events e
+                join transition_incarnations l on l.node = e.node and l.incarnation = e.incarnation) as numbered
+        where key is not null and key not like '%#0-%' and controller_epoch is not null
+            and (to_state is not null or leaderless = 1)
+
+        create table transition_steps as
+        select {_OBJECT}, seq, time, from_state, to_state, missing, leaderless,
+            {previous("to_state", by=_OBJECT, order="seq")} as former,
+            {previous("missing", by=_OBJECT, order="seq")} as former_missing,
+            {previous("leaderless", by=_OBJECT, order="seq")} as former_leaderless
+        from (
+            select {_OBJECT}, seq, time, from_state, to_state, missing,
+                {sum_so_far("leaderless", by=_OBJECT, order="seq")} as leaderless
+            from transition_lines) as counted
+        where to_state is not null
+        """),
     violations=f"""
         select key, replica, controller_epoch, node, seq, from_state, to_state, former, time as moment, why from (
             select *, case

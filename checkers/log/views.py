@@ -12,7 +12,7 @@ behind it. So the settled end counts only against records that were there before
 
 from typing import Final
 
-from assay.checkers.check import Table, View
+from assay.checkers.check import Table, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import sum_so_far
 
@@ -38,60 +38,76 @@ _RANGE_AGGREGATES: Final = """
 """
 """Aggregates over the rows of a poll."""
 
-READS: Final = Table(
-    "log_reads",
-    f"""
-    select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
-        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE_AGGREGATES}
-    from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
-    """,
-)
-"""Aggregates over all rows that an operation read of a key. Nearly always they are one poll, and suffice."""
-
-MULTI_POLLS: Final = Table(
-    "log_multi_polls", "select op, key from log_reads where polls <> 1 or first_begin > first_row"
-)
-"""Operations whose rows of a key are several polls, or begin before a poll does. Nearly always there are none."""
 
 _POLL_COLUMNS: Final = "e.op, e.sub, e.process, e.key, e.kind, e.position, e.value, e.call, e.ret, e.outcome, e.phase"
 
-MULTI_POLL_ROWS: Final = View(
-    "log_multi_poll_rows",
-    f"""
+
+_RANGE_COLUMNS: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
+
+
+SETTLED: Final = Table(
+    "log_settled",
+    """
+    select d.key, d.settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
+    from (select key, max(position) as settled from log_effects
+          where kind = 'drained' and outcome = 'ok' and position is not null group by key) d
+        left join log_sends s on d.key = s.key and s.phase = 'sentinel' and s.outcome = 'ok'
+            and s.position = greatest(d.settled, 0) - 1
+    group by d.key, d.settled
+    """,
+)
+"""The end at which the drain settled, and when the sentinel below it was called. The call is null if the sentinel is
+unknown; then nothing is judged.
+"""
+
+
+LOCATIONS: Final = View(
+    "log_locations",
+    """
+    select key, value, position, op, ret, coalesce(ret, call) as moment, 1 as acked from log_sends
+    where outcome = 'ok' and position is not null and value is not null
+    union all
+    select key, value, position, op, ret, coalesce(ret, call), 0 from log_poll_rows
+    where kind = 'observe' and position is not null
+    """,
+)
+"""Each statement that a value is at an offset. Used for evidence alone."""
+
+LOG_VIEWS: Final = (
+    SENDS,
+    *parse_views(f"""
+    -- Aggregates over all rows that an operation read of a key. Nearly always they are one poll, and suffice.
+    create table log_reads as
+    select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
+        cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE_AGGREGATES}
+    from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
+
+    -- Operations whose rows of a key are several polls, or begin before a poll does. Nearly always there are none.
+    create table log_multi_polls as
+    select op, key from log_reads where polls <> 1 or first_begin > first_row
+
+    create view log_multi_poll_rows as
     select {_POLL_COLUMNS},
         {sum_so_far("case when e.kind = 'observe-begin' then 1 else 0 end", by="e.op, e.key", order="e.op, e.sub")}
         as segment
     from log_effects e join log_multi_polls u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end')
-    """,
-)
 
-POLL_ROWS: Final = View(
-    "log_poll_rows",
-    f"""
+    -- `segment` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there
+    -- is one poll, and then no rows need sorting.
+    create view log_poll_rows as
     select {_POLL_COLUMNS}, cast(case when e.key is null then 0 else 1 end as bigint) as segment
     from log_effects e left join log_multi_polls u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end') and u.op is null
     union all
     select * from log_multi_poll_rows
-    """,
-)
-"""``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
-one poll, and then no rows need sorting.
-"""
 
-MULTI_POLL_RANGES: Final = Table(
-    "log_multi_poll_ranges",
-    f"""
+    create table log_multi_poll_ranges as
     select op, key, segment, {_RANGE_AGGREGATES} from log_multi_poll_rows where segment > 0 group by op, key, segment
-    """,
-)
 
-_RANGE_COLUMNS: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
-
-POLLS: Final = View(
-    "log_polls",
-    f"""
+    -- `passing`: the poll passes the offsets of its range. `plain`: each record has a value and an offset in the
+    -- range, and the offsets rise by one from row to row, so no record was shown twice.
+    create view log_polls as
     select op, key, segment, first_offset, next_offset, call, records,
         case when doubtful = 0 and first_offset >= 0 and first_offset < next_offset then 1 else 0 end as passing,
         case when low = high and least >= first_offset and greatest_one < next_offset and valued = records
@@ -101,51 +117,38 @@ POLLS: Final = View(
         where polls = 1 and first_begin = first_row
         union all
         select op, key, segment, {_RANGE_COLUMNS} from log_multi_poll_ranges) as ranges
-    """,
-)
-"""``passing``: the poll passes the offsets of its range. ``plain``: each record has a value and an offset in the range,
-and the offsets rise by one from row to row, so no record was shown twice.
-"""
 
-PASSES: Final = View(
-    "log_passes", "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1"
-)
+    create view log_passes as
+    select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1
 
-INEXACT_POLLS: Final = Table(
-    "log_inexact_polls",
-    """
+    -- The few polls that do not show every record exactly once; the others need no join with their records.
+    create table log_inexact_polls as
     select op, key, segment, passing, first_offset, next_offset from log_polls
     where records > 0 and (passing = 0 or plain = 0)
-    """,
-)
-"""The few polls that do not show every record exactly once; the others need no join with their records."""
 
-INEXACT_RECORDS: Final = View(
-    "log_inexact_records",
-    """
+    create view log_inexact_records as
     select p.key, p.value, p.position, p.op, p.segment
     from log_poll_rows p join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment
     where s.passing = 1 and p.kind = 'observe' and p.value is not null
         and p.position >= s.first_offset and p.position < s.next_offset
     group by p.key, p.value, p.position, p.op, p.segment
-    """,
-)
 
-SHOWN_RECORDS: Final = View(
-    "log_shown_records",
-    """
+    -- Each poll's shown (value, offset) pairs in its range, one row per pair. Used for evidence alone.
+    create view log_shown_records as
     select p.key, p.value, p.position, p.op, p.segment
     from log_poll_rows p left join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment
     where p.kind = 'observe' and p.segment > 0 and s.op is null
     union all
     select key, value, position, op, segment from log_inexact_records
-    """,
-)
-"""Each poll's shown (value, offset) pairs in its range, one row per pair. Used for evidence alone."""
 
-VALUE_OFFSETS: Final = Table(
-    "log_value_offsets",
-    f"""
+    -- Everything known of each (key, value, position), one row each. Position is null for sends without an
+    -- acknowledged offset, value for undecodable records.
+    -- - `okays`, `okayed`, `okay_op`: number of acknowledgements, return and operation of the first one. `acks`,
+    -- `acked`, `ack_op` count only acknowledgements with an offset.
+    -- - `live`, `failed`: number of sends that may have happened, and of failed ones. `sentinel`: it was one.
+    -- - `observed`, `drained`: number of records read, and of those read by the drain. `seen`, `seen_op`: return and
+    -- operation of the first poll that read it. `shown`: number of polls that read it inside their range.
+    create table log_value_offsets (high_cardinality) as
     select key, value, position, okays, okayed, okay_op,
         case when position is null then 0 else okays end as acks,
         case when position is null then null else okayed end as acked,
@@ -184,22 +187,10 @@ VALUE_OFFSETS: Final = Table(
                 0, 0, null, null, 1
             from log_inexact_records) as sources
         group by key, value, position) as placed
-    """,
-    high_cardinality=True,
-)
-"""Everything known of each (key, value, position), one row each. Position is null for sends without an acknowledged
-offset, value for undecodable records.
 
-- ``okays``, ``okayed``, ``okay_op``: number of acknowledgements, return and operation of the first one. ``acks``,
-  ``acked``, ``ack_op`` count only acknowledgements with an offset.
-- ``live``, ``failed``: number of sends that may have happened, and of failed ones. ``sentinel``: it was one.
-- ``observed``, ``drained``: number of records read, and of those read by the drain. ``seen``, ``seen_op``: return and
-  operation of the first poll that read it. ``shown``: number of polls that read it inside their range.
-"""
-
-VALUES: Final = Table(
-    "log_values",
-    """
+    -- `offsets`: number of offsets at which a value was acknowledged or read. `unplaced`: when it was first
+    -- acknowledged without an offset.
+    create table log_values (high_cardinality) as
     select key, value,
         cast(sum(live) as bigint) as live, cast(sum(failed) as bigint) as failed, cast(sum(acks) as bigint) as acks,
         cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
@@ -207,23 +198,13 @@ VALUES: Final = Table(
         min(case when position is null then okayed end) as unplaced,
         coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
     from log_value_offsets group by key, value
-    """,
-    high_cardinality=True,
-)
-"""``offsets``: number of offsets at which a value was acknowledged or read. ``unplaced``: when it was first
-acknowledged without an offset.
-"""
 
-STARTS: Final = Table(
-    "log_starts",
-    """
+    create table log_starts as
     select key, max(position) as log_start from log_effects where kind = 'start' and position is not null group by key
-    """,
-)
 
-LAST_OF_KEY: Final = View(
-    "log_last_of_key",
-    """
+    -- The offset of each message key's last value in compacted topics. `doubtful`: a send of unknown outcome may be
+    -- later, or a value is known at fewer offsets than it was sent.
+    create view log_last_of_key as
     select s.key, s.message_key, max(p.position) as last_offset,
         max(case when v.live > v.offsets then 1 else 0 end) as doubtful
     from log_sends s join log_compacted c on s.key = c.key
@@ -231,15 +212,9 @@ LAST_OF_KEY: Final = View(
         left join log_value_offsets p on s.key = p.key and s.value = p.value
     where s.message_key is not null and s.outcome <> 'fail'
     group by s.key, s.message_key
-    """,
-)
-"""The offset of each message key's last value in compacted topics. ``doubtful``: a send of unknown outcome may be
-later, or a value is known at fewer offsets than it was sent.
-"""
 
-LAST_VALUES: Final = Table(
-    "log_last_values",
-    """
+    -- The offsets of last values, including those of tombstones if the contract keeps tombstones.
+    create table log_last_values as
     select p.key, p.position
     from log_value_offsets p join log_compacted c on p.key = c.key
         join log_sends s on p.key = s.key and p.value = s.value
@@ -248,13 +223,9 @@ LAST_VALUES: Final = Table(
     where l.doubtful = 0 and p.position = l.last_offset
         and (not coalesce(s.tombstone, false) or d.lasting_tombstones = 1)
     group by p.key, p.position
-    """,
-)
-"""The offsets of last values, including those of tombstones if the contract keeps tombstones."""
 
-JUDGED: Final = View(
-    "log_judged",
-    """
+    -- The rows of `log_value_offsets`; `judged` is 0 if retention or compaction may have taken the offset.
+    create view log_judged as
     select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.okays, p.okayed, p.okay_op, p.sentinel, p.observed,
         p.seen, p.seen_op, p.shown, c.key as compacted, coalesce(t.log_start, 0) as log_start,
         case when p.position < coalesce(t.log_start, 0) then 0
@@ -263,27 +234,18 @@ JUDGED: Final = View(
         left join log_starts t on p.key = t.key
         left join log_compacted c on p.key = c.key
         left join log_last_values k on p.key = k.key and p.position = k.position
-    """,
-)
-"""The rows of ``log_value_offsets``; ``judged`` is 0 if retention or compaction may have taken the offset."""
 
-OFFSETS: Final = Table(
-    "log_offsets",
-    """
+    -- Every offset that a send or a poll ever reported, and the number of different values there (`held`).
+    create table log_offsets (high_cardinality) as
     select key, position, max(case when observed > 0 then 1 else 0 end) as observed, min(judged) as judged,
         cast(sum(case when acks + observed > 0 then 1 else 0 end) as bigint) as held,
         cast(sum(case when acks > 0 then 1 else 0 end) as bigint) as acked_values,
         cast(sum(case when observed > 0 then 1 else 0 end) as bigint) as observed_values,
         min(case when value is not null then shown end) as least_shown
     from log_judged where position is not null group by key, position
-    """,
-    high_cardinality=True,
-)
-"""Every offset that a send or a poll ever reported, and the number of different values there (``held``)."""
 
-PASS_COUNTS: Final = Table(
-    "log_pass_counts",
-    f"""
+    -- How many polls passed each offset, and how many values were acknowledged and observed there.
+    create table log_pass_counts as
     select key, position, acked_values, observed_values, least_shown, passes from (
         select key, position, is_offset, acked_values, observed_values, least_shown,
             {sum_so_far("delta", by="key", order="position, is_offset")} as passes
@@ -294,38 +256,18 @@ PASS_COUNTS: Final = Table(
             union all
             select key, position, 1, 0, acked_values, observed_values, least_shown from log_offsets) as ends) as summed
     where is_offset = 1
-    """,
-)
-"""How many polls passed each offset, and how many values were acknowledged and observed there."""
-
-SETTLED: Final = Table(
-    "log_settled",
-    """
-    select d.key, d.settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
-    from (select key, max(position) as settled from log_effects
-          where kind = 'drained' and outcome = 'ok' and position is not null group by key) d
-        left join log_sends s on d.key = s.key and s.phase = 'sentinel' and s.outcome = 'ok'
-            and s.position = greatest(d.settled, 0) - 1
-    group by d.key, d.settled
-    """,
-)
-"""The end at which the drain settled, and when the sentinel below it was called. The call is null if the sentinel is
-unknown; then nothing is judged.
-"""
-
-SUSPECT_OFFSETS: Final = Table(
-    "log_suspect_offsets",
-    """
+    """),
+    SETTLED,
+    *parse_views(f"""
+    -- The few offsets that may have lost a value; all others need no look-up.
+    create table log_suspect_offsets as
     select c.key, c.position, c.passes
     from log_pass_counts c left join log_settled t on c.key = t.key
     where c.passes > c.least_shown or c.position >= t.settled or c.position < 0
-    """,
-)
-"""The few offsets that may have lost a value; all others need no look-up."""
 
-GONE_VALUES: Final = Table(
-    "log_gone_values",
-    f"""
+    -- Every (value, offset) that `without_it` polls passed without showing it, that lies behind the settled end, or
+    -- that was acknowledged with a negative offset.
+    create table log_gone_values as
     select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.observed, p.seen, p.seen_op,
         c.passes - p.shown as without_it,
         case when c.passes > p.shown or p.position < 0 then null else t.settled end as settled,
@@ -336,47 +278,7 @@ GONE_VALUES: Final = Table(
     where p.value is not null and ((p.position < 0 and p.acks > 0)
         or (p.judged = 1 and (c.passes > p.shown or (p.position >= t.settled
             and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))))
-    """,
-)
-"""Every (value, offset) that ``without_it`` polls passed without showing it, that lies behind the settled end, or that
-was acknowledged with a negative offset.
-"""
-
-LOCATIONS: Final = View(
-    "log_locations",
-    """
-    select key, value, position, op, ret, coalesce(ret, call) as moment, 1 as acked from log_sends
-    where outcome = 'ok' and position is not null and value is not null
-    union all
-    select key, value, position, op, ret, coalesce(ret, call), 0 from log_poll_rows
-    where kind = 'observe' and position is not null
-    """,
-)
-"""Each statement that a value is at an offset. Used for evidence alone."""
-
-LOG_VIEWS: Final = (
-    SENDS,
-    READS,
-    MULTI_POLLS,
-    MULTI_POLL_ROWS,
-    POLL_ROWS,
-    MULTI_POLL_RANGES,
-    POLLS,
-    PASSES,
-    INEXACT_POLLS,
-    INEXACT_RECORDS,
-    SHOWN_RECORDS,
-    VALUE_OFFSETS,
-    VALUES,
-    STARTS,
-    LAST_OF_KEY,
-    LAST_VALUES,
-    JUDGED,
-    OFFSETS,
-    PASS_COUNTS,
-    SETTLED,
-    SUSPECT_OFFSETS,
-    GONE_VALUES,
+    """),
 )
 """The views in order of dependency. They also read the contract's tables ``log_compacted`` (key) and ``log_declared``
 (linearizable_ends), and ``log_effects``: the effects without what the contract allows a log to lose (``unflushed``).

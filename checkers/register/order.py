@@ -15,7 +15,7 @@ An instance is one late call, however many values it came too late for.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Table, View
+from assay.checkers.check import MOST_FINDINGS, Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
@@ -33,139 +33,103 @@ _THERE: Final = f"{describe_value('value')} was there by {{there:time}} ({{there
 STALE_READ: Final = Check(
     anomaly="stale-read",
     meaning="an old value was read, or put in place, after a newer one",
-    views=(
-        View(
-            "register_late_inside",
-            f"""
-            select key, reach, first_ret, versioned from (
-                select key, versioned, first_ret,
-                    {greatest_before("last_call", by="key, chain", order="place")} as reach
-                from (
-                    select key, chain, place, max(versioned) as versioned, min(first_ret) as first_ret,
-                        max(last_call) as last_call
-                    from register_placed group by key, chain, place) as places) as ordered
-            where reach > first_ret
-            """,
-        ),
-        Table(
-            "register_zones",
-            f"""
-            select key, chain, first_ret, last_call,
-                case when first_ret < last_call then 1 else 0 end as forward,
-                least(first_ret, last_call) as low, greatest(first_ret, last_call) as high
+    views=parse_views(f"""
+        create view register_late_inside as
+        select key, reach, first_ret, versioned from (
+            select key, versioned, first_ret,
+                {greatest_before("last_call", by="key, chain", order="place")} as reach
             from (
-                select key, chain, min(case when chain = {INITIAL} then -{INFINITY} else first_ret end) as first_ret,
+                select key, chain, place, max(versioned) as versioned, min(first_ret) as first_ret,
                     max(last_call) as last_call
-                from register_placed where versioned = 0 group by key, chain) as chains
-            """,
-            high_cardinality=True,
-        ),
-        View(
-            "register_late_across",
-            f"""
-            select key, reach, first_ret, last_call from (
-                select key, forward, low, high, first_ret, last_call,
-                    {greatest_before("case when forward = 1 then high end", by="key", order="low, forward, chain")}
-                    as reach
-                from register_zones) as ordered
-            where (forward = 1 and reach > low) or (forward = 0 and reach > high)
-            """,
-        ),
-        Table(
-            "found_stale_read",
-            """
-            select key, reach, min(first_ret) as there, count(*) as overtaken, min(across) as across,
-                max(versioned) as versioned
-            from (
-                select key, reach, first_ret, 0 as across, versioned from register_late_inside
-                union all select key, reach, first_ret, 1, 0 from register_late_across) as late
-            group by key, reach
-            """,
-            high_cardinality=True,
-        ),
-    ),
-    evidence_views=(
-        Table(
-            "register_first",
-            f"select * from found_stale_read order by key nulls first, reach nulls first limit {MOST_FINDINGS}",
-        ),
-        View(
-            "register_uses",
-            """
-            select u.key, u.op, u.kind, u.value, u.call, u.ret, 0 - u.ret as back, p.chain, p.place from (
-                select key, op, 'read' as kind, value, call, ret from register_seen
-                union all select key, op, kind, value, call, ret from register_kept) u
-                join register_placed p on u.key = p.key and u.value = p.value
-            """,
-        ),
-        Table(
-            "register_witnesses",
-            f"""
-            select key, reach, chain, op, value, call, ret from (
-                select f.key, f.reach, l.chain, w.op, w.value, w.call, w.ret,
-                    {row_number(by="f.key, f.reach", order="w.back, w.op, w.value")} as turn
-                from register_first f join register_uses l on f.key = l.key and f.reach = l.call
-                    join register_uses w on f.key = w.key and w.ret < f.reach
-                    left join register_zones z on f.across = 1 and f.key = z.key and l.chain = z.chain
-                where (f.across = 0 and w.chain = l.chain and w.place > l.place)
-                    or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
-            where turn = 1
-            """,
-        ),
-        View(
-            "register_earlier_witnesses",
-            f"""
-            select key, reach, op, value, ret from (
-                select w.key, w.reach, b.op, b.value, b.ret,
-                    {row_number(by="w.key, w.reach", order="b.back, b.op, b.value")} as turn
-                from register_witnesses w join register_uses b on w.key = b.key and w.chain = b.chain and b.ret < w.call
-                ) as candidates
-            where turn = 1
-            """,
-        ),
-        View("register_first_keys", "select key, max(versioned) as versioned from register_first group by key"),
-        View(
-            "register_placers",
-            """
-            select l.key, l.value, l.op
-            from register_links l join register_first_keys f on l.key = f.key and f.versioned = 0
-            union all
-            select u.key, u.value, min(u.op) from (
-                select key, value, op, version from register_seen
-                union all select key, value, op, version from register_kept) u
-                join register_first_keys f on u.key = f.key and f.versioned = 1
-            where u.version is not null group by u.key, u.value
-            """,
-        ),
-        View(
-            "register_replacers",
-            """
-            select l.key, l.expected as value, min(l.op) as op
-            from register_links l join register_first_keys f on l.key = f.key
-            group by l.key, l.expected having count(*) = 1
-            """,
-        ),
-        Table(
-            "register_first_zones",
-            """
-            select z.key, z.first_ret, z.last_call
-            from register_zones z join register_first f on z.key = f.key
-            where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
-            group by z.key, z.first_ret, z.last_call
-            """,
-        ),
-        Table(
-            "register_first_moments",
-            """
-            select m.key, m.moment, m.is_return, m.op, m.kind, m.value
-            from register_moments m join (
-                select key, reach as moment from register_first
-                union select key, there from register_first
-                union select key, first_ret from register_first_zones
-                union select key, last_call from register_first_zones) n on m.key = n.key and m.moment = n.moment
-            """,
-        ),
-    ),
+                from register_placed group by key, chain, place) as places) as ordered
+        where reach > first_ret
+
+        create table register_zones (high_cardinality) as
+        select key, chain, first_ret, last_call,
+            case when first_ret < last_call then 1 else 0 end as forward,
+            least(first_ret, last_call) as low, greatest(first_ret, last_call) as high
+        from (
+            select key, chain, min(case when chain = {INITIAL} then -{INFINITY} else first_ret end) as first_ret,
+                max(last_call) as last_call
+            from register_placed where versioned = 0 group by key, chain) as chains
+
+        create view register_late_across as
+        select key, reach, first_ret, last_call from (
+            select key, forward, low, high, first_ret, last_call,
+                {greatest_before("case when forward = 1 then high end", by="key", order="low, forward, chain")}
+                as reach
+            from register_zones) as ordered
+        where (forward = 1 and reach > low) or (forward = 0 and reach > high)
+
+        create table found_stale_read (high_cardinality) as
+        select key, reach, min(first_ret) as there, count(*) as overtaken, min(across) as across,
+            max(versioned) as versioned
+        from (
+            select key, reach, first_ret, 0 as across, versioned from register_late_inside
+            union all select key, reach, first_ret, 1, 0 from register_late_across) as late
+        group by key, reach
+        """),
+    evidence_views=parse_views(f"""
+        create table register_first as
+        select * from found_stale_read order by key nulls first, reach nulls first limit {MOST_FINDINGS}
+
+        create view register_uses as
+        select u.key, u.op, u.kind, u.value, u.call, u.ret, 0 - u.ret as back, p.chain, p.place from (
+            select key, op, 'read' as kind, value, call, ret from register_seen
+            union all select key, op, kind, value, call, ret from register_kept) u
+            join register_placed p on u.key = p.key and u.value = p.value
+
+        create table register_witnesses as
+        select key, reach, chain, op, value, call, ret from (
+            select f.key, f.reach, l.chain, w.op, w.value, w.call, w.ret,
+                {row_number(by="f.key, f.reach", order="w.back, w.op, w.value")} as turn
+            from register_first f join register_uses l on f.key = l.key and f.reach = l.call
+                join register_uses w on f.key = w.key and w.ret < f.reach
+                left join register_zones z on f.across = 1 and f.key = z.key and l.chain = z.chain
+            where (f.across = 0 and w.chain = l.chain and w.place > l.place)
+                or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
+        where turn = 1
+
+        create view register_earlier_witnesses as
+        select key, reach, op, value, ret from (
+            select w.key, w.reach, b.op, b.value, b.ret,
+                {row_number(by="w.key, w.reach", order="b.back, b.op, b.value")} as turn
+            from register_witnesses w join register_uses b on w.key = b.key and w.chain = b.chain and b.ret < w.call
+            ) as candidates
+        where turn = 1
+
+        create view register_first_keys as
+        select key, max(versioned) as versioned from register_first group by key
+
+        create view register_placers as
+        select l.key, l.value, l.op
+        from register_links l join register_first_keys f on l.key = f.key and f.versioned = 0
+        union all
+        select u.key, u.value, min(u.op) from (
+            select key, value, op, version from register_seen
+            union all select key, value, op, version from register_kept) u
+            join register_first_keys f on u.key = f.key and f.versioned = 1
+        where u.version is not null group by u.key, u.value
+
+        create view register_replacers as
+        select l.key, l.expected as value, min(l.op) as op
+        from register_links l join register_first_keys f on l.key = f.key
+        group by l.key, l.expected having count(*) = 1
+
+        create table register_first_zones as
+        select z.key, z.first_ret, z.last_call
+        from register_zones z join register_first f on z.key = f.key
+        where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
+        group by z.key, z.first_ret, z.last_call
+
+        create table register_first_moments as
+        select m.key, m.moment, m.is_return, m.op, m.kind, m.value
+        from register_moments m join (
+            select key, reach as moment from register_first
+            union select key, there from register_first
+            union select key, first_ret from register_first_zones
+            union select key, last_call from register_first_zones) n on m.key = n.key and m.moment = n.moment
+        """),
     evidence=f"""
         select g.*, case when {_SAME_CHAIN} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
             b.op as begun_place_op, r.op as replacer_op, n.op as begun_replacer_op

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from assay.checkers.check import VALUE, Check, Table, View
+from assay.checkers.check import VALUE, Check, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first, select_nearest_pairs
@@ -29,21 +29,18 @@ OBSERVERS: Final = View(
 MISSING_WRITER: Final = Check(
     anomaly="missing-writer",
     meaning="a register was read with a value that no one wrote",
-    views=(
-        View(
-            "register_unwritten",
-            f"""
-            select key, value, op from register_seen where write_op is null and value <> {INITIAL}
-            union all
-            select key, expected, op from register_links where write_op is null and expected <> {INITIAL}
-            """,
-        ),
-        Table("register_cycles", "select key, value from register_ancestors where unrooted = 1"),
-        Table(
-            "register_version_changes",
-            "select key, value, low_version, high_version from register_clusters where low_version < high_version",
-        ),
-    ),
+    views=parse_views(f"""
+        create view register_unwritten as
+        select key, value, op from register_seen where write_op is null and value <> {INITIAL}
+        union all
+        select key, expected, op from register_links where write_op is null and expected <> {INITIAL}
+
+        create table register_cycles as
+        select key, value from register_ancestors where unrooted = 1
+
+        create table register_version_changes as
+        select key, value, low_version, high_version from register_clusters where low_version < high_version
+        """),
     violations="""
         select key, value, 'unwritten' as why, min(op) as seen_op, count(*) as observed,
             cast(null as bigint) as low_version, cast(null as bigint) as high_version
@@ -102,47 +99,34 @@ _FIRST: Final = first_rows_subquery("found_lost_update", "key, why, expected, ve
 LOST_UPDATE: Final = Check(
     anomaly="lost-update",
     meaning="two conditional writes both replaced the same value",
-    views=(
-        View(
-            "register_order",
-            f"""
-            select key, value, expected, chained, low_version,
-                coalesce({previous("value", by="key", order="low_version, value")},
-                    {INITIAL}) as former
-            from (
-                select c.key, c.value, c.expected, c.chained, c.low_version
-                from register_clusters c join register_versioned v on c.key = v.key
-                where c.value <> {INITIAL}) as versions
-            """,
-        ),
-        View(
-            "register_holders",
-            """
-            select key, value, min(op) as op from (
-                select key, value, op from register_kept union all select key, value, op from register_seen) as users
-            group by key, value
-            """,
-        ),
-        Table(
-            "register_clashes",
-            f"""
-            select key, low_version as version, min(value) as low_value, max(value) as high_value, count(*) as rivals
-            from register_clusters where low_version is not null and value <> {INITIAL}
-            group by key, low_version having count(*) > 1
-            """,
-        ),
-        Table(
-            "register_leaps",
-            f"""
-            select o.key, o.low_version as version, o.expected, o.former as low_value, o.value as high_value
-            from register_order o
-                left join register_clashes c on o.key = c.key and o.low_version = c.version
-                left join register_clusters e on o.key = e.key and o.expected = e.value
-            where o.chained = 1 and o.former <> o.expected and c.key is null
-                and (e.key is not null or o.expected = {INITIAL})
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view register_order as
+        select key, value, expected, chained, low_version,
+            coalesce({previous("value", by="key", order="low_version, value")},
+                {INITIAL}) as former
+        from (
+            select c.key, c.value, c.expected, c.chained, c.low_version
+            from register_clusters c join register_versioned v on c.key = v.key
+            where c.value <> {INITIAL}) as versions
+
+        create view register_holders as
+        select key, value, min(op) as op from (
+            select key, value, op from register_kept union all select key, value, op from register_seen) as users
+        group by key, value
+
+        create table register_clashes as
+        select key, low_version as version, min(value) as low_value, max(value) as high_value, count(*) as rivals
+        from register_clusters where low_version is not null and value <> {INITIAL}
+        group by key, low_version having count(*) > 1
+
+        create table register_leaps as
+        select o.key, o.low_version as version, o.expected, o.former as low_value, o.value as high_value
+        from register_order o
+            left join register_clashes c on o.key = c.key and o.low_version = c.version
+            left join register_clusters e on o.key = e.key and o.expected = e.value
+        where o.chained = 1 and o.former <> o.expected and c.key is null
+            and (e.key is not null or o.expected = {INITIAL})
+        """),
     violations="""
         select key, 'successors' as why, expected, cast(null as bigint) as version, min(op) as low_op,
             max(op) as high_op, cast(null as bigint) as low_value, cast(null as bigint) as high_value,

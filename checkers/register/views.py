@@ -22,7 +22,7 @@ unobserved write may as well never have happened. Info reads and failed operatio
 
 from typing import Final
 
-from assay.checkers.check import Table, View
+from assay.checkers.check import View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import RETURNED
 
@@ -43,87 +43,60 @@ ROWS: Final = View(
     """,
 )
 
-WRITERS: Final = Table(
-    "register_writers",
-    """
+
+SOURCE_VIEWS: Final = parse_views(f"""
+    create table register_writers as
     select key, value, op, sub, kind, expected, version, call, ret, outcome
     from register_rows where kind in ('write', 'cas') and outcome <> 'fail'
-    """,
-)
 
-UNCLEAR: Final = Table(
-    "register_unclear",
-    f"""
+    -- Keys whose values are not unique: chains prove nothing about them.
+    create table register_unclear (high_cardinality) as
     select key, min(value) as value, max(writers) as writers from (
         select key, value, count(*) as writers,
             max(case when value = {INITIAL} or (kind = 'cas' and expected = value) then 1 else 0 end) as repeated
         from register_writers group by key, value) as written
     where writers > 1 or repeated = 1 group by key
-    """,
-    high_cardinality=True,
-)
-"""Keys whose values are not unique: chains prove nothing about them."""
 
-READS: Final = View(
-    "register_reads",
-    f"""
+    create view register_reads as
     select r.key, r.value, r.op, r.sub, r.version, r.call, r.ret
     from register_rows r left join register_unclear u on r.key = u.key
     where r.kind = 'read' and r.outcome = 'ok' and r.ret < {INFINITY} and u.key is null
-    """,
-)
 
-UNKNOWN_OUTCOMES: Final = Table(
-    "register_unknown_outcomes", "select key, value from register_writers where outcome <> 'ok' group by key, value"
-)
+    create table register_unknown_outcomes as
+    select key, value from register_writers where outcome <> 'ok' group by key, value
 
-CONFIRMED_VALUES: Final = Table(
-    "register_confirmed",
-    """
+    -- Writes of unknown outcome whose value was read; there are few.
+    create table register_confirmed as
     select d.key, d.value
     from register_unknown_outcomes d join register_reads r on d.key = r.key and d.value = r.value
     group by d.key, d.value
-    """,
-)
-"""Writes of unknown outcome whose value was read; there are few."""
 
-WRITTEN: Final = View(
-    "register_written",
-    """
+    -- `certain` 1: acknowledged or read. 0: counts only if a kept CAS expected it.
+    create view register_written as
     select w.key, w.value, w.op, w.sub, w.kind, w.expected, w.version, w.call, w.ret,
         case when w.outcome = 'ok' or c.value is not null then 1 else 0 end as certain
     from register_writers w
         left join register_confirmed c on w.key = c.key and w.value = c.value
         left join register_unclear u on w.key = u.key
     where u.key is null
-    """,
-)
-"""``certain`` 1: acknowledged or read. 0: counts only if a kept CAS expected it."""
-
-SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, UNKNOWN_OUTCOMES, CONFIRMED_VALUES, WRITTEN)
+    """)
 """The views in order. Then ``chains.find_kept`` makes ``register_kept`` from ``register_written``."""
 
-SEEN: Final = Table(
-    "register_seen",
-    """
+
+CLUSTER_VIEWS: Final = parse_views(f"""
+    create table register_seen as
     select r.key, r.value, r.op, r.sub, r.version, r.call, r.ret, w.op as write_op, w.call as write_call
     from register_reads r left join register_kept w on r.key = w.key and r.value = w.value
-    """,
-)
 
-LINKS: Final = Table(
-    "register_links",
-    """
+    -- Each kept CAS with the writer of the value that it expected: the CAS saw that value, as a read does.
+    create table register_links as
     select c.key, c.value, c.expected, c.op, c.sub, c.version, c.call, c.ret, w.op as write_op, w.call as write_call
     from register_kept c left join register_kept w on c.key = w.key and c.expected = w.value
     where c.kind = 'cas'
-    """,
-)
-"""Each kept CAS with the writer of the value that it expected: the CAS saw that value, as a read does."""
 
-CLUSTERS: Final = Table(
-    "register_clusters",
-    """
+    -- Aggregates per (key, value). Operations from the future are reported elsewhere, and their times are left out
+    -- here.
+    create table register_clusters (high_cardinality) as
     select key, value, min(ret) as first_ret, max(call) as last_call, min(version) as low_version,
         max(version) as high_version, min(expected) as expected, max(chained) as chained
     from (
@@ -137,25 +110,17 @@ CLUSTERS: Final = Table(
             case when write_call is null or ret >= write_call then ret end, version, expected, 1
         from register_links) as operations
     group by key, value
-    """,
-    high_cardinality=True,
-)
-"""Aggregates per (key, value). Operations from the future are reported elsewhere, and their times are left out here."""
 
-VERSIONED: Final = Table(
-    "register_versioned",
-    f"""
+    create table register_versioned as
     select key from register_clusters where value <> {INITIAL}
     group by key having count(*) = count(low_version)
-    """,
-)
-
-CLUSTER_VIEWS: Final = (SEEN, LINKS, CLUSTERS, VERSIONED)
+    """)
 """The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``."""
 
-PLACED: Final = Table(
-    "register_placed",
-    f"""
+
+PLACE_VIEWS: Final = parse_views(f"""
+    -- `chain` is the value at the chain's start; a key with versions is one single chain.
+    create table register_placed as
     select c.key, c.value, c.first_ret, c.last_call,
         case when v.key is not null then {INITIAL} else coalesce(a.up, c.value) end as chain,
         case when v.key is null then coalesce(a.steps, 0) when c.value = {INITIAL} then {INITIAL}
@@ -165,19 +130,11 @@ PLACED: Final = Table(
         left join register_ancestors a on c.key = a.key and c.value = a.value
         left join register_versioned v on c.key = v.key
     where c.first_ret is not null and coalesce(a.unrooted, 0) = 0
-    """,
-)
-"""``chain`` is the value at the chain's start; a key with versions is one single chain."""
 
-MOMENTS: Final = View(
-    "register_moments",
-    """
+    -- The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone.
+    create view register_moments as
     select key, call as moment, 0 as is_return, op, 'read' as kind, value from register_seen
     union all select key, ret, 1, op, 'read', value from register_seen
     union all select key, call, 0, op, kind, value from register_kept
     union all select key, ret, 1, op, kind, value from register_kept
-    """,
-)
-"""The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone."""
-
-PLACE_VIEWS: Final = (PLACED, MOMENTS)
+    """)

@@ -18,13 +18,7 @@ from typing import Final
 
 from assay.checkers.check import Check, family_of
 from assay.checkers.judging.contract import UNEXPECTED_EXIT
-from assay.checkers.sql_idioms import select_first
-
-STRUCK: Final = """
-    (phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))
-    """
-"""Matches the rows of a fault that name the servers that it struck, or may have struck."""
-
+from assay.checkers.sql_idioms import STRUCK, select_first
 
 ENDED_BY_ITSELF: Final = Check(
     anomaly=UNEXPECTED_EXIT,

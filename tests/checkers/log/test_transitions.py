@@ -130,7 +130,7 @@ def test_random_steps_get_the_answers_of_a_walk(tmp_path: Path) -> None:
         build(engine, ILLEGAL_TRANSITION.views)
         rows = engine.rows(f"select * from {ILLEGAL_TRANSITION.found}")
     assert len(expected) > 100
-    assert {row["why"] for row in rows} == {"invalid", "unsaid", "leaderless"}
+    assert {row["why"] for row in rows} == {"invalid", "discontinuous", "leaderless"}
     assert {(row["key"], row["seq"]) for row in rows} == expected
 
 
