@@ -170,6 +170,8 @@ class Check:
         if violations:
             found = Table("found_" + self.anomaly.lower().replace("-", "_"), violations)
             object.__setattr__(self, "views", (*self.views, found))
+        if not self.views:
+            raise TypeError(f"the check {self.anomaly} has no `violations`")
         if not isinstance(self.claim, str):
             raise TypeError(
                 f"the claim of {self.anomaly} is a sentence with names of columns, not {self.claim!r}; "

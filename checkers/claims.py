@@ -6,9 +6,9 @@
 - ``{column-1}`` and ``{column-other}`` are differences.
 - ``{column:form}`` has another form: ``called`` and ``returned`` (when an operation began and ended), ``number`` (an
   operation's index), ``time`` (nanoseconds as seconds), ``quoted``, ``capital`` (with a capital first letter).
-- ``[one|two|three]`` is the first alternative that applies: if none of its columns is null or, if it begins with a
-  condition, if that holds. A condition is ``[column=value?...]``, also with ``<`` and ``>``, or ``[column?...]``: the
-  column is not null. The value may be a ``{column}``. Alternatives may have alternatives of their own.
+- ``[one|two|three]`` is the first alternative that applies. An alternative applies if its condition holds or, without
+  a condition, if none of its columns is null. A condition is ``[column=value?...]``, also with ``<`` and ``>``, or
+  ``[column?...]``: the column is not null. The value may be a ``{column}``. Alternatives may contain alternatives.
 - If no alternative applies, the last one is used, unless it has a condition or is the only one.
 """
 

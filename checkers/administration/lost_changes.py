@@ -34,10 +34,12 @@ DONE_BUT_LOST: Final = Check(
     anomaly="done-but-lost",
     meaning="a change that was acknowledged is not there, and no one changed it again",
     views=parse_views(f"""
+        -- When each topic's last deletion had certainly ended.
         create view lost_deletions as
         select {strip_incarnation("e.key")} as topic, max({RETURNED}) as ended from effects e
         where e.kind = 'topic-delete' and e.outcome <> 'fail' group by {strip_incarnation("e.key")}
 
+        -- Changes of settings that may have happened.
         create table lost_settings as
         select e.op, {strip_incarnation("e.key")} as topic, e.name, e.value, {_STATE} as state, e.call,
             {RETURNED} as ended
@@ -64,6 +66,7 @@ DONE_BUT_LOST: Final = Check(
             on s.op = l.op and s.name = c.name
         where s.op is not null or l.complete = 1
 
+        -- `changed`: the call of the last change acknowledged before the look. `guilty`: no change allows the state.
         create view lost_settings_judged as
         select l.topic, l.name, l.op, l.call, l.ret, l.state, w.changed,
             case when l.state is not null and w.changed > coalesce(a.ended, -1)
@@ -81,11 +84,13 @@ DONE_BUT_LOST: Final = Check(
                 where c.call <= l.ret group by l.op, c.topic, c.name) a
             on a.op = l.op and a.topic = l.topic and a.name = l.name
 
+        -- Acknowledged numbers of partitions.
         create view lost_made as
         select e.op, {strip_incarnation("e.key")} as topic, e.value, e.call, e.ret from effects e
         where e.kind in ('topic-create', 'partitions-add') and e.outcome = 'ok' and e.value is not null
             and e.ret is not null
 
+        -- Looks at topics at the end. `asked`: an acknowledged number of partitions is above that of the look.
         create table lost_topics_judged as
         select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_FEWER_PARTITIONS} then w.op end) as asked
         from (
@@ -98,6 +103,7 @@ DONE_BUT_LOST: Final = Check(
             left join lost_deletions d on d.topic = l.topic
         group by l.topic, l.op, l.call, l.ret, l.partitions
 
+        -- Looks at rest with fewer partitions than were acknowledged.
         create view lost_at_rest as
         select w.topic, w.op, w.value, l.look, l.partitions from lost_made w
             join (

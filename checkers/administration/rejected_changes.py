@@ -51,10 +51,12 @@ REFUSED_BUT_DONE: Final = Check(
         select * from ({_select_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
         where outcome = 'ok' and ret is not null
 
+        -- When each object was first changed, or may have been.
         create table refusal_touches as
         select what, key, name, min(call) as call from refusal_changes where outcome <> 'fail'
         group by what, key, name
 
+        -- Rejected changes that a later look shows, and the return of the first such look.
         create table refusal_suspects as
         select a.what, a.key, a.name, a.value, a.replicas,
             a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
@@ -63,6 +65,7 @@ REFUSED_BUT_DONE: Final = Check(
             and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
         group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
 
+        -- Suspects that no other change explains.
         create table refusal_unexplained as
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
         from refusal_suspects a
@@ -78,6 +81,7 @@ REFUSED_BUT_DONE: Final = Check(
             and (a.kind not in ('move', 'topic-create') or t.call is null or t.call > a.seen)
             and (a.kind <> 'move' or f.since is null or f.since > a.seen)
 
+        -- Unexplained changes whose value was certainly not there before.
         create view refusal_before as
         select a.asked_op, a.key, a.name, a.value
         from refusal_unexplained a where a.what = 'commit'

@@ -32,6 +32,7 @@ COMMIT_MISMATCH: Final = Check(
     anomaly="commit-mismatch",
     meaning="a group's commit was fetched with another offset than it was made with",
     views=parse_views("""
+        -- Commits by number: how many, how many of them with a known offset, and the offset.
         create view commit_places as
         select e.key, e.value, count(*) as commits, count(e.position) as placed,
             min(e.position) as position, min(e.op) as op
@@ -70,6 +71,7 @@ COMMIT_BEYOND_LOG: Final = Check(
         where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
             and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
 
+        -- How far each operation had read a log under an assignment.
         create view commit_reads as
         select e.op, e.key as log, e.group as group_name, e.process, e.assignment,
             e.call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
@@ -80,6 +82,7 @@ COMMIT_BEYOND_LOG: Final = Check(
             and e.group is not null
         group by e.op, e.key, e.group, e.process, e.assignment, e.call
 
+        -- Commits above all that was read before under their assignment.
         create view commits_above_reads as
         select s.op, s.log, s.process, s.position, s.reached, s.call, s.last_read
         from (
@@ -99,17 +102,20 @@ COMMIT_BEYOND_LOG: Final = Check(
             ) r on s.process = r.process and s.log = r.key
         where s.position > s.reached and s.doubtful = 0 and (r.call is null or r.call > s.call)
 
+        -- Operations of readers that did not end ok.
         create view commit_failed_reads as
         select o.process, o.call from ops o join (
             select own.f from commit_reads c join ops own on own."index" = c.op group by own.f) k on o.f = k.f
         where o.outcome <> 'ok' group by o.process, o.call
 
+        -- Such commits whose reader had no failed operation since its last recorded read.
         create table commits_unread as
         select r.op, r.log, r.position, r.reached
         from commits_above_reads r left join commit_failed_reads f
             on f.process = r.process and f.call > r.last_read and f.call <= r.call
         where f.process is null
 
+        -- Reported or settled ends of a log below a position that had been committed `before`.
         create view ends_below_commits as
         select op, log, time, position, before from (
             select op, log, time, position, is_commit,

@@ -37,6 +37,7 @@ EARLY_EXPIRY: Final = Check(
     anomaly="early-expiry",
     meaning="an offset was gone before its time was over",
     views=parse_views(f"""
+        -- Commits. `superseded`: the same operation made a later commit of the key.
         create table expiry_keeps as
         select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
             greatest(e.call + {nanoseconds("e.retention_ms")},
@@ -91,6 +92,7 @@ REVIVED_OFFSET: Final = Check(
     anomaly="revived-offset",
     meaning="an offset that was gone, or replaced, was found again",
     views=parse_views("""
+        -- Looks that found nothing, and later commits: both end an earlier commit.
         create table expiry_ends as
         select key, op, call, ret, 1 as vanished from expiry_looks where value is null
         union all

@@ -29,7 +29,6 @@ PLACEABLE: Final = 2**61
 
 _STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like 'stale-epoch:%')"
 
-
 _FIRST: Final = first_rows_subquery("found_fencing_violation", "group_name, key, place")
 
 FENCING_VIOLATION: Final = Check(

@@ -35,7 +35,6 @@ FORGOTTEN_GROUPS: Final = Table(
 given once more per such event. The order between these events and the actions of clients or other nodes is unknown.
 """
 
-
 _FIRST: Final = first_rows_subquery("found_zombie_commit", "key, place")
 
 ZOMBIE_COMMIT: Final = Check(
@@ -66,6 +65,7 @@ ZOMBIE_COMMIT: Final = Check(
             and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
         group by e.group, e.generation, e.op
 
+        -- For each generation, its first known moment, and the last call of a commit in an earlier one.
         create view group_levels as
         select key, place, first_ret, {greatest_before("last_commit", by="key", order="place")} as before
         from (select key, place, max(case when commits = 1 then call end) as last_commit, min(ret) as first_ret

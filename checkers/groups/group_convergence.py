@@ -17,24 +17,21 @@ give up after a number of retries tolerates this anomaly, and says why. The chec
 
 from typing import Final
 
-from assay.checkers.check import OFFSET, Check, Table, View, parse_views
+from assay.checkers.check import OFFSET, Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, order_by, previous, sum_so_far
 
-POLLS: Final = Table(
-    "settle_polls",
-    """
+POLL_STRETCHES: Final = (
+    QUIET,
+    *parse_views(f"""
+    -- Operations of members at the end of the run that were answered.
+    create table settle_polls as
     select e.group as group_name, e.op, min(e.call) as call from effects e
     where e.phase = 'drain' and e.group is not null and e.ret is not null group by e.group, e.op
-    """,
-)
-"""Operations of members at the end of the run that were answered."""
 
-
-STRETCHES: Final = View(
-    "settle_stretches",
-    f"""
+    -- Times in which a group polled without a long pause.
+    create view settle_stretches as
     select group_name, min(call) as since, max(call) as until from (
         select group_name, call, {sum_so_far("begins", by="group_name", order="call, op")} as stretch from (
             select p.group_name, p.call, p.op, case when 4 * (p.call - coalesce(
@@ -42,7 +39,7 @@ STRETCHES: Final = View(
                 then 1 else 0 end as begins
             from settle_polls p cross join deadlines_declared d) as marked) as numbered
     group by group_name, stretch
-    """,
+    """),
 )
 
 
@@ -50,15 +47,14 @@ UNSETTLED_GROUP: Final = Check(
     anomaly="unsettled-group",
     meaning="a group had not read every partition to its end by the deadline after the last heal",
     views=(
-        QUIET,
+        *POLL_STRETCHES,
         *parse_views(f"""
         create table settle_sentinels as
         select key, {extract_topic("key")} as topic, position, op, min(ret) as ret from effects
         where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
         group by key, position, op
-        """),
-        POLLS,
-        *parse_views(f"""
+
+        -- The topics of each group.
         create view settle_owned as
         select e.group as group_name, {extract_topic("e.key")} as topic from effects e
         where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {extract_topic("e.key")}
@@ -72,9 +68,8 @@ UNSETTLED_GROUP: Final = Check(
             where o.group_name is null group by p.group_name) p
             cross join (select min(topic) as topic, max(topic) as other from settle_sentinels) t
         where t.topic = t.other
-        """),
-        STRETCHES,
-        *parse_views(f"""
+
+        -- When the last operation of unknown outcome has surely ended.
         create view settle_doubts as
         select coalesce(max(resumed), 0) as since from (
             select "index" as op, outcome, coalesce(
@@ -91,6 +86,7 @@ UNSETTLED_GROUP: Final = Check(
             join settle_stretches t on t.group_name = o.group_name and t.until > s.ret
             cross join rest_quiet q cross join settle_doubts b
 
+        -- When a group had read a sentinel.
         create view settle_reached as
         select s.op, e.group as group_name, min(e.ret) as ret from settle_sentinels s
             join effects e on e.key = s.key and e.position > s.position

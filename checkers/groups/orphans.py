@@ -13,8 +13,8 @@ while some member certainly acts under a hold of the same topic. An interval cou
   pauses of at most a quarter of the deadline.
 - No fault is between its intended time and recovery. A fault without recovery lasts for ever. A fault that found no
   target, or whose trigger never came, does not count.
-- No doomed process, whose last operation will have an unknown outcome (sends excluded), may have acquired something
-  unreported. This is possible from its worker's operation before that one on.
+- No process may have acquired something that it never reports. A process whose last operation has an unknown outcome
+  (sends excluded) may have, from the call of its worker's operation before that one on.
 - Every process of the group will report what it acquires. After its last operation that reports on the group, a process
   may own anything until it is dead.
 
@@ -80,6 +80,7 @@ ORPHANED_PARTITION: Final = Check(
         where g.since + d.deadline < least(g.until, o.latest)
         group by g.group_name
 
+        -- Operations with the calls of their worker's operations before and after; only if there is a suspect.
         create table orphan_turns as
         select "index" as op, process, call, outcome,
             lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
@@ -152,6 +153,7 @@ ORPHANED_PARTITION: Final = Check(
         create table orphan_topics as
         select group_name, topic from orphan_gaps group by group_name, topic
 
+        -- Moments at which a group's state changes. `counts`: a member certainly lives, and nothing is in doubt.
         create view orphan_states as
         select group_name, topic, moment,
             lead(moment) over (partition by group_name, topic {order_by("moment")}) as next_moment,
@@ -172,6 +174,7 @@ ORPHANED_PARTITION: Final = Check(
                 where d.until < {INFINITY}) as changes
             group by group_name, topic, moment) as folded
 
+        -- Moments numbered by the stretch of states that count.
         create view orphan_begins as
         select group_name, topic, moment, next_moment, counts,
             {sum_so_far("begins", by="group_name, topic", order="moment")} as stretch

@@ -34,6 +34,7 @@ TERM: Final = "coalesce(e.generation, e.token)"
 
 
 HOLD_VIEWS: Final = parse_views(f"""
+    -- Acquires, one row per hold.
     create view hold_acquires as
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
         min(case when e.outcome = 'ok' then e.owner end) as owner,
@@ -77,6 +78,7 @@ HOLD_VIEWS: Final = parse_views(f"""
     select since, healed from fault_times where of_clients = 1 and ends_process = 1
     union all select cast(null as bigint), cast(null as bigint)
 
+    -- The certain part of each hold with a known owner.
     create table certain_holds as
     select group_name, key, process, owner, term, op, begun, until from (
         select group_name, key, process, owner, term, op, begun, case when over is null then alive
@@ -101,6 +103,7 @@ DOUBLE_OWNERSHIP: Final = Check(
     views=(
         FORGOTTEN_GROUPS,
         *parse_views(f"""
+        -- The owners of each partition in each term.
         create table generation_owners as
         select coalesce(e.group, '') as group_name, e.key, {TERM} as term, e.owner, min(e.op) as op,
             max(e.generation) as generation
@@ -109,16 +112,19 @@ DOUBLE_OWNERSHIP: Final = Check(
             and e.owner is not null and e.key <> coalesce(e.group, '')
         group by coalesce(e.group, ''), e.key, {TERM}, e.owner
 
+        -- Holds without a term. `before`: how long earlier holds of the same owner lasted.
         create view hold_order as
         select group_name, key, owner, begun, until,
             {greatest_before("until", by="group_name, key, owner", order="begun, until")} as before
         from certain_holds where term is null and key <> group_name
 
+        -- Numbers an owner's reigns: overlapping or adjoining holds are one.
         create view hold_turns as
         select group_name, key, owner, begun, until,
             {sum_so_far(_BEGINS_REIGN, by="group_name, key, owner", order="begun, until")} as reign
         from hold_order
 
+        -- Reigns. `before`: how long earlier reigns of any owner lasted.
         create view reigns as
         select group_name, key, begun, until, before from (
             select group_name, key, begun, until,

@@ -21,8 +21,7 @@ from typing import Final
 
 from assay.checkers.check import Check, family_of, parse_views
 from assay.checkers.engine import INFINITY
-from assay.checkers.groups.group_convergence import POLLS, STRETCHES
-from assay.checkers.liveness.snapshots import QUIET
+from assay.checkers.groups.group_convergence import POLL_STRETCHES
 from assay.checkers.sql_idioms import order_by, select_first
 
 MIN_GENERATIONS: Final = 2
@@ -32,20 +31,21 @@ RESTLESS_GROUP: Final = Check(
     anomaly="restless-group",
     meaning="a group went on from generation to generation, although no member came or went",
     views=(
-        QUIET,
-        POLLS,
-        STRETCHES,
+        *POLL_STRETCHES,
         *parse_views(f"""
+        -- When each process was first seen in its group.
         create view restless_members as
         select e.process, e.group as group_name, min(e.ret) as joined from effects e
         where e.group is not null and e.ret is not null group by e.process, e.group
 
+        -- Kinds of rows that each operation reports.
         create view restless_rows as
         select e.op, max(case when e.kind = 'release' then 1 else 0 end) as released,
             max(case when e.kind = 'lost' then 1 else 0 end) as lost,
             max(case when e.kind in ('lost', 'release') then 0 else 1 end) as others
         from effects e group by e.op
 
+        -- When a member may have come, gone or returned.
         create view restless_turns as
         select o.process, case when o.outcome = 'info' then o.resumed else o.ret end as time from (
             select "index" as op, process, outcome, ret, coalesce(
@@ -54,6 +54,7 @@ RESTLESS_GROUP: Final = Check(
         where o.outcome = 'info' or r.op is null or r.released = 1
             or (o.outcome = 'ok' and r.lost = 1 and r.others = 0)
 
+        -- The last change that may be a reason for a rebalance.
         create table restless_changes as
         select group_name, max(time) as time from (
             select group_name, joined as time from restless_members
@@ -67,6 +68,7 @@ RESTLESS_GROUP: Final = Check(
                         'partitions-add', 'move')) a) as changes
         group by group_name
 
+        -- The time from the last change to the end of the group's last stretch of polls.
         create view restless_intervals as
         select s.group_name, greatest(c.time, q.since, s.since) as changed, s.until, d.group_deadline as deadline
         from settle_stretches s join restless_changes c on c.group_name = s.group_name
@@ -74,6 +76,7 @@ RESTLESS_GROUP: Final = Check(
             on l.group_name = s.group_name and l.until = s.until
             cross join rest_quiet q cross join deadlines_declared d
 
+        -- Intervals that are long enough, with the highest generation known in their first half.
         create table restless_judged as
         select t.group_name, t.changed, t.until, t.deadline, coalesce(max(case when
             2 * (e.call - t.changed) < t.deadline then e.generation end), -1) as known

@@ -23,6 +23,7 @@ SPLIT_BRAIN: Final = Check(
     anomaly="split-brain",
     meaning="a member claimed a partition by an older view of its group than another had claimed by before",
     views=parse_views("""
+        -- Claims, and the shares of others by the same view.
         create view claim_rows as
         select coalesce(e.group, '') as group_name, e.key, e.kind, e.owner, e.version as view_version,
             e.value as claim_number, e.op
@@ -30,6 +31,7 @@ SPLIT_BRAIN: Final = Check(
         where e.kind in ('claim', 'share') and e.outcome = 'ok' and e.owner is not null and e.version is not null
             and e.value is not null
 
+        -- The owner of each partition by each version of the view, and the first claim by that view.
         create table claimed_views as
         select group_name, key, view_version, owner, min(claim_number) as claim_number, min(op) as op from claim_rows
         group by group_name, key, view_version, owner

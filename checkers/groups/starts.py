@@ -42,6 +42,7 @@ MISPLACED_START: Final = Check(
         where e.group is not null and e.kind in ('acquire', 'fetched', 'seek', 'reset', 'out-of-range', 'start',
             'end', 'lost', 'release', 'observe-begin')
 
+        -- Begins of reading right after the partition was acquired and its offset was fetched.
         create view start_begun as
         select op, sub, group_name, log, position, former_position as committed from (
             select *, {_previous_columns("former_kind", "former_assignment", as_="first")} from (
@@ -57,11 +58,13 @@ MISPLACED_START: Final = Check(
         where e.kind = 'resume' and e.outcome = 'ok' and e.position > 0 and e.group is not null
             and e.ret is not null
 
+        -- Logs whose start may have moved.
         create view start_deleted as
         select key from effects where kind = 'start' and position > 0 group by key
         union
         select key from events where event in ('segment-deleted', 'log-start') and key is not null group by key
 
+        -- Since when a former holder may have made an unrecorded commit.
         create view start_doubts as
         select h.group_name, h.log, min(o.call) as since from (
             select process, "index" as op, call from ops where outcome = 'info') o

@@ -56,12 +56,14 @@ STUCK_CLIENT: Final = Check(
             coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
         from faults group by id having {MAY_HAVE_BEGUN}
 
+        -- When the client had no excuse any more: its failures began, and no fault was in the way.
         create table progress_waits as
         select s.worker, s.client, s.key, s.streak, s.last_call, s.last_op, greatest(s.first_call,
             coalesce(max(case when f.healed > s.last_call then f.gone else f.until end), 0)) as since
         from progress_stays s left join progress_faults f on f.since <= s.last_call
         group by s.worker, s.client, s.key, s.streak, s.first_call, s.last_call, s.last_op
 
+        -- Clients that kept failing, and the successes of others in that time.
         create table progress_served as
         select w.worker, w.client, w.key, w.streak, w.last_call, w.last_op, min(t.done) as served,
             max(t.call) as last_served, count(*) as others

@@ -41,6 +41,7 @@ UNREGISTERED: Final = at_rest_check(
     anomaly="unregistered",
     meaning="a server that answers was not registered by the deadline",
     views=parse_views("""
+        -- Brokers that answer and are not registered.
         create view registration_missing as
         select a.look, a.node as key, a.node
         from looks a left join rest_brokers b on b.look = a.look and b.node = a.node
@@ -58,6 +59,7 @@ DISOBEYED_SETTINGS: Final = at_rest_check(
     anomaly="disobeyed-settings",
     meaning="a replica did not go by its topic's settings by the deadline",
     views=parse_views(f"""
+        -- Replicas that apply other settings than ZooKeeper has.
         create view settings_lacking as
         select r.look, r.key, r.node, t.key as topic, t.settings
         from looks r
@@ -79,6 +81,7 @@ NO_REJOIN: Final = at_rest_check(
     anomaly="no-rejoin",
     meaning="a replica that could have been in sync again was not by the deadline",
     views=parse_views(f"""
+        -- Replicas that follow in the present epoch and are not in sync.
         create view rejoin_missing as
         select p.look, p.key, p.epoch, p.leader_node, b.node
         from rest_led p
@@ -103,6 +106,7 @@ DISOBEYED_STATE: Final = at_rest_check(
     anomaly="disobeyed-state",
     meaning="a replica did not obey its partition's state by the deadline",
     views=parse_views(f"""
+        -- Replicas in an older epoch than the written state.
         create view obedience_lacking as
         select p.look, p.key, p.epoch, b.node
         from looks p
@@ -131,6 +135,7 @@ LATE_HIGH_WATERMARK: Final = at_rest_check(
     anomaly="late-high-watermark",
     meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
     views=parse_views(f"""
+        -- Leaders with all replicas in sync and a high watermark below the log end.
         create view mark_lacking as
         select p.look, p.key, p.leader_node as node, p.epoch, r.high_watermark, r.log_end
         from rest_led p
@@ -153,6 +158,7 @@ LATE_FLUSH: Final = at_rest_check(
     anomaly="late-flush",
     meaning="a replica's log was not on its disk long after its time to be flushed",
     views=parse_views("""
+        -- Replicas with records that are not on the disk.
         create view flush_lacking as
         select f.look, f.key, f.node, f.log_end, f.flush_ms
         from looks f left join rest_busy m on m.look = f.look and m.key = f.key
@@ -181,6 +187,7 @@ STALE_METADATA: Final = at_rest_check(
     anomaly="stale-metadata",
     meaning="a broker's metadata was not what ZooKeeper had by the deadline",
     views=parse_views(f"""
+        -- Brokers whose metadata differ from ZooKeeper.
         create view routing_lacking as
         select p.look, p.key, a.node, p.leader, p.replicas, p.members
         from rest_led p

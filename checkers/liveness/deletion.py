@@ -42,12 +42,14 @@ UNDELETED_TOPIC: Final = at_rest_check(
         union
         select look, {extract_topic("key")} from looks where what = 'move'
 
+        -- Deletions that are requested and have no reason to wait.
         create view deletion_requests as
         select d.look, d.key, coalesce(t.zxid, -1) as zxid from looks d
             left join looks t on t.look = d.look and t.what = 'topic' and t.key = d.key
             left join deletion_waiting w on w.look = d.look and w.topic = d.key
         where d.what = 'deletion' and w.topic is null
 
+        -- Files of topics that no longer exist.
         create view deletion_files as
         select f.look, f.key, f.node, f.zxid from looks f
             join rest_brokers b on b.look = f.look and b.node = f.node
@@ -55,11 +57,13 @@ UNDELETED_TOPIC: Final = at_rest_check(
                 and t.zxid = f.zxid
         where f.what = 'folder' and t.key is null
 
+        -- Topics that a broker knows and that do not exist.
         create view deletion_known_topics as
         select k.look, k.key, k.node from looks k
             left join looks t on t.look = k.look and t.what = 'topic' and t.key = k.key
         where k.what = 'known' and t.key is null
 
+        -- Settings of topics that do not exist.
         create view deletion_settings as
         select s.look, s.key from looks s
             left join looks t on t.look = s.look and t.what = 'topic' and t.key = s.key
@@ -79,6 +83,7 @@ UNDELETED_TOPIC: Final = at_rest_check(
                 on c.topic = d.topic
         where coalesce(c.made, 0) < d.call
 
+        -- Topics that exist although their deletion was acknowledged.
         create view deletion_survivors as
         select t.look, t.key, min(p.op) as op from deletion_acknowledged p
             join looks t on t.what = 'topic' and t.key = p.topic

@@ -26,11 +26,13 @@ RESTLESS_STATE: Final = at_rest_check(
             left join rest_busy m on m.look = p.look and m.key = p.key
         where p.what = 'partition' and p.epoch >= 0 and m.key is null
 
+        -- `island` is equal for consecutive looks without another change of the cluster.
         create table churn_stretches as
         select look, key, zxid, replicas, epoch, lives, time, ended,
             look - {row_number(by="key, zxid, replicas, lives", order="look")} as island
         from churn_states
 
+        -- Stretches that last until the last look.
         create table churn_intervals as
         select g.key, g.zxid, g.replicas, g.lives, g.island, g.since, g.until, d.obedience_deadline as deadline
         from (

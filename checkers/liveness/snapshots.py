@@ -26,7 +26,6 @@ from assay.checkers.sql_idioms import LARGE, STRUCK, cast_large, extract_topic, 
 MAX_PAUSE: Final = 5_000_000_000
 """A longer pause between two looks, in nanoseconds, leaves the state in between unknown."""
 
-
 ON_NODE: Final = "{key} on {node}"
 TOPIC_ON_NODE: Final = "{topic} on {node}"
 BROKER: Final = "broker {node}"

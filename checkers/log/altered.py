@@ -24,9 +24,7 @@ from assay.checkers.sql_idioms import (
 
 _MAY_BE_SENT: Final = "kind = 'append' and outcome <> 'fail'"
 
-
 _SAME_VALUE: Final = "d.key = e.key and d.value = e.value"
-
 
 _RECORD: Final = "s.key, s.value, s.position"
 
@@ -87,6 +85,7 @@ ALTERED_RECORD: Final = Check(
         where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
         group by e.key, e.value, e.timestamp, e.message_key
 
+        -- `what` differs: the time, the key or the partition from all sends, or one poll from another (`twice`).
         create view log_alterations (across) as
         select {_RECORD}, 'time' as what, min(s.op) as op
         from log_metadata_seen s join log_metadata_conflicts d on s.key = d.key and s.value = d.value

@@ -7,7 +7,7 @@ rule U. Rule U: no operation may have a lower place than one that had returned b
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View, parse_views
+from assay.checkers.check import Check, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import ROWS_BEFORE, first_rows_subquery, order_by, row_number
 
@@ -20,40 +20,34 @@ ENDS: Final = View(
 )
 
 
-def _views_of_low_ends(name: str, moments: str) -> tuple[View, View]:
-    """Returns the views that find ends below what was known before, as ``found_<name>``.
+def _make_low_end_views(name: str, moments: str) -> tuple[View, ...]:
+    """Returns two tables, of which ``found_<name>`` has the ends below a position that was known before.
 
-    ``moments``: one row per event. ``is_return`` 1: a position is known from then on; 0: a request for an end. As a
-    cheap filter, the first table ignores epochs. Only the few keys that it finds are judged epoch by epoch.
+    ``moments`` is a view with one row per event. ``is_return`` 1: a position is known from then on; 0: an end was
+    requested. As a cheap filter, the first table ignores epochs. Only the few keys that it finds are judged epoch by
+    epoch.
     """
-    return (
-        Table(
-            f"log_suspects_{name}",
-            f"""
-            select key, epoch from (
-                select key, is_return, epoch, position,
-                    max(case when is_return = 1 and epoch is not null then position end) over (partition by key
-                        {order_by("moment, is_return, op, sub")} {ROWS_BEFORE}) as former
-                from {moments}) as moments
-            where is_return = 0 and epoch is not null and former > position group by key, epoch
-            """,
-        ),
-        Table(
-            f"found_{name}",
-            f"""
-            select key, level as epoch, op, sub, position, former from (
-                select key, level, op, sub, is_return, position,
-                    max(case when is_return = 1 then position end) over (partition by key, level
-                        {order_by("moment, is_return, op, sub")} {ROWS_BEFORE}) as former
-                from (
-                    select m.key, s.epoch as level, m.moment, m.is_return, m.op, m.sub, m.position
-                    from {moments} m join log_suspects_{name} s on m.key = s.key
-                    where (m.is_return = 1 and m.epoch <= s.epoch) or (m.is_return = 0 and m.epoch = s.epoch)
-                    ) as levels) as moments
-            where is_return = 0 and former > position
-            """,
-        ),
-    )
+    return parse_views(f"""
+        create table log_suspects_{name} as
+        select key, epoch from (
+            select key, is_return, epoch, position,
+                max(case when is_return = 1 and epoch is not null then position end) over (partition by key
+                    {order_by("moment, is_return, op, sub")} {ROWS_BEFORE}) as former
+            from {moments}) as moments
+        where is_return = 0 and epoch is not null and former > position group by key, epoch
+
+        create table found_{name} as
+        select key, level as epoch, op, sub, position, former from (
+            select key, level, op, sub, is_return, position,
+                max(case when is_return = 1 then position end) over (partition by key, level
+                    {order_by("moment, is_return, op, sub")} {ROWS_BEFORE}) as former
+            from (
+                select m.key, s.epoch as level, m.moment, m.is_return, m.op, m.sub, m.position
+                from {moments} m join log_suspects_{name} s on m.key = s.key
+                where (m.is_return = 1 and m.epoch <= s.epoch) or (m.is_return = 0 and m.epoch = s.epoch)
+                ) as levels) as moments
+        where is_return = 0 and former > position
+        """)
 
 
 def _select_last_known(found: str, known: str) -> str:
@@ -86,7 +80,7 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
         union all
         select key, call, 0, epoch, op, sub, position from log_ends
         """),
-        *_views_of_low_ends("high_watermark_regression", "log_end_moments"),
+        *_make_low_end_views("high_watermark_regression", "log_end_moments"),
     ),
     evidence=f"""
         {
@@ -122,7 +116,7 @@ END_TOO_LOW: Final = Check(
         select e.key, e.call, 0, e.epoch, e.op, e.sub, e.position
         from log_ends e cross join log_declared d where d.linearizable_ends = 0
         """),
-        *_views_of_low_ends("end_too_low", "log_known_moments"),
+        *_make_low_end_views("end_too_low", "log_known_moments"),
     ),
     evidence=f"""
         {

@@ -75,7 +75,6 @@ DAMAGED_LOG: Final = Check(
 
 DAMAGE: Final = family_of(DAMAGED_LOG, applies="events where event = 'recovered'")
 
-
 _TAKEN: Final = f"""
             left join epoch_kept k on k.key = l.key cross join log_declared d cross join (
                 select count(*) as losses from (select id from faults where loses_unsynced and {HAS_BEGUN} group by id)
@@ -118,6 +117,7 @@ LEADER_COMPLETENESS: Final = Check(
                 on f.targets like concat('%"', n.node, '"%') or f.targets not like '%"%'
         where f.targets is null
 
+        -- Partitions whose in-sync sets each had a member that kept power and data.
         create view epoch_kept as
         select key from (
             select e.key, e.isr, max(case when k.broker is null then 0 else 1 end) as kept
@@ -134,6 +134,7 @@ LEADER_COMPLETENESS: Final = Check(
         where p.losses > 0 and e.key is not null and k.key is null
         group by e.key having min(e.min_insync) = 1 and min({count_in_list("e.isr")}) <= 1
 
+        -- Where each epoch begins, for partitions that are judged.
         create table epoch_begins as
         select e.key, e.epoch, min(e.position) as position
         from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic

@@ -54,16 +54,10 @@ from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
 from assay.checkers.log.offset_by_time import TIME_LOOK_UP
 from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
 from assay.checkers.log.poll_order import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
-from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
+from assay.checkers.log.positions import OFFSET_HOLE, POSITION_JUMP, POSITION_TABLES
 from assay.checkers.log.rejected_fetches import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
-from assay.checkers.log.retention import (
-    FORBIDDEN_DELETION,
-    LIMITS,
-    LOG_START_REGRESSION,
-    OBEYED_SETTINGS,
-    START_REPORTS,
-)
+from assay.checkers.log.retention import FORBIDDEN_DELETION, LOG_START_REGRESSION, RETENTION_TABLES
 from assay.checkers.log.stuck import DISTURBANCES, STUCK_READER
 from assay.checkers.log.views import LOG_VIEWS, SENDS, SETTLED
 from assay.checkers.log.wrong_partition import UNSENT_VALUES
@@ -71,7 +65,7 @@ from assay.checkers.log.wrong_partition import UNSENT_VALUES
 LOG_TABLES: Final = tuple(
     view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS, UNSENT_VALUES) if view not in (SENDS, SETTLED)
 )
-STATEMENT_TABLES: Final = (MOVES, POSITIONS, START_REPORTS, DISTURBANCES, OBEYED_SETTINGS, LIMITS)
+STATEMENT_TABLES: Final = (*POSITION_TABLES, DISTURBANCES, *RETENTION_TABLES)
 
 
 # These tables are made only for a history with a log: each costs Spark a tenth of a second, even if empty.

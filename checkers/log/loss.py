@@ -53,7 +53,6 @@ _ABSENCE: Final = (
 )
 """Says why the value is gone."""
 
-
 _GONE_COLUMNS: Final = (
     "g.key, g.value, g.position, g.acked, g.seen, g.ack_op, g.seen_op, g.without_it, g.settled, g.sentinel_op"
 )
@@ -139,10 +138,12 @@ UNSEEN: Final = Check(
     anomaly="unseen",
     meaning="an acknowledged value was not delivered by the deadline",
     views=parse_views("""
+        -- When the last phase of each log began and ended.
         create table log_drains as
         select key, min(call) as final_call, max(coalesce(ret, call)) as last from log_effects
         where phase in ('sentinel', 'drain') and key is not null group by key
 
+        -- Acknowledged values that the drain must deliver.
         create view log_due as
         select p.key, p.value, p.position, p.okay_op
         from log_judged p join log_drains f on p.key = f.key

@@ -39,6 +39,7 @@ TIME_LOOK_UP: Final = Check(
     views=(
         LOOK_UPS,
         *parse_views(f"""
+        -- Records with their create time, and when each was first known.
         create table log_dated_records as
         select p.key, p.position, p.value, t.timestamp, t.op,
             least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,

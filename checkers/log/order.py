@@ -63,6 +63,7 @@ REAL_TIME_ORDER: Final = Check(
         select key, value, position, seen from log_value_offsets
         where acks = 0 and position is not null and value is not null
 
+        -- Places with the call and the return of the operations there. `seen`: when a poll had shown the record.
         create view log_timeline as
         select key, 2 * position as place, acked_call as call,
             least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
@@ -187,6 +188,7 @@ NONMONOTONIC_SEND: Final = Check(
     anomaly="nonmonotonic-send",
     meaning="the offsets of one process's sends fall",
     views=parse_views(f"""
+        -- Acknowledged sends, each with the one before it of the same process.
         create view log_send_pairs as
         select op as op, sub, process, key, position, value,
             {previous("position", by="process, key", order="call, op, sub")} as former,
@@ -213,6 +215,7 @@ SEND_SKIP: Final = Check(
     anomaly="send-skip",
     meaning="the values of one message set are not consecutive",
     views=parse_views(f"""
+        -- Values of message sets, each with the one before it in its set.
         create view log_set_pairs as
         select op, sub, key, request, position, value, outcome,
             {previous("position", by="key, request", order="op, sub")} as former,
@@ -220,15 +223,18 @@ SEND_SKIP: Final = Check(
             {previous("outcome", by="key, request", order="op, sub")} as former_outcome
         from log_sends where request is not null
 
+        -- Neighbours of a set that are not at neighbouring offsets.
         create table log_split as
         select op, sub, key, request, position, value, former, former_value from log_set_pairs
         where outcome = 'ok' and former_outcome = 'ok' and {is_not_next("position", "former")}
 
+        -- Known offsets, numbered without gaps.
         create view log_known_ranks as
         select key, position, cast({row_number(by="key", order="position")} as bigint)
             as known_rank
         from log_offsets
 
+        -- Values of sets without known offsets, at the offsets where they were read.
         create table log_set_parts as
         select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value, p.seen_op
         from log_set_pairs s join log_value_offsets p on s.key = p.key and s.value = p.value
@@ -237,6 +243,7 @@ SEND_SKIP: Final = Check(
         where (s.outcome = 'info' or (s.outcome = 'ok' and s.position is null)) and s.former_value is not null
             and p.observed > 0 and c.key is null and p.position >= coalesce(t.log_start, 0)
 
+        -- Values of sets that do not follow the value before them.
         create view log_torn as
         select s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value, min(s.seen_op) as seen_op,
             min(o.value) as other, min(o.op) as other_op

@@ -103,6 +103,7 @@ OVERLOOKED_LOG: Final = Check(
         where event = 'partition-state-written' and key not like '%#0-%' and epoch is not null
             and isr is not null and elr is not null and min_insync is not null and not coalesce(unclean, false)
 
+        -- Elections by the length of the logs, with the members of the state before.
         create table election_by_length as
         select e.key, e.epoch, e.controller_epoch, e.leader, e.time,
             concat(b.isr, case when b.isr <> '' and b.elr <> '' then ',' else '' end, b.elr) as members
@@ -111,6 +112,7 @@ OVERLOOKED_LOG: Final = Check(
             and {count_in_list("b.isr")} + {count_in_list("b.elr")}
                 > {count_in_list("e.isr")} + {count_in_list("e.elr")}
 
+        -- What each node had answered the controller about its log before the election.
         create table election_answers as
         select e.key, e.epoch, n.node, n.broker, count(t.seq) as times, min(t.value) as last_epoch,
             max(t.value) as other_epoch, min(t.position) as log_end, max(t.position) as other_end

@@ -26,7 +26,6 @@ _STEP: Final = "r.op, r.sub, r.process, r.key, r.assignment, r.kind, r.position,
 _BREAKS: Final = "case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end"
 _SAME_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
 
-
 _LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
 
 
@@ -48,6 +47,7 @@ POLL_VIEWS: Final = parse_views(f"""
     select {_STEP}, {sum_so_far(_BREAKS, by="r.process, r.key, r.assignment", order="r.call, r.op, r.sub")} as breaks
     from log_reading_rows r join log_broken_chains b on {_SAME_CHAIN}
 
+    -- The offset that each part of a chain fetched or sought first.
     create view log_chain_starts as
     select process, key, assignment, breaks, position as sought, op from (
         select process, key, assignment, breaks, position, op,
@@ -73,6 +73,7 @@ POLL_VIEWS: Final = parse_views(f"""
     create table log_gapped_stretches as
     select op, process, key, assignment, breaks from log_stretches where gapless = 0
 
+    -- Parts of chains without gaps: first and last offset.
     create view log_links as
     select {_LINK}, r.sub, r.low, r.high from log_stretches r where r.gapless = 1
     union all
@@ -81,6 +82,7 @@ POLL_VIEWS: Final = parse_views(f"""
         and r.assignment = t.assignment and r.breaks = t.breaks
     where r.kind = 'observe' and r.outcome = 'ok'
 
+    -- Each link with the last offset of the link before it.
     create view log_link_pairs as
     select op, sub, process, key, assignment, breaks, low as position,
         {previous("high", by="process, key, assignment, breaks", order="call, op, sub")} as former,
@@ -123,6 +125,7 @@ POLL_SKIP: Final = Check(
     anomaly="poll-skip",
     meaning="a consumer jumped over a record that was there",
     views=parse_views(f"""
+        -- The number of known offsets up to either end of a gap.
         create table log_observed_below as
         select key, position, known, {sum_so_far("known", by="key", order="position")} as upto
         from (

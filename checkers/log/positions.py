@@ -11,31 +11,25 @@ the loss.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View, parse_views
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import order_by, previous, select_first
 
 _CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
 
-MOVES: Final = View(
-    "log_moves",
-    """
+POSITION_TABLES: Final = parse_views(f"""
+    create view log_moves as
     select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, ret, outcome
     from log_effects where kind in ('observe-begin', 'observe-end', 'seek', 'reset') and position is not null
-    """,
-)
 
-POSITIONS: Final = Table(
-    "log_positions",
-    f"""
+    -- Each row with a reader's position, and the row before it in the chain.
+    create table log_positions as
     select op, sub, process, key, assignment, kind, position, call, ret, outcome,
         {previous("kind", **_CHAIN)} as former_kind, {previous("position", **_CHAIN)} as former,
         {previous("outcome", **_CHAIN)} as former_outcome, {previous("op", **_CHAIN)} as former_op,
         {previous("call", **_CHAIN)} as former_call
     from log_moves
-    """,
-)
-"""Each row with a reader's position, and the row before it in the chain."""
+    """)
 
 
 POSITION_JUMP: Final = Check(
@@ -47,6 +41,7 @@ POSITION_JUMP: Final = Check(
         where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
             and position <> former
 
+        -- Jumps with a failed operation of the reader in between.
         create view log_excused_jumps as
         select j.op, j.sub
         from log_jumps j join ops own on own."index" = j.op join ops o on o.process = j.process and o.f = own.f
@@ -73,6 +68,7 @@ OFFSET_HOLE: Final = Check(
     anomaly="offset-hole",
     meaning="an offset that a poll went past holds no record at all",
     views=parse_views(f"""
+        -- Polls of dense logs that may lack an offset.
         create table log_polls_with_gaps as
         select p.op, p.key, p.segment, p.next_offset, greatest(p.first_offset, coalesce(t.log_start, 0)) as base
         from log_polls p cross join log_declared d
@@ -81,6 +77,7 @@ OFFSET_HOLE: Final = Check(
             and (p.plain = 0 or p.first_offset <> greatest(p.next_offset, 0) - p.records)
             and p.next_offset > coalesce(t.log_start, 0)
 
+        -- The offsets that such a poll showed, and that before its range.
         create view log_gap_edges as
         select op, key, segment, greatest(base, -{INFINITY}) - 1 as position, next_offset from log_polls_with_gaps
         union all
@@ -89,6 +86,7 @@ OFFSET_HOLE: Final = Check(
         where p.kind = 'observe' and p.position >= g.base and p.position < g.next_offset
         group by g.op, g.key, g.segment, p.position, g.next_offset
 
+        -- Ranges of offsets that a poll passed without a record.
         create view log_gaps as
         select op, key, position + 1 as position, coalesce(following, next_offset) as until from (
             select op, key, position, next_offset,

@@ -27,6 +27,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
     anomaly="false-out-of-range",
     meaning="a reader was answered that its place is not in the log, although it was",
     views=parse_views(f"""
+        -- Rejections in logs whose start and end certainly did not move.
         create table log_rejected_fetches (across) as
         select e.op, e.key, e.position, e.call
         from log_effects e cross join log_declared d
@@ -38,6 +39,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
         where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
             and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
 
+        -- Statements that the log reached a position.
         create view log_witnesses as
         select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
             coalesce(p.ack_op, p.seen_op) as op, 1 as margin, 'known' as how

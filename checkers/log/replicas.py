@@ -30,6 +30,7 @@ REPLICA_DIVERGENCE: Final = Check(
     anomaly="replica-divergence",
     meaning="replicas hold different records below their high watermark",
     views=parse_views("""
+        -- Records that count.
         create table replica_records as
         select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
             case when value is null then 1 else 0 end as unknown
@@ -76,6 +77,7 @@ REPLICA_HOLE: Final = Check(
         create view hole_records as
         select key, node, position from replicas where high_watermark is null
 
+        -- Offsets that an in-sync replica lacks, and another replica that has them.
         create table hole_offsets as
         select m.key, m.node, m.log_start, m.high_watermark, o.position, o.witness
         from hole_members m
@@ -117,6 +119,7 @@ LOST_LAST_VALUE: Final = Check(
         where e.kind = 'append' and e.message_key is not null and e.value is not null
         group by e.key, e.message_key, e.value
 
+        -- Records of in-sync replicas whose key has no tombstone.
         create table compacted_records as
         select r.key, r.node, r.position, r.value, s.op, s.message_key
         from replicas r join compacted_sends s on s.key = r.key and s.value = r.value
@@ -125,6 +128,7 @@ LOST_LAST_VALUE: Final = Check(
             on t.key = s.key and t.message_key = s.message_key
         where r.below_hw and r.in_isr and r.high_watermark is null and t.key is null
 
+        -- The last record of each key on any in-sync replica.
         create table compacted_last as
         select r.key, r.message_key, r.position, min(r.node) as witness, min(r.value) as value, min(r.op) as op
         from compacted_records r join (

@@ -18,7 +18,7 @@ new leader's start may rightly be lower.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Table, parse_views
+from assay.checkers.check import MOST_FINDINGS, Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
     HAS_BEGUN,
@@ -43,14 +43,49 @@ CLOCK_LEAD: Final = f"""
     """
 """By how much create times are ahead of the history's time at most. Null if no send has a create time."""
 
-START_REPORTS: Final = Table(
-    "log_start_reports",
-    """
+RETENTION_TABLES: Final = parse_views(f"""
+    create table log_start_reports as
     select op, sub, process, key, position, leader_epoch as epoch, node, incarnation, call, ret
     from log_effects
     where kind = 'start' and outcome = 'ok' and position is not null and ret is not null
-    """,
-)
+
+    -- When every server must obey an acknowledged setting. The rows `c` are the times without a fault.
+    create table log_settings_obeyed as
+    select t.topic, t.name, t.since, min(greatest(t.settled, c.since) + d.obedience_deadline) as obeyed
+    from (
+        select key as topic, name, call as since, ret as settled from effects
+        where kind = 'setting' and outcome = 'ok' and ret is not null) t
+        cross join (
+            select since, coalesce(following, {INFINITY}) as until from (
+                select max(until) over ({order_by("since, until")} {ROWS_SO_FAR}) as since,
+                    lead(since) over ({order_by("since, until")}) as following
+                from log_disturbances where since is not null) as faults
+            union all
+            select -1, coalesce(min(since), {INFINITY}) from log_disturbances) c
+        cross join deadlines_declared d
+    where c.since < {INFINITY} and greatest(t.settled, c.since) + d.obedience_deadline <= c.until
+    group by t.topic, t.name, t.since
+
+    -- Each limit that a topic had, and its latest possible interval. The value 0 is an unknown limit: it may take
+    -- anything.
+    create table log_limits (across) as
+    select s.topic, s.name, s.since, min(case when t.since > s.settled then t.obeyed else {INFINITY} end) as until,
+        case when s.value < 0 then {INFINITY} else s.value end as value
+    from (
+        select key as topic, name, call as since, op,
+            case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as settled,
+            coalesce(value, case when name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0) as value
+        from effects cross join log_declared d
+        where kind = 'setting' and outcome <> 'fail' and name in ('retention.ms', 'retention.bytes')
+        union all
+        select k.topic, n.name, -1, -1, -1,
+            coalesce(case when n.name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0)
+        from (select {extract_topic("key")} as topic from (select key from log_values group by key) as keys
+            group by {extract_topic("key")}) k
+            cross join (select 'retention.ms' as name union all select 'retention.bytes') n cross join log_declared d) s
+        left join log_settings_obeyed t on s.topic = t.topic and s.name = t.name
+    group by s.topic, s.name, s.since, s.settled, s.value
+    """)
 
 
 _REPORTED: Final = "case when is_return = 1 then position end"
@@ -96,52 +131,6 @@ LOG_START_REGRESSION: Final = Check(
     optional=True,
 )
 
-OBEYED_SETTINGS: Final = Table(
-    "log_settings_obeyed",
-    f"""
-    select t.topic, t.name, t.since, min(greatest(t.settled, c.since) + d.obedience_deadline) as obeyed
-    from (
-        select key as topic, name, call as since, ret as settled from effects
-        where kind = 'setting' and outcome = 'ok' and ret is not null) t
-        cross join (
-            select since, coalesce(following, {INFINITY}) as until from (
-                select max(until) over ({order_by("since, until")} {ROWS_SO_FAR}) as since,
-                    lead(since) over ({order_by("since, until")}) as following
-                from log_disturbances where since is not null) as faults
-            union all
-            select -1, coalesce(min(since), {INFINITY}) from log_disturbances) c
-        cross join deadlines_declared d
-    where c.since < {INFINITY} and greatest(t.settled, c.since) + d.obedience_deadline <= c.until
-    group by t.topic, t.name, t.since
-    """,
-)
-"""When every server must obey an acknowledged setting. The rows ``c`` are the times without a fault."""
-
-LIMITS: Final = Table(
-    "log_limits",
-    f"""
-    select s.topic, s.name, s.since, min(case when t.since > s.settled then t.obeyed else {INFINITY} end) as until,
-        case when s.value < 0 then {INFINITY} else s.value end as value
-    from (
-        select key as topic, name, call as since, op,
-            case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as settled,
-            coalesce(value, case when name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0) as value
-        from effects cross join log_declared d
-        where kind = 'setting' and outcome <> 'fail' and name in ('retention.ms', 'retention.bytes')
-        union all
-        select k.topic, n.name, -1, -1, -1,
-            coalesce(case when n.name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0)
-        from (select {extract_topic("key")} as topic from (select key from log_values group by key) as keys
-            group by {extract_topic("key")}) k
-            cross join (select 'retention.ms' as name union all select 'retention.bytes') n cross join log_declared d) s
-        left join log_settings_obeyed t on s.topic = t.topic and s.name = t.name
-    group by s.topic, s.name, s.since, s.settled, s.value
-    """,
-    across=True,
-)
-"""Each limit that a topic had, and its latest possible interval. The value 0 is an unknown limit: it may take anything.
-"""
-
 
 def keep_lasting(rows: str) -> str:
     """Returns joins and a condition that keep, of ``rows``, those whose record no limit may delete during the run.
@@ -175,38 +164,39 @@ FORBIDDEN_DELETION: Final = Check(
 
         -- Earliest creation of each record, in the history's time, for keys with deletions.
         create view log_creation_times (across) as
-        select p.key, p.value, p.position, min(b.born) - max(w.lead) as born
+        select p.key, p.value, p.position, min(b.created) - max(w.lead) as created
         from log_value_offsets p join (select key from log_advanced_starts group by key) a on p.key = a.key
             join (
-                select key, value, {nanoseconds("min(timestamp)")} as born from log_effects
+                select key, value, {nanoseconds("min(timestamp)")} as created from log_effects
                 where kind in ('append', 'observe') and value is not null and outcome <> 'fail'
                 group by key, value having count(*) = count(timestamp)) b on p.key = b.key and p.value = b.value
             cross join ({CLOCK_LEAD}) w
         where p.position is not null group by p.key, p.value, p.position
 
+        -- When the youngest record below each of these starts was created.
         create view log_youngest_below as
-        select key, position, reported, op, born from (
+        select key, position, reported, op, created from (
             select key, position, is_record, reported, op,
-                {greatest_before("case when is_record = 1 then born end", by="key", order="position, is_record")}
-                    as born
+                {greatest_before("case when is_record = 1 then created end", by="key", order="position, is_record")}
+                    as created
             from (
-                select key, position, 0 as is_record, reported, op, cast(null as bigint) as born
+                select key, position, 0 as is_record, reported, op, cast(null as bigint) as created
                 from log_advanced_starts
                 union all
-                select key, position, 1, null, null, max(born) from log_creation_times group by key, position) as points
-            ) as ordered
-        where is_record = 0 and born is not null
+                select key, position, 1, null, null, max(created) from log_creation_times
+                group by key, position) as points) as ordered
+        where is_record = 0 and created is not null
 
         -- Starts that excluded a record too young for every time limit.
         create table log_suspect_starts as
-        select key, position, reported, op, born, ms, bytes from (
-            select y.key, y.position, y.reported, y.op, y.born,
+        select key, position, reported, op, created, ms, bytes from (
+            select y.key, y.position, y.reported, y.op, y.created,
                 {_LEAST_OF.format("retention.ms")} as ms, {_LEAST_OF.format("retention.bytes")} as bytes
             from log_youngest_below y join log_limits l on {extract_topic("y.key")} = l.topic
-            where l.since <= y.reported and l.until >= y.born
-            group by y.key, y.position, y.reported, y.op, y.born) as limited
+            where l.since <= y.reported and l.until >= y.created
+            group by y.key, y.position, y.reported, y.op, y.created) as limited
             cross join ({WRONG_CLOCKS}) c
-        where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {nanoseconds("ms")})
+        where ms = {INFINITY} or (c.wrong = 0 and reported - created + {UNCERTAINTY} < {nanoseconds("ms")})
 
         -- The most bytes that may have been in the log from a start on; no row if a size is unknown.
         create view log_greatest_sizes as
@@ -217,7 +207,7 @@ FORBIDDEN_DELETION: Final = Check(
         group by t.key, t.position having count(s.op) = count(s.size)
         """),
     violations=f"""
-        select t.key, t.position as start, t.reported, t.op, t.born, t.ms, t.bytes, r.most
+        select t.key, t.position as start, t.reported, t.op, t.created, t.ms, t.bytes, r.most
         from log_suspect_starts t left join log_greatest_sizes r on t.key = r.key and t.position = r.position
         where t.bytes = {INFINITY} or r.most < t.bytes
         """,
@@ -225,7 +215,7 @@ FORBIDDEN_DELETION: Final = Check(
         select f.key, f.start, f.reported, f.op as start_op, f.ms, f.bytes,
             f.most, b.position, min(b.value) as value, min(s.op) as send_op
         from {first_rows_subquery("found_forbidden_deletion", "key, start")} f
-            join log_creation_times b on f.key = b.key and f.born = b.born and b.position < f.start
+            join log_creation_times b on f.key = b.key and f.created = b.created and b.position < f.start
             join log_sends s on b.key = s.key and b.value = s.value and s.outcome <> 'fail'
         group by f.key, f.start, f.reported, f.op, f.ms, f.bytes, f.most, b.position
         {order_by("f.key, f.start, b.position")} limit {MOST_FINDINGS}

@@ -17,7 +17,6 @@ MIN_POLLS: Final = 3
 
 _CHAIN: Final = "p.process, p.key, p.assignment, p.position"
 
-
 DISTURBANCES: Final = View(
     "log_disturbances",
     f"""

@@ -55,6 +55,7 @@ ILLEGAL_TRANSITION: Final = Check(
         create view transition_incarnations as
         select {_INCARNATION} from events where to_state is not null group by {_INCARNATION}
 
+        -- Lines about states. `missing`: how many lines the event log lacks before this one.
         create table transition_lines as
         select {_INCARNATION}, seq, time, controller_epoch, key, event, replica, from_state, to_state, leaderless,
             missing
@@ -69,6 +70,7 @@ ILLEGAL_TRANSITION: Final = Check(
         where key is not null and key not like '%#0-%' and controller_epoch is not null
             and (to_state is not null or leaderless = 1)
 
+        -- Each step with the state in which the step before it ended.
         create table transition_steps as
         select {_OBJECT}, seq, time, from_state, to_state, missing, leaderless,
             {previous("to_state", by=_OBJECT, order="seq")} as former,

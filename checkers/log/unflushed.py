@@ -81,30 +81,30 @@ def _find_power_losses(engine: Engine) -> list[int]:
     """Returns the moments when all servers were, or may have been, without power.
 
     An unproved loss counts, because its proof may lack only what came before or after the loss. A failed loss counts,
-    because it may have hit all the same. If servers go down one after the other, only the last one loses its power
+    because it may have losses all the same. If servers go down one after the other, only the last one loses its power
     (``outage-power-loss``).
     """
-    there = _find_servers(engine)
+    find_serving = _make_serving_lookup(engine)
     rows = engine.rows(
         f"""
         select f.targets, f.time as moment, coalesce(f.gradual, false) as gradual
         from (select * from faults where {INJECTED}) f where f.loses_unsynced {order_by("f.time")}
         """
     )
-    hit = [(row["moment"], _parse_names(row["targets"]), row["gradual"]) for row in rows]
+    losses = [(row["moment"], _parse_names(row["targets"]), row["gradual"]) for row in rows]
     return [
         moment
-        for moment, names, gradual in hit
-        if (servers := there(moment)) and servers <= names and not (gradual and len(names) > 1)
+        for moment, names, gradual in losses
+        if (servers := find_serving(moment)) and servers <= names and not (gradual and len(names) > 1)
     ]
 
 
-def _find_servers(engine: Engine) -> Callable[[int], set[str]]:
-    """Returns a function from a moment to the servers that serve then.
+def _make_serving_lookup(engine: Engine) -> Callable[[int], set[str]]:
+    """Returns a function that finds the servers that serve at a moment.
 
-    A server serves if it has written an event by then and no other fault stops it. It also must not be one that a fault
-    has added and removed again: the heal ended, whether or not the fault was proved. A fault that pauses its targets
-    one by one stops none before the last event that the target wrote.
+    A server serves if it has written an event by then and no other fault stops it. A server that a fault has added and
+    removed again does not serve once the heal has ended, whether or not the fault was proved. A fault that pauses its
+    targets one by one does not pause a target before the last event that the target wrote.
     """
     rows = engine.rows("select node, min(time) as first from events group by node")
     first: dict[str, int] = {row["node"]: row["first"] for row in rows}
@@ -116,14 +116,14 @@ def _find_servers(engine: Engine) -> Callable[[int], set[str]]:
             since = max(row["since"], last.get(name, 0))
             absent.setdefault(name, []).append((since, INFINITY if added else row["until"]))
 
-    def there(moment: int) -> set[str]:
+    def find_serving(moment: int) -> set[str]:
         return {
             name
             for name, since in first.items()
             if since <= moment and not any(begun < moment < over for begun, over in absent.get(name, ()))
         }
 
-    return there
+    return find_serving
 
 
 def _find_last_events(engine: Engine, fault: Row) -> dict[str, int]:
@@ -181,13 +181,13 @@ def _find_cuts_at(engine: Engine, moment: int, unflushed: int, granted: Sequence
 def _select_ends(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     """Returns SQL: offsets where a log continued or ended after the moment, below its earlier end by at most what may
     go."""
-    taken = "".join(
+    exclusion = "".join(
         f" and not (key = {to_sql_literal(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with ends as (
             select key, max(position) as ended from effects
-            where kind = 'end' and outcome = 'ok' and ret < {moment}{taken} group by key),
+            where kind = 'end' and outcome = 'ok' and ret < {moment}{exclusion} group by key),
         sends as (
             select key, value, min(call) as call from effects
             where kind = 'append' and outcome <> 'fail' and value is not null group by key, value),
@@ -214,14 +214,14 @@ def _select_tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     several, and be gone. If it is there, it may have been sent afterwards, and proves nothing. But if it is at the
     offset of another record, one of the two is gone.
     """
-    taken = "".join(
+    exclusion = "".join(
         f" and not (key = {to_sql_literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with known as (
             select key, value, position, min(case when ret < {moment} then 0 else 1 end) as late from effects
             where kind in ('append', 'observe') and outcome = 'ok' and value is not null and position is not null
-                and (ret < {moment}{taken} or (kind = 'append' and call < {moment} and ret >= {moment}))
+                and (ret < {moment}{exclusion} or (kind = 'append' and call < {moment} and ret >= {moment}))
             group by key, value, position),
         tail as (
             select k.key, k.value, k.position, k.late
@@ -270,13 +270,13 @@ def _select_tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
 def divide_into_eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
     """Returns each key's intervals between cuts: key, since, until (exclusive), the lowest cut still to come, number
     from 0."""
-    found = []
+    eras = []
     for key in sorted({cut.key for cut in granted}):
-        mine = sorted((cut for cut in granted if cut.key == key), key=lambda cut: cut.moment)
-        edges = [0, *(cut.moment for cut in mine), INFINITY]
+        cuts = sorted((cut for cut in granted if cut.key == key), key=lambda cut: cut.moment)
+        edges = [0, *(cut.moment for cut in cuts), INFINITY]
         for era, (since, until) in enumerate(itertools.pairwise(edges)):
-            found.append((key, since, until, min([cut.at for cut in mine[era:]], default=INFINITY), era))
-    return found
+            eras.append((key, since, until, min([cut.at for cut in cuts[era:]], default=INFINITY), era))
+    return eras
 
 
 def _rewrite_effects() -> str:
@@ -302,19 +302,19 @@ def _rewrite_effects() -> str:
 def prepare(engine: Engine) -> list[str]:
     """Creates ``log_eras``, and replaces ``log_effects`` for the checks of the log, which come after."""
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
-    found = divide_into_eras(find_cuts(engine, unflushed))
+    eras = divide_into_eras(find_cuts(engine, unflushed))
     values = ", ".join(
-        f"({to_sql_literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found
+        f"({to_sql_literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in eras
     )
     engine.view(
         "log_eras",
         f"with named (key, since, until, cut, era) as (values {values}) "
         "select key, cast(since as bigint) as since, cast(until as bigint) as until, cast(cut as bigint) as cut, "
         "cast(era as bigint) as era from named"
-        if found
+        if eras
         else NO_ERAS,
     )
-    if found:
+    if eras:
         engine.table("log_cut_effects", _rewrite_effects())
         engine.view("log_effects", "select * from log_cut_effects")
     return []

@@ -38,12 +38,9 @@ _RANGE_AGGREGATES: Final = """
 """
 """Aggregates over the rows of a poll."""
 
-
 _POLL_COLUMNS: Final = "e.op, e.sub, e.process, e.key, e.kind, e.position, e.value, e.call, e.ret, e.outcome, e.phase"
 
-
 _RANGE_COLUMNS: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
-
 
 SETTLED: Final = Table(
     "log_settled",
@@ -59,7 +56,6 @@ SETTLED: Final = Table(
 """The end at which the drain settled, and when the sentinel below it was called. The call is null if the sentinel is
 unknown; then nothing is judged.
 """
-
 
 LOCATIONS: Final = View(
     "log_locations",
@@ -86,6 +82,7 @@ LOG_VIEWS: Final = (
     create table log_multi_polls as
     select op, key from log_reads where polls <> 1 or first_begin > first_row
 
+    -- Rows of such operations.
     create view log_multi_poll_rows as
     select {_POLL_COLUMNS},
         {sum_so_far("case when e.kind = 'observe-begin' then 1 else 0 end", by="e.op, e.key", order="e.op, e.sub")}
@@ -102,6 +99,7 @@ LOG_VIEWS: Final = (
     union all
     select * from log_multi_poll_rows
 
+    -- Aggregates over each poll of such operations.
     create table log_multi_poll_ranges as
     select op, key, segment, {_RANGE_AGGREGATES} from log_multi_poll_rows where segment > 0 group by op, key, segment
 
@@ -126,6 +124,7 @@ LOG_VIEWS: Final = (
     select op, key, segment, passing, first_offset, next_offset from log_polls
     where records > 0 and (passing = 0 or plain = 0)
 
+    -- The records that such polls showed in their range, each once.
     create view log_inexact_records as
     select p.key, p.value, p.position, p.op, p.segment
     from log_poll_rows p join log_inexact_polls s on p.op = s.op and p.key = s.key and p.segment = s.segment

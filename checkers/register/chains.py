@@ -2,7 +2,7 @@
 can recurse.
 
 1. ``find_kept``: an info write counts iff it was read or a CAS that counts expected it. That CAS may itself be an info
-   one, so each round goes one step back. Runs of CAS operations of unknown outcome, one on top of the other, are short.
+   one, so each round goes one step back. Chains of CAS operations of unknown outcome are short.
 2. ``find_ancestors``: finds for each value that a CAS wrote the start of its chain and the distance to it, by pointer
    doubling (Wyllie 1979). Every value first points at the value that its CAS expected, then repeatedly at that value's
    pointer. A chain of n takes log2(n) + 1 rounds. Values that still point at a CAS then are in a cycle, or hang from

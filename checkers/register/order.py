@@ -34,6 +34,7 @@ STALE_READ: Final = Check(
     anomaly="stale-read",
     meaning="an old value was read, or put in place, after a newer one",
     views=parse_views(f"""
+        -- Late calls inside a chain.
         create view register_late_inside as
         select key, reach, first_ret, versioned from (
             select key, versioned, first_ret,
@@ -44,6 +45,7 @@ STALE_READ: Final = Check(
                 from register_placed group by key, chain, place) as places) as ordered
         where reach > first_ret
 
+        -- The zone of each chain.
         create table register_zones (high_cardinality) as
         select key, chain, first_ret, last_call,
             case when first_ret < last_call then 1 else 0 end as forward,
@@ -53,6 +55,7 @@ STALE_READ: Final = Check(
                 max(last_call) as last_call
             from register_placed where versioned = 0 group by key, chain) as chains
 
+        -- Late calls between chains.
         create view register_late_across as
         select key, reach, first_ret, last_call from (
             select key, forward, low, high, first_ret, last_call,
@@ -73,12 +76,14 @@ STALE_READ: Final = Check(
         create table register_first as
         select * from found_stale_read order by key nulls first, reach nulls first limit {MOST_FINDINGS}
 
+        -- Operations on each value, with its place.
         create view register_uses as
         select u.key, u.op, u.kind, u.value, u.call, u.ret, 0 - u.ret as back, p.chain, p.place from (
             select key, op, 'read' as kind, value, call, ret from register_seen
             union all select key, op, kind, value, call, ret from register_kept) u
             join register_placed p on u.key = p.key and u.value = p.value
 
+        -- For each late call, the last operation on a newer value that had returned.
         create table register_witnesses as
         select key, reach, chain, op, value, call, ret from (
             select f.key, f.reach, l.chain, w.op, w.value, w.call, w.ret,
@@ -90,6 +95,7 @@ STALE_READ: Final = Check(
                 or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
         where turn = 1
 
+        -- The last operation of the witness's chain that had returned before the witness was called.
         create view register_earlier_witnesses as
         select key, reach, op, value, ret from (
             select w.key, w.reach, b.op, b.value, b.ret,
@@ -101,6 +107,7 @@ STALE_READ: Final = Check(
         create view register_first_keys as
         select key, max(versioned) as versioned from register_first group by key
 
+        -- The operation that gives a value its place: its CAS, or the one that reports its version.
         create view register_placers as
         select l.key, l.value, l.op
         from register_links l join register_first_keys f on l.key = f.key and f.versioned = 0
@@ -111,17 +118,20 @@ STALE_READ: Final = Check(
             join register_first_keys f on u.key = f.key and f.versioned = 1
         where u.version is not null group by u.key, u.value
 
+        -- The CAS that replaced a value.
         create view register_replacers as
         select l.key, l.expected as value, min(l.op) as op
         from register_links l join register_first_keys f on l.key = f.key
         group by l.key, l.expected having count(*) = 1
 
+        -- The zones whose ends the first findings name.
         create table register_first_zones as
         select z.key, z.first_ret, z.last_call
         from register_zones z join register_first f on z.key = f.key
         where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
         group by z.key, z.first_ret, z.last_call
 
+        -- The operations at the moments that the first findings name.
         create table register_first_moments as
         select m.key, m.moment, m.is_return, m.op, m.kind, m.value
         from register_moments m join (

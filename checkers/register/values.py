@@ -35,9 +35,11 @@ MISSING_WRITER: Final = Check(
         union all
         select key, expected, op from register_links where write_op is null and expected <> {INITIAL}
 
+        -- Values whose chain has no start.
         create table register_cycles as
         select key, value from register_ancestors where unrooted = 1
 
+        -- Values that were seen at several versions.
         create table register_version_changes as
         select key, value, low_version, high_version from register_clusters where low_version < high_version
         """),
@@ -100,6 +102,7 @@ LOST_UPDATE: Final = Check(
     anomaly="lost-update",
     meaning="two conditional writes both replaced the same value",
     views=parse_views(f"""
+        -- Values in the order of their versions, each with the one before it.
         create view register_order as
         select key, value, expected, chained, low_version,
             coalesce({previous("value", by="key", order="low_version, value")},
@@ -114,11 +117,13 @@ LOST_UPDATE: Final = Check(
             select key, value, op from register_kept union all select key, value, op from register_seen) as users
         group by key, value
 
+        -- Versions with several values.
         create table register_clashes as
         select key, low_version as version, min(value) as low_value, max(value) as high_value, count(*) as rivals
         from register_clusters where low_version is not null and value <> {INITIAL}
         group by key, low_version having count(*) > 1
 
+        -- CAS operations that replaced another value than that of the version before.
         create table register_leaps as
         select o.key, o.low_version as version, o.expected, o.former as low_value, o.value as high_value
         from register_order o

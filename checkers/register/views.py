@@ -84,6 +84,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
 
 
 CLUSTER_VIEWS: Final = parse_views(f"""
+    -- Reads, with the write of the value.
     create table register_seen as
     select r.key, r.value, r.op, r.sub, r.version, r.call, r.ret, w.op as write_op, w.call as write_call
     from register_reads r left join register_kept w on r.key = w.key and r.value = w.value
@@ -111,6 +112,7 @@ CLUSTER_VIEWS: Final = parse_views(f"""
         from register_links) as operations
     group by key, value
 
+    -- Registers whose values all have a version.
     create table register_versioned as
     select key from register_clusters where value <> {INITIAL}
     group by key having count(*) = count(low_version)

@@ -3,8 +3,8 @@
 In the simulation, the harness writes these rows into ``looks``, with look 0:
 
 - ``inspected``: the number of ``acknowledgements`` at which it looked.
-- ``lacking``: the log of an in-sync replica, by the registration under which it joined, ended (``log_end``) at or below
-  an acknowledged offset (``position``).
+- ``lacking``: the log of an in-sync replica ended (``log_end``) at or below an acknowledged offset (``position``). Only
+  a replica counts whose broker still has the registration under which it joined.
 - ``undurable``: an in-sync replica had the record only where a power loss may take it, in a topic that is flushed with
   every message.
 

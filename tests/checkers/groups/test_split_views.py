@@ -61,7 +61,7 @@ def test_what_is_found_is_what_looking_at_all_pairs_finds(tmp_path: Path, groups
     rows = [row for number in range(groups) for row in random_claims(f"g{number}", rng, first_op=100 * number)]
     with opened(write(tmp_path / "history", rows)) as engine:
         build(engine, SPLIT_BRAIN.views)
-        rows = engine.rows("select * from found_split_brain")
-        known = {(row["group_name"], row["key"], row["claim_number"]) for row in rows}
+        found = engine.rows("select * from found_split_brain")
+        known = {(row["group_name"], row["key"], row["claim_number"]) for row in found}
     assert known == split(rows)
     assert groups // 6 < len(known) < sum(row["kind"] == "claim" for row in rows) / 2
