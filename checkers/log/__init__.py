@@ -10,7 +10,7 @@
 - ``altered``: records that differ from what was sent. ``wrong_partition``: records in a partition to which no one sent
   them.
 - ``retention``: log starts, and what deletion may take. ``offset_by_time``: look-ups by time.
-- ``rejected_fetches``: fetches rejected as out of range. ``long_poll``: fetches that wait.
+- ``fetches``: fetches rejected as out of range, and fetches that wait.
 - ``reports``: a producer's reports of one message.
 
 These modules make families of their own:

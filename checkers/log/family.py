@@ -30,7 +30,7 @@ The family ``statements`` compares clients' statements about a log with each oth
 - ``look-up``: ``timestamp`` is the time asked for, ``position`` the answer (null: there is none), with the meaning that
   version 1 of ListOffsets gives it.
 - ``out-of-range``: the answer to a fetch at ``position`` was OFFSET_OUT_OF_RANGE.
-- ``waited``: how long a fetch at the log's end waited; see ``long_poll``.
+- ``waited``: how long a fetch at the log's end waited; see ``fetches``.
 - ``setting``: ``key`` is the topic, ``name`` retention.ms or retention.bytes, ``value`` the limit (-1: none; null: the
   default).
 - ``topic-create``: ``key`` is the topic, with its incarnation.
@@ -48,14 +48,13 @@ from assay.checkers.check import Family, PreparedTables
 from assay.checkers.log.altered import ALTERED_RECORD, RESURRECTED
 from assay.checkers.log.bounds import ANSWER_BEYOND_LOG, LOOK_UP_ORDER
 from assay.checkers.log.ends import END_TOO_LOW, ENDS, HIGH_WATERMARK_REGRESSION
+from assay.checkers.log.fetches import FALSE_OUT_OF_RANGE, UNTIMELY_ANSWER
 from assay.checkers.log.integrity import ABORTED_READ, DUPLICATE, INCONSISTENT_OFFSET, PHANTOM
-from assay.checkers.log.long_poll import UNTIMELY_ANSWER
 from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
 from assay.checkers.log.offset_by_time import TIME_LOOK_UP
 from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
 from assay.checkers.log.poll_order import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from assay.checkers.log.positions import OFFSET_HOLE, POSITION_JUMP, POSITION_TABLES
-from assay.checkers.log.rejected_fetches import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.log.retention import FORBIDDEN_DELETION, LOG_START_REGRESSION, RETENTION_TABLES
 from assay.checkers.log.stuck import DISTURBANCES, STUCK_READER

@@ -28,6 +28,7 @@ CONTRADICTED_OUTCOME: Final = Check(
     anomaly="contradicted-outcome",
     meaning="a producer said two things of what became of one message",
     views=parse_views("""
+        -- The outcomes that each receiver was informed of, and how many times.
         create table reports_by_receiver as
         select op, key, value, source, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
             min(outcome) as reported, max(outcome) as reported_last, min(position) as reported_position,
@@ -35,6 +36,7 @@ CONTRADICTED_OUTCOME: Final = Check(
         from effects where kind in ('reported', 'unreported') and value is not null and source is not null
         group by op, key, value, source
 
+        -- The row that records a message's outcome.
         create view reports_first_rows as
         select e.op, e.key, e.value, min(e.sub) as sub
         from effects e join (select op from reports_by_receiver group by op) r on e.op = r.op

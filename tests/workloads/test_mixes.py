@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from assay.checkers.judging.verdict import Verdict
-from assay.checkers.log.long_poll import SLACK_MS
+from assay.checkers.log.fetches import SLACK_MS
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.timestamps import NANOSECONDS
 from assay.harness.run import command_line
