@@ -263,7 +263,7 @@ def family_of(
 ) -> Family:
     """Returns a family with its first check's name, so that a history without its data is not reported as lacking any.
 
-    ``applies``: SQL that follows ``from`` and selects the rows of which the family needs at least one.
+    ``applies``: SQL after ``from``; the family needs at least one of its rows.
     """
     query = f"select count(*) as examined from {applies}"
     return Family(checks[0].anomaly, checks, query, prepare=prepare, beside=beside, kinds=kinds)

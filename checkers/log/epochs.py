@@ -29,8 +29,8 @@ not count.
 
 ``member-completeness``: a replica that joins the in-sync set must have all that is committed, because it may be the
 next leader (KAFKA-7128). So it must have reached the leader's high watermark. It must also have reached what is known
-to be committed in earlier epochs, which a leader with a lagging high watermark need not know yet. The same exceptions
-apply.
+to be committed in earlier epochs: a leader with a lagging high watermark need not know of it yet. The exceptions above
+apply to earlier epochs only.
 
 ``damaged-log``: a kill leaves the files as they are, and a power loss takes nothing that was fsynced. So a log never
 lacks what its node has noted as durable, and no byte of it fails its checksum. A node that finds otherwise, at a start
@@ -80,7 +80,9 @@ _TAKEN: Final = f"""
                 select count(*) as losses from (select id from faults where loses_unsynced and {HAS_BEGUN} group by id)
                     as power_losses) p
         where l.before - case when k.key is null then d.unflushed * p.losses else 0 end"""
-"""What was committed before an epoch (a row ``l`` of ``epoch_levels``), less what power losses may have taken."""
+"""End of all that was committed before an epoch (a row ``l`` of ``epoch_levels``), less what power losses may have
+taken.
+"""
 
 
 def _select_evidence(found: str, event: str) -> str:
