@@ -31,6 +31,8 @@ else:
     pa = LazyModule("pyarrow")
 
 KEPT_TEXTS: Final = 4_000
+RUN: Final = "run_in_batch"
+"""The column with a run's number. No check may have a column of this name."""
 _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _asked_again: set[str] = set()
 """Texts that more than one run of this process has queried."""
@@ -38,7 +40,7 @@ _asked_again: set[str] = set()
 
 @dataclass(eq=False)
 class Node:
-    """A relation of all runs or of one. Once made, ``table`` has its rows, with the column ``run``."""
+    """A relation of all runs or of one. Once made, ``table`` has its rows, with the column :data:`RUN`."""
 
     number: int
     sql: str
@@ -73,12 +75,12 @@ class HistoryBatch:
         self._for_all: set[tuple[object, ...]] = set()
         """Queries already run for all runs; an answer that is missing then is queried for its run alone."""
         self._base: dict[str, Node] = {}
-        self._duck.run(f"create or replace temporary table together_runs as select range as run from range({runs})")
+        self._duck.run(f"create or replace temporary table together_runs as select range as {RUN} from range({runs})")
 
     def load(self, name: str, tables: Sequence[pa.Table]) -> None:
         """Loads the table ``name`` of each run, in their order."""
         numbered = [
-            table.add_column(0, "run", pa.array([run] * table.num_rows, pa.int64())) for run, table in enumerate(tables)
+            table.add_column(0, RUN, pa.array([run] * table.num_rows, pa.int64())) for run, table in enumerate(tables)
         ]
         self._base[name] = self._loaded(pa.concat_tables(numbered), None)
 
@@ -96,7 +98,7 @@ class HistoryBatch:
         return node
 
     def load_alone(self, run: int, rows: pa.Table) -> Node:
-        return self._loaded(rows.add_column(0, "run", pa.array([run] * rows.num_rows, pa.int64())), run)
+        return self._loaded(rows.add_column(0, RUN, pa.array([run] * rows.num_rows, pa.int64())), run)
 
     def node(self, sql: str, reads: Mapping[str, Node], *, kept: bool) -> Node:
         """Returns the relation of this text over these other relations."""
@@ -162,7 +164,7 @@ class HistoryBatch:
         except EngineError:
             return {}
         for row in rows:
-            found[row["run of together"]].append({name: row[name] for name in row if name != "run of together"})
+            found[row.pop(RUN)].append(row)
         ordered = _ORDERED.search(sql) is not None
         return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
 
@@ -170,9 +172,9 @@ class HistoryBatch:
         return self._named(sql, reads, str(run))
 
     def _lifted(self, sql: str, reads: Mapping[str, Node], run: int | None) -> str:
-        runs = "together_runs" if run is None else f"(select {run} as run)"
-        inner = self._named(sql, reads, "runs.run")
-        return f'select runs.run as "run of together", each.* from {runs} as runs cross join lateral ({inner}) as each'
+        runs = "together_runs" if run is None else f"(select {run} as {RUN})"
+        inner = self._named(sql, reads, f"runs.{RUN}")
+        return f"select runs.{RUN}, each.* from {runs} as runs cross join lateral ({inner}) as each"
 
     def _named(self, sql: str, reads: Mapping[str, Node], run: str) -> str:
         """Returns the text with each name standing for the rows of one run."""
@@ -181,7 +183,7 @@ class HistoryBatch:
         for node in reads.values():
             self._make(node)
         given = ", ".join(
-            f"{name} as not materialized (select * exclude (run) from {node.table} where run = {run})"
+            f"{name} as not materialized (select * exclude ({RUN}) from {node.table} where {RUN} = {run})"
             for name, node in reads.items()
         )
         return f"with {given} select * from ({sql}) as text"
@@ -191,7 +193,7 @@ class HistoryBatch:
             return
         if node.kept and node.is_surely_empty is None:
             node.is_surely_empty = self._none(node.sql, node.reads, self._known) or None
-        lifted = self._lifted(node.sql, node.reads, node.run).replace('"run of together"', "run", 1)
+        lifted = self._lifted(node.sql, node.reads, node.run)
         kind = "table" if node.kept else "view"
         none = " limit 0" if node.kept and node.is_surely_empty else ""
         self._duck.run(f"create or replace temporary {kind} {node.table} as {lifted}{none}")
@@ -200,7 +202,7 @@ class HistoryBatch:
             self._count(node)
 
     def _count(self, node: Node) -> None:
-        node.filled = frozenset(row["run"] for row in self._duck.fetched(f"select distinct run from {node.table}"))
+        node.filled = frozenset(row[RUN] for row in self._duck.fetched(f"select distinct {RUN} from {node.table}"))
         node.is_surely_empty = not node.filled
 
     def _next(self) -> int:

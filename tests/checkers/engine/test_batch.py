@@ -93,6 +93,7 @@ def test_a_few_very_small_ones_have_sqlite_for_themselves() -> None:
 TEXTS = (
     "select key, count(*) as many, max(place) as most from e group by key",
     "select count(*) as many from e",
+    "select key as run, max(place) as run_1 from e group by key",
     "select key, place, lag(place) over (partition by key order by place, number) as former from e",
     "with most as (select key, max(place) as place from e group by key) "
     "select e.key, e.number from e join most m on e.key = m.key and e.place = m.place",
