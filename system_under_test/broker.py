@@ -231,7 +231,7 @@ class BrokerProcess:
 def reserve_directory(config: BrokerConfig, runtime: Runtime) -> None:
     """Locks the data directory until this process has ended. Raises ``BrokerError``."""
     try:
-        select_log_traits(config.defects).reserve(runtime.storage, config.data_dir)
+        select_log_traits(config.defects).lock(runtime.storage, config.data_dir)
     except DirectoryError as error:
         raise BrokerError(str(error)) from error
     except OSError as error:

@@ -108,7 +108,9 @@ class MetadataHandler:
 
     async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> control.UpdateMetadataResponse:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
-        if self.manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
+        if self.manager.accept_request(
+            "update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch
+        ):
             self.cache.update(request)
             code = ErrorCode.NONE
         return control.UpdateMetadataResponse(error_code=code)

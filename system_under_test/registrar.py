@@ -168,13 +168,13 @@ class Registrar:
 
         A damaged log breaks the series of clean stops, even if the broker was about to register again for that.
         """
-        if self.manager.replicas.lost or not self._clean_lives:
+        if self.manager.replicas.records_lost or not self._clean_lives:
             return  # it no longer has everything it had when it registered
         await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
 
     async def register(self) -> None:
         timestamp = str(int(self.runtime.wall_clock() * 1000))
-        if self.manager.replicas.take_lost():
+        if self.manager.replicas.take_records_lost():
             self._clean_lives = ()
         before = self._clean_lives
         self.manager.broker_epoch = await register_broker(

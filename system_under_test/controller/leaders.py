@@ -50,20 +50,20 @@ def make_first_state(assignment: Sequence[int], brokers: Brokers, controller_epo
     if not live:
         return None
     members = InSyncMembers(tuple(live), {member: brokers[member].czxid for member in live})
-    return members.state(controller_epoch, live[0], 0)
+    return members.to_state(controller_epoch, live[0], 0)
 
 
 def has_live_leader(state: PartitionState, brokers: Brokers) -> bool:
     """Returns whether the leader is alive under the registration with which it was admitted."""
     leader = state.leader
-    return leader in brokers and InSyncMembers.of(state).epochs.get(leader) == brokers[leader].czxid
+    return leader in brokers and InSyncMembers.from_state(state).epochs.get(leader) == brokers[leader].czxid
 
 
 def decide_next_state(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """Returns the state that follows from the live brokers; None if the present one is right."""
-    members = InSyncMembers.of(state)
+    members = InSyncMembers.from_state(state)
 
     def same_life(member: int) -> bool:
         return member in brokers and members.epochs.get(member) == brokers[member].czxid
@@ -81,14 +81,14 @@ def decide_next_state(
         if not failed:
             return None
         left = members.without(failed, policy.min_insync)
-        return left.state(controller_epoch, state.leader, state.leader_epoch + 1)
+        return left.to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
     for group in (members.isr, members.elr):
         for alive in (same_life, came_back_clean):
             for candidate in assignment:
                 if candidate in group and alive(candidate):
                     stay = [m for m in members.isr if m == candidate or (group is members.isr and same_life(m))]
-                    return _elect(candidate, stay, members, brokers, policy).state(
+                    return _elect(candidate, stay, members, brokers, policy).to_state(
                         controller_epoch, candidate, state.leader_epoch + 1
                     )
     everyone = (*members.isr, *members.elr)
@@ -126,17 +126,17 @@ def elect_longest(
         return elect_alone(leader, brokers, state, controller_epoch)
     same = tuple(member for member in ends if member != leader and ends[member] == ends[leader])
     epochs = {member: brokers[member].czxid for member in (leader, *same)}
-    return InSyncMembers((leader,), epochs, same).state(controller_epoch, leader, state.leader_epoch + 1)
+    return InSyncMembers((leader,), epochs, same).to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def elect_alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
     """Makes this leader the only member: the others' logs may lack its records."""
     members = InSyncMembers((leader,), {leader: brokers[leader].czxid})
-    return members.state(controller_epoch, leader, state.leader_epoch + 1)
+    return members.to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def replace_leader(state: PartitionState, leader: int, controller_epoch: int) -> PartitionState:
-    return InSyncMembers.of(state).state(controller_epoch, leader, state.leader_epoch + 1)
+    return InSyncMembers.from_state(state).to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def remove_damaged(state: PartitionState, damaged: int, controller_epoch: int) -> PartitionState:
@@ -145,12 +145,12 @@ def remove_damaged(state: PartitionState, damaged: int, controller_epoch: int) -
     - If the ISR becomes empty, the members of ``elr`` replace it: each has all acknowledged records.
     - If both become empty, the damaged replica stays.
     """
-    members = InSyncMembers.of(state)
+    members = InSyncMembers.from_state(state)
     left = _remove_members(members, [damaged])
     if left.isr or left.elr:
         members = left if left.isr else InSyncMembers(left.elr, left.epochs)
     leader = NO_LEADER if damaged in (state.leader, *members.isr) else state.leader
-    return members.state(controller_epoch, leader, state.leader_epoch + 1)
+    return members.to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def renew_epoch(
@@ -160,11 +160,11 @@ def renew_epoch(
 
     Returns None without a leader.
     """
-    members = InSyncMembers.of(state)
+    members = InSyncMembers.from_state(state)
     if state.leader not in replicas or not _are_in_sync([state.leader], members, brokers):
         return None
     left = [member for member in (*members.isr, *members.elr) if member not in replicas]
-    return _remove_members(members, left).state(controller_epoch, state.leader, state.leader_epoch + 1)
+    return _remove_members(members, left).to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
 
 def _remove_members(members: InSyncMembers, left: Sequence[int]) -> InSyncMembers:
@@ -176,10 +176,10 @@ def elect_first_replica(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
     """Makes the first replica of the assignment the leader; None if it leads already, or is not in sync."""
-    members, first = InSyncMembers.of(state), assignment[0]
+    members, first = InSyncMembers.from_state(state), assignment[0]
     if state.leader == first or not _are_in_sync([first], members, brokers):
         return None
-    return members.state(controller_epoch, first, state.leader_epoch + 1)
+    return members.to_state(controller_epoch, first, state.leader_epoch + 1)
 
 
 def restrict_to_target(
@@ -189,13 +189,13 @@ def restrict_to_target(
 
     The others may be dropped, even from ``elr``, because each remaining replica has all acknowledged records.
     """
-    members = InSyncMembers.of(state)
+    members = InSyncMembers.from_state(state)
     if not _are_in_sync([*target, state.leader], members, brokers):
         return None
     leader = state.leader if state.leader in target else target[0]
     stay = tuple(member for member in members.isr if member in target)
     epochs = {member: members.epochs[member] for member in stay}
-    return InSyncMembers(stay, epochs).state(controller_epoch, leader, state.leader_epoch + 1)
+    return InSyncMembers(stay, epochs).to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def _are_in_sync(replicas: Sequence[int], members: InSyncMembers, brokers: Brokers) -> bool:

@@ -24,11 +24,11 @@ class MetadataCache:
         self.cluster_id = ""
         self._brokers: dict[int, internal.LiveBroker] = {}
         self._topics: dict[str, dict[int, internal.PartitionStateUpdate]] = {}
-        self._news = RequestDeduplicator()
+        self._deduplicator = RequestDeduplicator()
         self._whole = False
 
     def update(self, request: internal.UpdateMetadataRequest) -> None:
-        if not self._news.admit(request):
+        if not self._deduplicator.admit(request):
             return
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
@@ -44,7 +44,7 @@ class MetadataCache:
         New partitions come from the full metadata only. A broker gets roles only for those that it replicates, and
         would present part of a topic as the whole.
         """
-        if not self._news.admit(request):
+        if not self._deduplicator.admit(request):
             return
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         for partition in request.partitions:

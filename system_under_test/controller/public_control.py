@@ -49,7 +49,7 @@ class PublicControl:
             self._manager.controller_epoch = max(epoch, self._manager.controller_epoch)
         if controller_epoch == self._manager.controller_epoch:
             return ErrorCode.NONE
-        self._manager.fenced(request, controller_epoch, NO_BROKER_EPOCH)
+        self._manager.report_rejected(request, controller_epoch, NO_BROKER_EPOCH)
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
     # -- roles -------------------------------------------------------------------------------------------------------

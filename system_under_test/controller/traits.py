@@ -63,7 +63,7 @@ def elect_as_if_clean(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """Trusts every returning replica to have its whole log, although it may have lost records that were not on disk."""
-    lives = tuple(InSyncMembers.of(state).epochs.values())
+    lives = tuple(InSyncMembers.from_state(state).epochs.values())
     trusted = {number: replace(broker, clean_lives=lives) for number, broker in brokers.items()}
     return leaders.decide_next_state(state, assignment, trusted, policy, controller_epoch)
 
@@ -72,9 +72,9 @@ def elect_in_any_life(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """Counts a member as in sync under any registration, even if it returned with an empty disk."""
-    members = InSyncMembers.of(state)
+    members = InSyncMembers.from_state(state)
     present = {m: brokers[m].czxid if m in brokers else epoch for m, epoch in members.epochs.items()}
-    renamed = replace(members, epochs=present).state(state.controller_epoch, state.leader, state.leader_epoch)
+    renamed = replace(members, epochs=present).to_state(state.controller_epoch, state.leader, state.leader_epoch)
     return leaders.decide_next_state(renamed, assignment, brokers, policy, controller_epoch)
 
 

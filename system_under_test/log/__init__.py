@@ -2,12 +2,11 @@
 
 In reading order:
 
-- ``log``: appends, reads and truncations
+- ``log``: appends, reads, searches and truncations
 - ``segment_list``: a log's segments, and how far they are durable
-- ``segment``: one file of entries, on ``index``, ``times`` with ``time_index``, ``scan``, ``slices`` and ``files``
+- ``segment``: one file of entries and reads from it, on ``index``, ``times``, ``scan`` and ``files``
 - ``recovery``: opens a log after a crash; ``preallocation``: files that end in zeros
 - ``retention``: removes old segments
-- ``search``: finds offsets by time
 - ``cleaner``: compacts a log, on ``swap`` and ``tombstones``
 - ``epochs``, ``checkpoints``: what replication stores about logs
 - ``damage``: the note of a log's losses

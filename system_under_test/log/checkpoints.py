@@ -12,8 +12,8 @@ Version 0, Kafka's own, has no checksum. It is still read, but a wrong digit in 
 - ``recovery-point-offset-checkpoint``: offsets below which everything is fsynced
 - ``cleaner-offset-checkpoint``: offsets below which logs are compacted
 
-A write names some partitions and keeps the entries of all others. A broker that stored only what it leads right now
-would forget the high watermarks of the rest (KAFKA-1647).
+A write changes the entries of some partitions and keeps all others. A broker that stored only the partitions that it
+leads now would forget the high watermarks of the others (KAFKA-1647).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
 VERSION = 1
-UNCHECKED = 0
+VERSION_WITHOUT_CHECKSUM = 0
 """Kafka's version."""
 
 PartitionId = tuple[str, int]
@@ -57,9 +57,9 @@ class OffsetCheckpoint:
         return dict(self._entries)
 
     def recover(self, *, expected: bool = False) -> str | None:
-        """Returns the problem of an unreadable file, or of a missing one that is ``expected``.
+        """Loads the entries; treats an unreadable file as empty, until the next write replaces it.
 
-        The file counts as empty until the next write replaces it.
+        Returns the problem of an unreadable file, or of a missing file that is ``expected``; else None.
         """
         try:
             self.load()
@@ -74,7 +74,7 @@ class OffsetCheckpoint:
             await self._replace({**self.load(), **entries})
 
     async def remove(self, partition: PartitionId) -> None:
-        """Durably removes an entry, if there is one once earlier calls are done."""
+        """Durably removes an entry if it exists after all earlier calls."""
         async with self._writing:
             entries = self.load()
             if entries.pop(partition, None) is not None:
@@ -86,7 +86,7 @@ class OffsetCheckpoint:
 
 
 def format_lines(rows: Iterable[str]) -> bytes:
-    """Returns a file of the checkpoint format around rows of one line each."""
+    """Returns the content of a file in the checkpoint format with these rows."""
     lines = list(rows)
     body = "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
     return body + format_crc_line(body)
@@ -98,12 +98,12 @@ def format_crc_line(data: bytes) -> bytes:
 
 
 def parse_lines(path: str, data: bytes) -> list[list[str]]:
-    """Returns the rows of such a file, split into words.
+    """Returns the rows of a file in the checkpoint format, split into words.
 
     Raises :class:`CheckpointError` if the version, the count or the checksum is wrong.
     """
     lines = data.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or lines[0] not in (str(VERSION), str(UNCHECKED)):
+    if len(lines) < 2 or lines[0] not in (str(VERSION), str(VERSION_WITHOUT_CHECKSUM)):
         raise CheckpointError(f"{path}: line 1 should be version {VERSION} and line 2 a count; {_REMEDY}")
     rows = lines[2:]
     if lines[0] == str(VERSION):

@@ -38,11 +38,11 @@ DIGEST_SIZE: Final = 16
 
 @dataclass(frozen=True)
 class CleaningPlan:
-    """The plan of one pass over a log."""
+    """The plan of one pass over a log. ``ratio`` orders the logs of a broker."""
 
     segments: tuple[Segment, ...]
     dirty_from: int
-    """Below this offset each key has one value."""
+    """The end of the clean part: below this offset no key has two values."""
     end: int
     """The offset at which the segments end and the next one begins."""
     horizon: int
@@ -58,12 +58,13 @@ class CleaningResult:
     """The result of a pass."""
 
     end: int
-    """Below this offset each key has one value now."""
+    """The end of the clean part after the pass."""
     messages: int
     """Number of messages removed."""
     size_before: int
+    """Bytes of the examined segments before the pass."""
     size_after: int
-    """Bytes of the segments examined, after the pass."""
+    """Bytes of the same segments after it."""
     horizon: int
     """No tombstone is left below this offset."""
     last_tombstone: int
@@ -82,11 +83,11 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ``limit`` is the high watermark. Raises :class:`CorruptLog` if the messages' times cannot be read.
     """
     dirty_from, now = max(dirty_from, log.start_offset), log.now_ms()
-    segments = swap.find_cleanable(log.segment_list, limit)
+    segments = swap.find_cleanable(log, limit)
     if topic.min_compaction_lag_ms:
         for index, segment in enumerate(segments):
-            with log.segment_list.recording_damage():
-                if segment.times.age_ms() > now - topic.min_compaction_lag_ms:
+            with log.recording_damage():
+                if segment.times.youngest_ms() > now - topic.min_compaction_lag_ms:
                     segments = segments[:index]
                     break
     if not segments:
@@ -98,10 +99,10 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None
-    return CleaningPlan(segments, dirty_from, ends[-1], horizon, ratio, log.segment_list.cuts)
+    return CleaningPlan(segments, dirty_from, ends[-1], horizon, ratio, log.cuts)
 
 
-async def clean(log: Log, work: CleaningPlan, max_keys: int, on_replaced: Callable[[int], None]) -> CleaningResult:
+async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callable[[int], None]) -> CleaningResult:
     """Runs one pass, which :func:`note_cleaning` must follow. ``max_keys``: how many keys it may remember, at least 1.
 
     ``on_replaced`` is called for each group with the number of segments it replaced. They must be purged once their
@@ -109,19 +110,19 @@ async def clean(log: Log, work: CleaningPlan, max_keys: int, on_replaced: Callab
 
     Raises :class:`CleaningInterrupted`, :class:`CorruptLog` for damage, ``OSError``, and :class:`SwapUnfinished`.
     """
-    run = _Pass(log, work, on_replaced)
+    run = _Pass(log, plan, on_replaced)
     end, last = await run.read_keys(max_keys)
-    touched = tuple(segment for segment in work.segments if segment.base_offset < end)
-    before = sum(segment.size for segment in touched)
-    await log.tombstones.allow_gaps(lambda: work.end if log.segment_list.cuts == work.cuts else 0)
-    for group in _group_segments(touched, log.config.segment_bytes, log.config.index_max_bytes, end):
+    examined = tuple(segment for segment in plan.segments if segment.base_offset < end)
+    before = sum(segment.size for segment in examined)
+    await log.tombstones.allow_gaps(lambda: plan.end if log.cuts == plan.cuts else 0)
+    for group in _group_segments(examined, log.config.segment_bytes, log.config.index_max_bytes, end):
         await run.rewrite(group, end, last)
     return CleaningResult(
         end=end,
         messages=run.dropped,
         size_before=before,
         size_after=before - run.freed,
-        horizon=min(work.horizon, end),
+        horizon=min(plan.horizon, end),
         last_tombstone=run.last_tombstone,
         cuts=run.cuts,
     )
@@ -134,7 +135,7 @@ async def note_cleaning(log: Log, cleaning: CleaningResult) -> bool:
 
     The caller must not allow a truncation before this returns.
     """
-    if log.closed or log.segment_list.cuts != cleaning.cuts:
+    if log.closed or log.cuts != cleaning.cuts:
         return False
     await log.tombstones.record_cleaning(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
     return True
@@ -143,46 +144,46 @@ async def note_cleaning(log: Log, cleaning: CleaningResult) -> bool:
 class _Pass:
     """The state of a running pass."""
 
-    def __init__(self, log: Log, work: CleaningPlan, on_replaced: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, plan: CleaningPlan, on_replaced: Callable[[int], None]) -> None:
         self._log = log
-        self._work = work
+        self._plan = plan
         self._on_replaced = on_replaced
-        self.cuts = work.cuts
+        self.cuts = plan.cuts
         self.dropped = self.freed = 0
         self.last_tombstone = -1
         """Offset of the last tombstone that stays."""
-        self._breath = 0
+        self._bytes_since_yield = 0
 
     async def read_keys(self, max_keys: int) -> tuple[int, dict[bytes, int]]:
         """Returns the offset up to which the dirty part was read, and each key's last offset in it."""
         last: dict[bytes, int] = {}
-        for segment in self._work.segments:
-            if segment.next_offset <= self._work.dirty_from:
+        for segment in self._plan.segments:
+            if segment.next_offset <= self._plan.dirty_from:
                 continue
             for data in self._blocks(segment):
                 for message in message_set.iterate_messages(data, check_crcs=False):
-                    if message.offset < self._work.dirty_from or message.key is None:
+                    if message.offset < self._plan.dirty_from or message.key is None:
                         continue
                     key = _digest(message.key)
                     if key not in last and len(last) >= max_keys:
                         return message.offset, last
                     last[key] = message.offset
-                await self._breathe(len(data))
-        return self._work.end, last
+                await self._yield_after(len(data))
+        return self._plan.end, last
 
     async def rewrite(self, group: Sequence[Segment], end: int, last: dict[bytes, int]) -> None:
         """Replaces a group of segments by one, unless nothing would change."""
         log, dropped, size = self._log, 0, sum(segment.size for segment in group)
         path = swap.format_cleaned_path(log.directory, group[0].base_offset)
 
-        def stays(message: Message) -> bool:
+        def is_kept(message: Message) -> bool:
             nonlocal dropped
             if message.offset < end:
                 key = message.key
                 obsolete = (
-                    key is None  # no key, so no value of one (Kafka's cleaner drops it, too)
+                    key is None  # Kafka's cleaner drops messages without a key, too
                     or last.get(_digest(key), -1) > message.offset
-                    or (message.value is None and message.offset < self._work.horizon)
+                    or (message.value is None and message.offset < self._plan.horizon)
                 )
                 if obsolete:
                     dropped += 1
@@ -191,28 +192,28 @@ class _Pass:
                     self.last_tombstone = max(self.last_tombstone, message.offset)
             return True
 
-        file = log.segment_list.storage.open(path)
+        file = log.storage.open(path)
         try:
             file.truncate(0)
             for segment in group:
                 for data in self._blocks(segment):
-                    file.append(message_set.select(data, stays))
-                    await self._breathe(len(data))
+                    file.append(message_set.select(data, is_kept))
+                    await self._yield_after(len(data))
             if len(group) == 1 and not dropped:
                 return
             scan = SegmentScan(file, group[0].base_offset, log.config)
             while scan.step():
-                await self._breathe(log.config.index_interval_bytes)
+                await self._yield_after(log.config.index_interval_bytes)
             if scan.problem is not None:
                 raise CorruptLog(path, scan.position, scan.next_offset, scan.problem)
             await file.fsync()
-            if not await swap.exchange_segments(log.segment_list, group, scan, self.cuts):
+            if not await swap.exchange_segments(log, group, scan, self.cuts):
                 raise CleaningInterrupted
         finally:
             with contextlib.suppress(OSError):  # remaining files are removed at the next start
                 file.close()
-                if log.segment_list.storage.exists(path):
-                    log.segment_list.storage.remove(path)
+                if log.storage.exists(path):
+                    log.storage.remove(path)
         self.dropped += dropped
         self.freed += size - scan.position
         self._on_replaced(len(group))
@@ -220,19 +221,19 @@ class _Pass:
     def _blocks(self, segment: Segment) -> Iterator[bytes]:
         blocks = segment.blocks()
         while True:
-            if segment.closed or self._log.segment_list.cuts != self.cuts:
+            if segment.closed or self._log.cuts != self.cuts:
                 raise CleaningInterrupted
-            with self._log.segment_list.recording_damage():
+            with self._log.recording_damage():
                 block = next(blocks, None)
             if block is None:
                 return
             yield block[1]
 
-    async def _breathe(self, size: int) -> None:
-        """Counts bytes, and lets other tasks run after every ``YIELD_BYTES``."""
-        self._breath += size
-        if self._breath >= YIELD_BYTES:
-            self._breath = 0
+    async def _yield_after(self, size: int) -> None:
+        """Counts ``size`` bytes as processed, and lets other tasks run after every ``YIELD_BYTES``."""
+        self._bytes_since_yield += size
+        if self._bytes_since_yield >= YIELD_BYTES:
+            self._bytes_since_yield = 0
             await asyncio.sleep(0)
 
 

@@ -26,10 +26,7 @@ class LogConfig:
     preallocate: bool = False
     """A segment's file takes up ``segment_bytes`` from its first append until the segment is rolled or closed."""
     compacted: bool = False
-    """Whether offsets may have gaps. Once a log was compacted they may, permanently.
-
-    In a log that never was, recovery treats a gap as damage.
-    """
+    """Whether offsets may have gaps; permanent once a log was compacted. In any other log a gap is damage."""
     traits: LogTraits = CORRECT
 
     @classmethod
@@ -46,12 +43,12 @@ class LogConfig:
         )
 
     def lifetime_ms(self, path: str) -> int:
-        """Returns after how long the segment at this path is rolled. All replicas of a partition agree on it."""
+        """Returns how long after its begin the segment at this path is rolled: the same on all replicas."""
         jitter = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 
     def check(self, data: Buffer, next_offset: int, base_offset: int) -> CheckResult:
-        """Returns how far ``data``, which should begin at ``next_offset`` in the segment with this base, is valid."""
+        """Checks entries of the segment with this base; the first should have the offset ``next_offset``."""
         return self.traits.check(data, next_offset, gaps=self.compacted, highest=base_offset + MAXIMUM)
 
     def __post_init__(self) -> None:

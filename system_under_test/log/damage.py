@@ -35,12 +35,12 @@ class DamageNote(LogStateFile):
         offset, _, problem = self._storage.read_bytes(self._path).decode("utf-8", "replace").strip().partition(" ")
         return Damage(int(offset) if offset.isascii() and offset.isdigit() else 0, problem)
 
-    async def write(self, damage: Callable[[], Damage | None]) -> None:
-        """Notes the damage that ``damage`` returns just before the write, if any. Raises ``OSError``."""
+    async def write(self, find_damage: Callable[[], Damage | None]) -> None:
+        """Notes the damage, if any, that ``find_damage`` returns just before the write. Raises ``OSError``."""
         async with self._writing:
-            known = damage()
-            if known is not None and not self._closed and self.read() is None:
-                await write_atomic(self._storage, self._path, f"{known.offset} {known.problem}\n".encode())
+            damage = find_damage()
+            if damage is not None and not self._closed and self.read() is None:
+                await write_atomic(self._storage, self._path, f"{damage.offset} {damage.problem}\n".encode())
 
     async def clear(self) -> None:
         """Removes the note; the log must have been durably discarded."""

@@ -47,7 +47,10 @@ def lock(storage: Storage, root: str) -> None:
 
 
 def _reject_nested(storage: Storage, root: str) -> None:
-    """Raises :class:`DirectoryError` if a broker would take the folder of another broker for that of a partition."""
+    """Raises :class:`DirectoryError` if this directory is a subfolder of another broker's, or the reverse.
+
+    Only names of partitions' folders matter: the outer broker would take the inner one's directory for a partition.
+    """
     parent, _, name = root.rstrip("/").rpartition("/")
     pairs = [(parent, root)] if parse_directory_name(name) is not None else []
     pairs += [(root, _join(root, name)) for name in storage.listdir(root) if parse_directory_name(name) is not None]
@@ -61,7 +64,7 @@ def _reject_nested(storage: Storage, root: str) -> None:
 
 
 async def make_root(storage: Storage, root: str) -> None:
-    """Makes the log directory and its parents durable: a folder whose entry in its parent is lost is lost itself.
+    """Creates the log directory, and fsyncs all its parents: a folder is lost if its entry in a parent is lost.
 
     This is also needed for an existing directory: the process that created it may have been killed before this step.
     """
@@ -93,9 +96,9 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 
 def add_suffix(directory: str, suffix: str) -> str:
-    """Returns the path of a log's folder with a suffix; the topic's name is cut if the whole name would be too long.
+    """Returns the path of a log's folder with a suffix, and a shortened topic name if the whole name is too long.
 
-    Two logs may get one name, so the caller must expect that a folder of this name exists.
+    Two logs can thereby get the same name, so the caller must expect that this folder exists.
     """
     parent, _, name = directory.rpartition("/")
     topic, _, partition = name.rpartition("-")
@@ -138,14 +141,14 @@ async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]
     return tuple(map(int, words)) if all(word.isdigit() for word in words) else ()
 
 
-async def write_clean_marker(storage: Storage, lives: Sequence[int], root: str = "") -> None:
+async def write_clean_marker(storage: Storage, registrations: Sequence[int], root: str = "") -> None:
     """Writes the marker of a clean stop; await it last, once every log is closed and every checkpoint written.
 
-    ``lives``: the registrations (czxid) of an unbroken series of processes that all stopped cleanly, up to this one.
-    The directory still has everything that any of them had. A registration missing from it does not belong to this
-    directory, which may be an older copy that was restored.
+    ``registrations``: the czxids of an unbroken series of processes that all stopped cleanly, up to this one. The
+    directory still has all records that any of them had. If a registration is not in the marker, the directory may
+    lack its records, for example because an older copy was restored.
     """
-    await write_atomic(storage, _join(root, CLEAN_MARKER), f"{' '.join(map(str, lives))}\n".encode())
+    await write_atomic(storage, _join(root, CLEAN_MARKER), f"{' '.join(map(str, registrations))}\n".encode())
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,9 @@ class EpochHistory(LogStateFile):
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
         """Returns ``(e, end)``: e is the largest epoch here that is <= ``epoch``; its messages end before ``end``.
 
-        ``log_end`` is the end of the last epoch. With no epoch that small: ``(-1, start of the first entry)``. With no
-        history, or for epoch -1: ``(-1, -1)``, nothing is known.
+        - ``log_end`` is the end of the last epoch.
+        - If all epochs here are larger, the result is ``(-1, start of the first entry)``.
+        - Without a history, or for epoch -1, it is ``(-1, -1)``: nothing is known.
         """
         if not self._entries or epoch == UNKNOWN:
             return UNKNOWN, UNKNOWN

@@ -29,7 +29,7 @@ class UnflushedTruncation(RuntimeError):
 
 
 class SwapUnfinished(Exception):
-    """Files of a log are exchanged on disk, or may be at the next start, but not in memory.
+    """Segments were replaced on disk, or the next start may replace them, but not in memory.
 
-    The process must end before it changes the log. The next start finishes the exchange.
+    The process must end before it changes the log. The next start finishes the replacement.
     """

@@ -6,7 +6,7 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_SUFFIX = ".timeindex"
 RETIRED_SUFFIX = ".deleted"
-"""Suffix added to a file that retention has removed from the log, and that readers may still need."""
+"""Suffix of a file that retention has removed from the log, but that readers may still need."""
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_SUFFIX)
 
 
@@ -22,7 +22,7 @@ def list_segment_bases(storage: Storage, directory: str) -> list[int]:
 
 
 def is_segment_file(name: str) -> bool:
-    """Returns whether the file is of a segment: 20 digits and a suffix. Others are a user's, and are left alone."""
+    """Returns whether this is the name of a segment's file: 20 digits and a suffix. Other files are a user's."""
     base, dot, _ = name.partition(".")
     return bool(dot) and len(base) == 20 and base.isascii() and base.isdigit()
 

@@ -1,38 +1,71 @@
-"""The sparse index of a segment: the offset and the file position of some of its entries.
+"""The two sparse indexes of a segment, in Kafka's formats.
 
-The format is Kafka's: 8 bytes per entry, an offset relative to the segment's base (uint32 here) and a position
-(uint32), both ascending.
+- Offset index: the offset and the file position of some of the segment's entries. 8 bytes per entry: an offset relative
+  to the segment's base (uint32 here) and a position (uint32).
+- Time index: some messages that are younger than all before them. 12 bytes per entry: a timestamp in milliseconds
+  (int64) and an offset relative to the segment's base (uint32). An entry says that this message has this timestamp, and
+  that no message before it is younger.
 
-The index is only a cache, and is not fsynced before a clean close. A reader that looks up a position checks that the
+Both columns of an index rise strictly.
+
+An index is only a cache, and is not fsynced before a clean close. A reader that looks up a position checks that the
 entry there has the promised offset. If not, it rebuilds the index from the segment. A stale index that is trusted makes
-readers skip records after a truncation.
+readers skip records after a truncation. The time index is rebuilt unless the last stop was clean; entries from before a
+clean stop are compared with the messages before they are used.
 """
 
 import struct
 from bisect import bisect_right
+from itertools import pairwise
 
+from assay.system_under_test.records.message import NO_TIMESTAMP
 from assay.system_under_test.runtime import File
 
-ENTRY = struct.Struct(">II")
+OFFSET_ENTRY = struct.Struct(">II")
+TIME_ENTRY = struct.Struct(">qI")
 MAXIMUM = 2**32 - 1
 """The greatest relative offset and position that an entry can hold."""
 
 
-class OffsetIndex:
-    """An index in memory and, append by append, in its file."""
+class _IndexFile:
+    """The file of an index. ``base_offset`` is the segment's."""
 
-    __slots__ = ("_file", "_offsets", "_positions", "base_offset")
+    __slots__ = ("_file", "base_offset")
 
     def __init__(self, file: File, base_offset: int) -> None:
         self._file = file
         self.base_offset = base_offset
+
+    def _read_entries(self, entry: struct.Struct) -> list[tuple[int, int]] | None:
+        """Reads the file. Returns None if a column does not rise, or the last entry is incomplete."""
+        data = self._file.read(0, self._file.size)
+        if len(data) % entry.size:
+            return None
+        entries: list[tuple[int, int]] = list(entry.iter_unpack(data))
+        rising = all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise([(-1, -1), *entries]))
+        return entries if rising else None
+
+    async def fsync(self) -> None:
+        await self._file.fsync()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class OffsetIndex(_IndexFile):
+    """An offset index in memory and, append by append, in its file."""
+
+    __slots__ = ("_offsets", "_positions")
+
+    def __init__(self, file: File, base_offset: int) -> None:
+        super().__init__(file, base_offset)
         self._offsets: list[int] = []
         self._positions: list[int] = []
 
     @property
     def size(self) -> int:
         """Size in bytes."""
-        return len(self._offsets) * ENTRY.size
+        return len(self._offsets) * OFFSET_ENTRY.size
 
     @property
     def last_position(self) -> int:
@@ -41,23 +74,16 @@ class OffsetIndex:
 
     def load(self, segment_size: int) -> bool:
         """Reads the file; returns False, and stays empty, if it cannot be the index of a segment of this size."""
-        data = self._file.read(0, self._file.size)
-        if len(data) % ENTRY.size:
+        entries = self._read_entries(OFFSET_ENTRY)
+        if entries is None or (entries and entries[-1][1] >= segment_size):
             return False
-        offsets, positions = [], []
-        previous = (-1, -1)
-        for offset, position in ENTRY.iter_unpack(data):
-            if offset <= previous[0] or position <= previous[1] or position >= segment_size:
-                return False
-            previous = (offset, position)
-            offsets.append(self.base_offset + offset)
-            positions.append(position)
-        self._offsets, self._positions = offsets, positions
+        self._offsets = [self.base_offset + offset for offset, _ in entries]
+        self._positions = [position for _, position in entries]
         return True
 
     def append(self, offset: int, position: int) -> None:
         """Adds an entry; offset and position must be greater than the last entry's."""
-        self._file.append(ENTRY.pack(offset - self.base_offset, position))
+        self._file.append(OFFSET_ENTRY.pack(offset - self.base_offset, position))
         self._offsets.append(offset)
         self._positions.append(position)
 
@@ -87,17 +113,69 @@ class OffsetIndex:
         if keep < len(self._positions):
             del self._offsets[keep:]
             del self._positions[keep:]
-            self._file.truncate(keep * ENTRY.size)
+            self._file.truncate(keep * OFFSET_ENTRY.size)
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
         """Replaces all ``(offset, position)`` entries, in the file too."""
         self._offsets = [offset for offset, _ in entries]
         self._positions = [position for _, position in entries]
         self._file.truncate(0)
-        self._file.append(b"".join(ENTRY.pack(offset - self.base_offset, position) for offset, position in entries))
+        self._file.append(
+            b"".join(OFFSET_ENTRY.pack(offset - self.base_offset, position) for offset, position in entries)
+        )
 
-    async def fsync(self) -> None:
-        await self._file.fsync()
 
-    def close(self) -> None:
-        self._file.close()
+class TimeIndex(_IndexFile):
+    """A time index in memory and, entry by entry, in its file."""
+
+    __slots__ = ("_loaded", "_offsets", "_timestamps")
+
+    def __init__(self, file: File, base_offset: int) -> None:
+        super().__init__(file, base_offset)
+        self._timestamps: list[int] = []
+        self._offsets: list[int] = []
+        self._loaded = 0
+        """Number of entries that were read from the file."""
+
+    @property
+    def newest(self) -> int:
+        """The last entry's timestamp; -1 if there is none."""
+        return self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
+
+    def load(self, next_offset: int) -> bool:
+        """Reads the file; returns False, and stays empty, if it does not fit a segment that ends at ``next_offset``."""
+        entries = self._read_entries(TIME_ENTRY)
+        if entries is None or (entries and self.base_offset + entries[-1][1] >= next_offset):
+            return False
+        self._timestamps = [timestamp for timestamp, _ in entries]
+        self._offsets = [self.base_offset + offset for _, offset in entries]
+        self._loaded = len(entries)
+        return True
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Adds an entry; timestamp and offset must be greater than the last entry's."""
+        self._file.append(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
+        self._timestamps.append(timestamp)
+        self._offsets.append(offset)
+
+    def floor(self, timestamp: int) -> int:
+        """Returns the offset at which a search for messages younger than ``timestamp`` must begin."""
+        index = bisect_right(self._timestamps, timestamp) - 1
+        return self._offsets[index] if index >= 0 else self.base_offset
+
+    def find_loaded(self, timestamp: int) -> tuple[tuple[int, int], int] | None:
+        """Returns the entry at which ``floor`` begins, and the offset of the entry before it, or the segment's base.
+
+        Returns None if there is no such entry, or if this process has added it.
+        """
+        index = bisect_right(self._timestamps, timestamp) - 1
+        if not 0 <= index < self._loaded:
+            return None
+        before = self._offsets[index - 1] if index else self.base_offset
+        return (self._timestamps[index], self._offsets[index]), before
+
+    def clear(self) -> None:
+        if self._file.size:
+            self._file.truncate(0)
+        self._timestamps, self._offsets = [], []
+        self._loaded = 0

@@ -27,13 +27,13 @@ class PreallocationNote(LogStateFile):
         super().__init__(storage, f"{directory}/{PREALLOCATED}")
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         return self._storage.exists(self._path)
 
     async def write(self) -> None:
         """Durably creates the note if it is missing. Raises ``OSError``."""
         async with self._writing:
-            if not self._closed and not self.there:
+            if not self._closed and not self.exists:
                 await write_atomic(self._storage, self._path, b"1\n")
 
 

@@ -60,13 +60,14 @@ async def load_segments(
     gaps: int,
     preallocated: bool,
     now_ms: Callable[[], int],
-    lost: Damage | None = None,
+    noted: Damage | None = None,
 ) -> LoadedSegments:
-    """Opens all segments of an existing directory, and makes the log's end certain and durable.
+    """Opens all segments of an existing directory, finds the log's end, and makes the log durable up to there.
 
     - ``recovery_point``: every offset below it had been fsynced; None: unknown, so no problem may be truncated
-    - ``lost``: damage that is known already
-    - ``gaps``: a segment that begins there or before need not begin where its predecessor ends; any other gap is a loss
+    - ``noted``: damage that an earlier process noted
+    - ``gaps``: before a segment that begins at or below this offset, compaction may have left a gap; any other gap is a
+      loss
     - ``preallocated``: files may end in zeros, which are removed
 
     Raises ``OSError``.
@@ -81,15 +82,15 @@ async def load_segments(
         overlaps = bool(good) and segment.base_offset < good[-1].next_offset
         continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
         if overlaps and (not segment.file.size or continued):
-            continue  # left by a failed roll, or put there by hand: the segment before continued
+            continue  # a failed roll or a user left this file: the previous segment has the same offsets
         if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
         if good and segment.base_offset > good[-1].next_offset:
             lost = lost or _find_swapped_loss(good[-1].next_offset, segment.base_offset, rejected)
         following = next((other.base_offset for other in segments[index + 1 :] if other.file.size), None)
-        sealed_below = following is not None and following <= (recovery_point or 0)
-        scan = await _load(segment, trust=clean or sealed_below, closed_cleanly=clean, preallocated=preallocated)
+        is_durable = following is not None and following <= (recovery_point or 0)
+        scan = await _load(segment, trust=clean or is_durable, closed_cleanly=clean, preallocated=preallocated)
         good.append(segment)
         if scan is not None and scan.problem is not None:
             problem = f"{segment.path}: at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
@@ -99,24 +100,24 @@ async def load_segments(
     for segment in dropped:
         truncated += segment.file.size
     end = good[-1].next_offset
-    damage = _find_damage(directory, end, recovery_point, problem, lost)
+    damage = _find_damage(directory, end, recovery_point, problem, noted)
     if damage is not None:
         for segment in dropped:
             segment.close()
         problem = damage.problem
-        await storage.fsync_directory(directory)  # a killed process may have noted it in the page cache only
+        await storage.fsync_directory(directory)  # a killed process may have written the note without an fsync
     else:
         untouched = clean and bases and problem is None
-        await _settle(storage, directory, good, dropped, None if untouched else recovery_point or 0)
+        await _make_durable(storage, directory, good, dropped, None if untouched else recovery_point or 0)
     recovery = RecoveryResult(end, truncated, damage is not None, problem)
     return LoadedSegments(tuple(good), recovery, damage)
 
 
 def _find_damage(
-    directory: str, end: int, recovery_point: int | None, problem: str | None, lost: Damage | None
+    directory: str, end: int, recovery_point: int | None, problem: str | None, noted: Damage | None
 ) -> Damage | None:
-    if lost is not None:
-        return Damage(min(lost.offset, end), lost.problem)
+    if noted is not None:
+        return Damage(min(noted.offset, end), noted.problem)
     if recovery_point is None:
         return None if problem is None else Damage(end, problem)
     if end >= recovery_point:
@@ -152,7 +153,7 @@ def _follows(segment: Segment, previous: Segment, gaps: int) -> bool:
 
 
 async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool, preallocated: bool) -> SegmentScan | None:
-    """Returns None if the segment could be trusted, else the adopted scan of all of it."""
+    """Loads a segment. Returns None if its index could be trusted, else the scan of the whole segment."""
     tail = segment.load() if trust else None
     if tail is not None:
         await _run(tail)
@@ -169,14 +170,14 @@ async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool, prealloc
 
 
 async def _run(scan: SegmentScan) -> None:
-    breath = scan.position + YIELD_BYTES
+    yield_at = scan.position + YIELD_BYTES
     while scan.step():
-        if scan.position >= breath:
-            breath = scan.position + YIELD_BYTES
+        if scan.position >= yield_at:
+            yield_at = scan.position + YIELD_BYTES
             await asyncio.sleep(0)
 
 
-async def _settle(
+async def _make_durable(
     storage: Storage, directory: str, good: list[Segment], dropped: list[Segment], durable_below: int | None
 ) -> None:
     """Removes files that are not part of the log, and fsyncs, because a killed process may have left dirty pages.
@@ -192,7 +193,7 @@ async def _settle(
     # An unflushed truncation lowered the durable offset at most to the beginning of the next segment.
     for segment, following in zip(good, [*good[1:], None], strict=True):
         if durable_below is None or (following is not None and following.base_offset < durable_below):
-            segment.synced = segment.changes
+            segment.durable_changes = segment.changes
         else:
             await segment.fsync()
     if durable_below is not None:

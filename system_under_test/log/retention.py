@@ -9,63 +9,62 @@ from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.runtime import Storage
 
 
-async def retain(log: Log, limit: Callable[[], int], *, retention_ms: int, retention_bytes: int) -> int:
-    """Removes the segments that are due, and returns their number.
+async def remove_expired_segments(
+    log: Log, limit: Callable[[], int], *, retention_ms: int, retention_bytes: int
+) -> int:
+    """Removes the oldest segments that exceed the age or the size, and returns their number.
 
     - Only segments below the offset that ``limit`` returns are removed, and none of a damaged log.
-    - A bound of -1 means no limit.
-    - A segment is as old as its youngest message; without timestamps, as its last append.
-    - Each segment is durably gone before the next, because a power loss must not leave a hole.
+    - ``retention_ms`` or ``retention_bytes`` of -1 means no limit.
+    - The age of a segment is that of its youngest message; without timestamps, the time since its last append.
+    - Each removal is durable before the next one, because a power loss must not leave a hole.
 
     Readers may continue until :meth:`Log.purge`. Raises :class:`CorruptLog`.
     """
-    row, count = log.segment_list, 0
+    count = 0
     while True:
-        cuts = row.cuts
-        async with row.changing:
-            if row.closed or not _is_oldest_due(row, limit(), retention_ms, retention_bytes):
+        cuts = log.cuts
+        async with log.change_lock:
+            if log.closed or not _is_oldest_due(log, limit(), retention_ms, retention_bytes):
                 return count
-            if len(row.segments) == 1:
-                row.roll()  # the new segment's name records where the log starts: it must be durable first
+            if len(log.segments) == 1:
+                log.roll()  # the new segment's name records where the log starts: it must be durable first
             else:
-                segment = row.segments[0]
-                row.set(row.segments[1:])
-                row.retire(RetiredSegment(row.storage, segment).remove)
+                segment = log.segments[0]
+                log.set_segments(log.segments[1:])
+                log.retire(_retire_files(log.storage, segment))
                 count += 1
-            await row.storage.fsync_directory(row.directory)
-            if row.cuts == cuts:  # otherwise the log may start elsewhere by now, which is not durable yet
-                row.flushed = max(row.flushed, row.start)
+            await log.storage.fsync_directory(log.directory)
+            if log.cuts == cuts:  # otherwise the log may start elsewhere by now, which is not durable yet
+                log.flushed_offset = max(log.flushed_offset, log.start_offset)
 
 
-def _is_oldest_due(row: SegmentList, limit: int, retention_ms: int, retention_bytes: int) -> bool:
-    segment, is_last = row.segments[0], len(row.segments) == 1
-    if row.damage is not None or (row.end if is_last else row.bases[1]) > limit:
+def _is_oldest_due(log: SegmentList, limit: int, retention_ms: int, retention_bytes: int) -> bool:
+    segment, is_last = log.segments[0], len(log.segments) == 1
+    if log.found_damage is not None or (log.end_offset if is_last else log.segment_offsets[1]) > limit:
         return False
     if not segment.size:
         return not is_last  # compaction has emptied it
-    if retention_bytes >= 0 and row.size - segment.size >= retention_bytes:
+    if retention_bytes >= 0 and log.size - segment.size >= retention_bytes:
         return True
-    with row.recording_damage():
-        return retention_ms >= 0 and row.now_ms() - segment.times.age_ms() > retention_ms
+    with log.recording_damage():
+        return retention_ms >= 0 and log.now_ms() - segment.times.youngest_ms() > retention_ms
 
 
-class RetiredSegment:
-    """A segment that was removed from its log, but is still open for its readers.
+def _retire_files(storage: Storage, segment: Segment) -> Callable[[], None]:
+    """Renames the segment's files, the data first. The renames are durable once the folder is fsynced.
 
-    Its files are renamed, the data first; the renames are durable once the folder is fsynced.
+    Returns the callback that closes the segment and removes its files when its readers have finished.
     """
+    paths = [segment.path.removesuffix(LOG_SUFFIX) + suffix for suffix in SUFFIXES]
+    for path in paths:
+        if storage.exists(path):
+            storage.rename(path, path + RETIRED_SUFFIX)
 
-    def __init__(self, storage: Storage, segment: Segment) -> None:
-        self._storage = storage
-        self._segment = segment
-        self._paths = [segment.path.removesuffix(LOG_SUFFIX) + suffix for suffix in SUFFIXES]
-        for path in self._paths:
-            if storage.exists(path):
-                storage.rename(path, path + RETIRED_SUFFIX)
+    def remove() -> None:
+        segment.close()
+        for path in paths:
+            if storage.exists(path + RETIRED_SUFFIX):
+                storage.remove(path + RETIRED_SUFFIX)
 
-    def remove(self) -> None:
-        """Closes the segment and removes its files; outstanding slices become invalid."""
-        self._segment.close()
-        for path in self._paths:
-            if self._storage.exists(path + RETIRED_SUFFIX):
-                self._storage.remove(path + RETIRED_SUFFIX)
+    return remove

@@ -1,7 +1,7 @@
 """Scans a segment: reads it to its end, checks every entry, and builds its indexes.
 
-A scan is needed after an unclean stop, for entries beyond the last one indexed, and after a block turned out bad. It
-runs in steps of about one index interval, so that a coroutine can let other tasks run in between.
+A scan is needed after an unclean stop, for entries beyond the last indexed one, and after a bad block. It runs in steps
+of about one index interval, so that a coroutine can let other tasks run in between.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ repairs the index or names the first bad entry.
 ``size`` is the segment's end as far as this process trusts it; a damaged segment's file may be longer.
 """
 
+from __future__ import annotations
+
+import asyncio
 import contextlib
 import errno
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +21,8 @@ from dataclasses import dataclass
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_SUFFIX, format_segment_name, remove_files
-from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
+from assay.system_under_test.log.index import MAXIMUM, OffsetIndex, TimeIndex
 from assay.system_under_test.log.scan import SegmentScan
-from assay.system_under_test.log.slices import EMPTY, LogSlice
-from assay.system_under_test.log.time_index import TimeIndex
 from assay.system_under_test.log.times import SegmentTimes
 from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
 from assay.system_under_test.records.message_set import read_first_offset, scan
@@ -31,12 +32,73 @@ RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
 
 
-def _ignore_damage(damage: CorruptLog) -> None:
-    """Handles damage of a segment that belongs to no log."""
+class EmptySlice:
+    """The result of a read without messages."""
+
+    size = 0
+
+    def read(self) -> bytes:
+        return b""
+
+    async def send(self, writer: asyncio.StreamWriter) -> None:
+        """Sends nothing, at once."""
+
+
+EMPTY = EmptySlice()
+
+
+class SliceCut(OSError):
+    """The bytes of a slice were removed from the log before they were sent; the connection can only be closed."""
+
+
+class LogSlice:
+    """The result of a read: a range of a segment.
+
+    Reading fails after any truncation of the segment, because other bytes may have taken the place of the old ones.
+    """
+
+    __slots__ = ("_cuts", "_position", "_segment", "size")
+
+    def __init__(self, segment: Segment, position: int, size: int) -> None:
+        self._segment = segment
+        self._position = position
+        self.size = size
+        self._cuts = segment.cuts
+
+    def read(self) -> bytes:
+        """Returns the bytes. Raises :class:`SliceCut` if the log was truncated, deleted or closed since."""
+        stored = self._open()
+        try:
+            return stored.read()
+        except OSError as error:
+            self._mark_if_unreadable(error)
+            raise
+
+    async def send(self, writer: asyncio.StreamWriter) -> None:
+        """Sends the bytes to a connection; raises as :meth:`read`."""
+        stored = self._open()
+        try:
+            await stored.send(writer)
+        except OSError as error:  # usually an error of the connection
+            self._mark_if_unreadable(error)
+            raise
+
+    def _mark_if_unreadable(self, error: OSError) -> None:
+        if error.errno == errno.EIO:
+            self._segment.record_read_error(error)
+
+    def _open(self) -> Slice:
+        if self._segment.cuts != self._cuts:
+            raise SliceCut(errno.ESTALE, "removed from the log before it was sent", self._segment.path)
+        return self._segment.file.slice(self._position, self.size)
+
+
+def ignore(_: object) -> None:
+    """Ignores an event of a segment or log that has no listener."""
 
 
 class Segment:
-    """An open segment. Offsets below are of messages, positions are bytes in the file."""
+    """An open segment. Offsets are of messages; positions are of bytes in the file."""
 
     def __init__(
         self, path: str, file: File, index: OffsetIndex, times: TimeIndex, config: LogConfig, *, now_ms: int
@@ -52,14 +114,17 @@ class Segment:
         self.cuts = 0
         """How often bytes were removed; closing counts, too."""
         self.changes = 1
-        self.synced = 0
+        self.durable_changes = 0
         """How many of ``changes`` are known to be durable."""
         self.closed = False
-        self.on_damage: Callable[[CorruptLog], None] = _ignore_damage
+        self.on_damage: Callable[[CorruptLog], None] = ignore
         self._preallocated = False
         self._trusted_from = file.size
+        """The position from which on all bytes were checked when they were opened or appended."""
         self._verified: set[int] = set()
+        """Positions of the other blocks that were checked."""
         self._recent: dict[int, int] = {}
+        """Offsets and positions of the last appends."""
 
     def is_full(self, extra: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
         """Returns whether ``extra`` more bytes, ending with ``last_offset``, belong in a new segment."""
@@ -83,13 +148,13 @@ class Segment:
             self.index.truncate(position)
             raise
         self.size = position + len(data)
-        self.times.appended(now_ms, youngest, position, self.size)
+        self.times.record_append(now_ms, youngest, position, self.size)
         self.next_offset = last + 1
         self.changes += 1
         recent = self._recent
         recent[first] = position
         if indexed:
-            self.times.follow()
+            self.times.update_index()
         if len(recent) > RECENT_APPENDS:
             del recent[next(iter(recent))]
 
@@ -158,11 +223,11 @@ class Segment:
             return None
         start = self.index.last_position
         offset = self.index.offset_at(start)
-        if start and not self._begins(start, offset):
+        if start and not self._entry_begins_at(start, offset):
             return None
         return SegmentScan(self.file, self.base_offset, self.config, position=start, next_offset=offset)
 
-    def _begins(self, position: int, offset: int) -> bool:
+    def _entry_begins_at(self, position: int, offset: int) -> bool:
         """Returns whether an entry whose first message has this offset seems to be there."""
         header = self.file.read(position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
@@ -213,10 +278,10 @@ class Segment:
         self.times.forget()
 
     def cut_point(self, offset: int) -> tuple[int, int, int]:
-        """Returns the truncation point: a position, the offset after the last remaining entry, and the log's new end.
+        """Returns where to truncate: a position, the offset after the last remaining entry, and the log's new end.
 
-        The position is that of the first entry that ends at or above ``offset``. The new end is greater than the second
-        value if compaction has left a gap.
+        The position is that of the first entry whose last message is at or above ``offset``. The new end is greater
+        than the offset after the last remaining entry if compaction has left a gap there.
         """
         if offset <= self.base_offset:
             return 0, self.base_offset, self.base_offset
@@ -241,7 +306,7 @@ class Segment:
         return last + 1
 
     def seal(self) -> None:
-        """Prepares for a time without appends."""
+        """Ends the appends, until the log is opened again or truncated."""
         self._recent.clear()
         self.times.seal()
 
@@ -256,7 +321,7 @@ class Segment:
         """Makes the data durable as of the call."""
         changes = self.changes
         await self.file.fsync()
-        self.synced = max(self.synced, changes)
+        self.durable_changes = max(self.durable_changes, changes)
 
     def close(self) -> None:
         """Closes the files; outstanding slices become invalid. Idempotent."""
@@ -300,23 +365,23 @@ class Segment:
         return self.read(position, self.index.ceiling_position(position, self.size) - position)
 
     def _verify(self, start: int, end: int) -> bool:
-        """Checks the blocks between two positions that were there at opening and were never read since.
+        """Checks the blocks between two positions that were found on disk and not checked yet.
 
-        Returns True if the index was bad and has been rebuilt: lookups in it must then be repeated.
+        Returns True if the index was bad and has been rebuilt. The caller must then repeat its lookups.
         """
         end = min(end, self._trusted_from)
         position = self.index.floor_position(start)
         while position < end:
             stop = min(self.index.ceiling_position(position, self.size), self._trusted_from)
             if position not in self._verified:
-                if not self._is_good(position, stop):
-                    self._rescue()
+                if not self._is_block_good(position, stop):
+                    self._rebuild_index()
                     return True
                 self._verified.add(position)
             position = stop
         return False
 
-    def _is_good(self, position: int, end: int) -> bool:
+    def _is_block_good(self, position: int, end: int) -> bool:
         """Returns whether exactly the block's entries are there, the first with the offset that the index promises."""
         data = self.read(position, end - position)
         offset = self.index.offset_at(position)
@@ -325,8 +390,8 @@ class Segment:
         promised = not position or (found.count > 0 and found.first == offset)
         return promised and found.problem is None and found.size == end - position
 
-    def _rescue(self) -> None:
-        """Handles a bad block by a scan: rebuilds the index if that was bad, else raises CorruptLog."""
+    def _rebuild_index(self) -> None:
+        """Scans the segment after a bad block: rebuilds the index if the data are good, else raises CorruptLog."""
         with self._reading():
             scan = self.scan().run()
         if scan.problem is not None or scan.position != self.size:

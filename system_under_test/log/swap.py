@@ -47,64 +47,66 @@ class RejectedSwap(NamedTuple):
     problem: str
 
 
-def find_cleanable(row: SegmentList, limit: int) -> tuple[Segment, ...]:
-    """Returns the oldest segments that compaction may touch: durable, and followed by a message below ``limit``.
+def find_cleanable(log: SegmentList, limit: int) -> tuple[Segment, ...]:
+    """Returns the oldest segments that compaction may rewrite: durable, and followed by a message below ``limit``.
 
-    That message lets readers and followers continue from what is left of them.
+    Readers and followers continue at that message if compaction removes all messages before it.
     """
-    if row.closed or row.damage is not None or row.is_cut:
+    if log.closed or log.found_damage is not None or log.has_unflushed_truncation:
         return ()
-    limit = min(limit, row.flushed)
-    return tuple(s for s, following in zip(row.segments, row.bases[1:], strict=False) if following < limit)
+    limit = min(limit, log.flushed_offset)
+    return tuple(s for s, following in zip(log.segments, log.segment_offsets[1:], strict=False) if following < limit)
 
 
-async def exchange_segments(row: SegmentList, old: Sequence[Segment], scan: SegmentScan, cuts: int) -> bool:
-    """Durably replaces neighbors from :func:`cleanable` by a cleaned file.
+async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: SegmentScan, cuts: int) -> bool:
+    """Durably replaces neighboring segments from :func:`find_cleanable` by a cleaned file.
 
-    ``scan`` is the finished scan of the durable file at :func:`cleaned_path`; ``cuts`` is the count when the file was
-    begun. Readers of the old segments may continue until ``SegmentList.purge``.
+    - ``scan``: the finished scan of the durable file at :func:`format_cleaned_path`
+    - ``cuts``: the log's count of truncations when the file was begun
 
-    Returns False, and changes nothing, if the list was truncated, closed or found damaged since, or retention has
-    removed one of the old ones. Raises :class:`SwapUnfinished`, and ``OSError`` if nothing has changed.
+    Readers of the old segments may continue until ``SegmentList.purge``.
+
+    Returns False, and changes nothing, if the log was truncated, closed or found damaged since, or if retention has
+    removed one of the old segments. Raises :class:`SwapUnfinished`, and ``OSError`` if nothing has changed.
     """
     base = old[0].base_offset
-    async with row.changing:
-        if row.closed or row.damage is not None or row.cuts != cuts or old[0] not in row.segments:
+    async with log.change_lock:
+        if log.closed or log.found_damage is not None or log.cuts != cuts or old[0] not in log.segments:
             return False
-        end = row.segments[row.segments.index(old[-1]) + 1].base_offset
-        written = old[-1].times.written_ms()
-        counts = False
-        row.swap_file = _swap_path(row.directory, base, end)
+        end = log.segments[log.segments.index(old[-1]) + 1].base_offset
+        written = old[-1].times.last_written_ms()
+        is_in_place = False
+        log.swap_file = _swap_path(log.directory, base, end)
         try:
-            row.storage.rename(format_cleaned_path(row.directory, base), row.swap_file)
-            await row.storage.fsync_directory(row.directory)
-            counts = row.swap_file is not None and row.damage is None
+            log.storage.rename(format_cleaned_path(log.directory, base), log.swap_file)
+            await log.storage.fsync_directory(log.directory)
+            is_in_place = log.swap_file is not None and log.found_damage is None
         finally:
-            if not counts:
-                _abandon(row)
-        if not counts:
+            if not is_in_place:
+                _abandon(log)
+        if not is_in_place:
             return False
-        row.swap_file = None  # the swap file stays from here on, whatever fails: the old files may be half removed
+        log.swap_file = None  # the swap file stays from here on, whatever fails: the old files may be half removed
         try:
-            _replace_files(row.storage, row.directory, base, end)
-            new = open_segment(row.storage, row.directory, base, row.config, now_ms=written)
+            _replace_files(log.storage, log.directory, base, end)
+            new = open_segment(log.storage, log.directory, base, log.config, now_ms=written)
             new.adopt(scan)
         except OSError as error:
-            raise SwapUnfinished(f"{row.directory}: the segments from {base} to {end} are half exchanged") from error
-        new.synced = new.changes
-        first = row.segments.index(old[0])  # again: appends may have rolled while the folder was fsynced
-        row.set((*row.segments[:first], new, *row.segments[first + len(old) :]))
+            raise SwapUnfinished(f"{log.directory}: the segments from {base} to {end} are half exchanged") from error
+        new.durable_changes = new.changes
+        first = log.segments.index(old[0])  # again: appends may have rolled while the folder was fsynced
+        log.set_segments((*log.segments[:first], new, *log.segments[first + len(old) :]))
         for segment in old:
-            row.retire(segment.close)
-        await row.storage.fsync_directory(row.directory)
+            log.retire(segment.close)
+        await log.storage.fsync_directory(log.directory)
         return True
 
 
-def _abandon(row: SegmentList) -> None:
+def _abandon(log: SegmentList) -> None:
     try:
-        row.abandon_swap()
+        log.abandon_swap()
     except OSError as error:
-        raise SwapUnfinished(f"{row.directory}: a file that a start would swap in cannot be removed") from error
+        raise SwapUnfinished(f"{log.directory}: a file that a start would swap in cannot be removed") from error
 
 
 def format_cleaned_path(directory: str, base_offset: int) -> str:

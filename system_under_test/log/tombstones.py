@@ -50,13 +50,13 @@ class Tombstones(LogStateFile):
     def __init__(self, storage: Storage, directory: str) -> None:
         """Reads the file. If it is unreadable, sets ``damage``: it is then unknown which records may be missing."""
         super().__init__(storage, f"{directory}/{TOMBSTONES}")
-        self.known = storage.exists(self._path)
+        self.may_have_gaps = storage.exists(self._path)
         """Whether the log's offsets may have gaps."""
         self.damage: Damage | None = None
         self._state = CompactionNotes()
         self._written: CompactionNotes | None = None
         """The file's certain content; None during a write, and after a write that failed."""
-        if self.known:
+        if self.may_have_gaps:
             try:
                 self._state = _parse(self._path, storage.read_bytes(self._path))
             except CheckpointError as error:
@@ -77,9 +77,9 @@ class Tombstones(LogStateFile):
         expired = (row.offset for row in self.rows() if now_ms - row.time >= retention_ms and row.offset <= limit)
         return max(expired, default=0)
 
-    async def begin(self) -> None:
-        """Allows gaps in the log from now on."""
-        if not self.known:
+    async def create(self) -> None:
+        """Creates the file, which allows gaps in the log from now on."""
+        if not self.may_have_gaps:
             await self._change(lambda state: state)
 
     async def allow_gaps(self, offset: Callable[[], int]) -> None:
@@ -91,28 +91,28 @@ class Tombstones(LogStateFile):
             await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
 
     async def record_cleaning(self, horizon: int, offset: int, now_ms: int) -> None:
-        """Drops the rows up to ``horizon``, whose tombstones are gone, and notes the tombstones up to ``offset``."""
+        """Drops the rows up to ``horizon``, whose tombstones are removed, and adds a row for those below ``offset``."""
 
-        def noted(state: CompactionNotes) -> CompactionNotes:
+        def add_row(state: CompactionNotes) -> CompactionNotes:
             rows = tuple(row for row in state.rows if row.offset > horizon)
             if offset > max((row.offset for row in rows), default=horizon):
                 # A clock that went back must not make later tombstones look older.
                 rows += (TombstoneAge(offset, max([now_ms, *(row.time for row in rows)])),)
             return state._replace(rows=rows)
 
-        await self._change(noted)
+        await self._change(add_row)
 
     async def truncate(self, offset: int, gap: int = 0) -> None:
         """Adapts the file before a truncation at ``offset``. ``gap``: the log's end if it follows a gap, else 0."""
 
-        def clipped(state: CompactionNotes) -> CompactionNotes:
+        def clip(state: CompactionNotes) -> CompactionNotes:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
             return CompactionNotes(
                 max(gap, min(state.gaps, offset)), tuple(TombstoneAge(at, rows[at]) for at in sorted(rows) if at > 0)
             )
 
-        if self.known:
-            await self._change(clipped)
+        if self.may_have_gaps:
+            await self._change(clip)
 
     async def _change(self, change: Callable[[CompactionNotes], CompactionNotes]) -> None:
         async with self._writing:
@@ -123,7 +123,7 @@ class Tombstones(LogStateFile):
             lines = [f"gaps {state.gaps}", *(f"{offset} {time}" for offset, time in state.rows)]
             await write_atomic(self._storage, self._path, format_lines(lines))
             self._state = self._written = state
-            self.known = True
+            self.may_have_gaps = True
 
 
 def _parse(path: str, data: bytes) -> CompactionNotes:

@@ -1,4 +1,4 @@
-"""The behavior of a log that a historic defect replaces; see ``assay.system_under_test.defects``."""
+"""Traits of a log: the functions that a historic defect replaces; see ``assay.system_under_test.defects``."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class LogTraits:
     check: CheckBytes = message_set.check
     index: Callable[[File, int], OffsetIndex] = OffsetIndex
     """Makes the index over a file, of the segment with this base offset; it must still be loaded or rebuilt."""
-    reserve: Callable[[Storage, str], None] = directory.lock
+    lock: Callable[[Storage, str], None] = directory.lock
     """Locks the log directory for this process."""
 
 
@@ -40,7 +40,7 @@ def select_log_traits(defects: Collection[str]) -> LogTraits:
     if "index-trusted" in defects:
         return LogTraits(index=TrustedIndex)
     if "no-directory-lock" in defects:
-        return LogTraits(reserve=leave_unlocked)
+        return LogTraits(lock=leave_unlocked)
     return CORRECT
 
 
@@ -49,7 +49,7 @@ def leave_unlocked(storage: Storage, root: str) -> None:
 
 
 def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> CheckResult:
-    """Accepts any bytes between the entries' sizes: it checks no CRC and no offset."""
+    """Follows the entries' size fields, and checks no CRC and no offset."""
     position = count = 0
     while len(data) - position >= HEADER_SIZE:
         _, size = ENTRY_HEADER.unpack_from(data, position)

@@ -9,12 +9,11 @@ In reading order:
 - ``fetcher``: copies records from a leader
 - ``isr_writer``: writes in-sync sets to ZooKeeper
 - ``handover``: a damaged replica gives up its duties
-- ``replicas``: all replicas on this broker's disk
+- ``replicas``: all replicas on this broker's disk, and their maintenance
 - ``cleaner``: compacts their logs
 - ``throttle``: limits the rate of replication
-- ``manager``: executes the controller's requests; ``request_dedup`` rejects late duplicates of them
+- ``manager``: executes the controller's requests, and answers testers; ``request_dedup`` rejects late duplicates
 - ``produce``, ``fetch``, ``offsets``: requests of clients and followers; those that wait are in ``purgatory``
-- ``roles``: answers testers
 - ``errors``: the error that these requests raise
 - ``traits``: the behavior that a historic defect replaces
 

@@ -22,26 +22,30 @@ _log = logging.getLogger("assay.cleaner")
 class LogCleaner:
     """The task and its checkpoint.
 
-    ``cutting`` is held while the checkpoint is written, so that no truncation intervenes.
+    The lock ``checkpointing`` is held while the checkpoint is written, so that no truncation intervenes.
     """
 
     def __init__(
-        self, config: BrokerConfig, storage: Storage, replicas: Callable[[], Iterable[Replica]], cutting: asyncio.Lock
+        self,
+        config: BrokerConfig,
+        storage: Storage,
+        replicas: Callable[[], Iterable[Replica]],
+        checkpointing: asyncio.Lock,
     ) -> None:
         self._config = config
         self._replicas = replicas
-        self._cutting = cutting
+        self._checkpointing = checkpointing
         self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}")
 
     def open(self) -> str | None:
-        """Returns the problem of an unreadable checkpoint, if any. All logs are then examined from their start."""
+        """Loads the checkpoint. Returns the problem of an unreadable one: all logs are then examined in full."""
         return self._checkpoint.recover()
 
     async def run(self) -> None:
         """Cleans forever; ends only by cancellation."""
         while True:
             await asyncio.sleep(self._config.cleaner_backoff_ms / 1000)
-            ratios = {replica: work.ratio for replica in self._replicas() if (work := self._due(replica))}
+            ratios = {replica: plan.ratio for replica in self._replicas() if (plan := self._plan(replica))}
             for replica in sorted(ratios, key=lambda replica: -ratios[replica]):
                 try:
                     await self._clean(replica)
@@ -50,11 +54,11 @@ class LogCleaner:
                 except (CorruptLog, RecordError, OSError) as error:
                     _log.error("%s: not cleaned: %s", replica.key, error)
 
-    async def before_cut(self, replica: Replica, offset: int) -> None:
-        """Lowers the checkpoint before a truncation to ``offset``. The caller holds ``cutting``."""
+    async def prepare_cut(self, replica: Replica, offset: int) -> None:
+        """Lowers the checkpoint before a truncation to ``offset``. The caller holds ``checkpointing``."""
         if offset < self._clean_to(replica):
             await self._checkpoint.write({(replica.topic, replica.index): offset})
-        await replica.log.before_cut(offset)
+        await replica.log.prepare_cut(offset)
 
     async def forget(self, topic: str, index: int) -> None:
         """Removes the entry of a deleted log."""
@@ -63,7 +67,7 @@ class LogCleaner:
     def _clean_to(self, replica: Replica) -> int:
         return self._checkpoint.load().get((replica.topic, replica.index), 0)
 
-    def _due(self, replica: Replica) -> cleaner.CleaningPlan | None:
+    def _plan(self, replica: Replica) -> cleaner.CleaningPlan | None:
         if not replica.is_configured or not replica.config.compacts:
             return None
         try:
@@ -74,8 +78,8 @@ class LogCleaner:
             return None
 
     async def _clean(self, replica: Replica) -> None:
-        work = self._due(replica)  # again: the log may have changed since its ratio was computed
-        if work is None:
+        plan = self._plan(replica)  # again: the log may have changed since its ratio was computed
+        if plan is None:
             return
         log = replica.log
 
@@ -83,8 +87,8 @@ class LogCleaner:
             delay = replica.config.file_delete_delay_ms / 1000
             asyncio.get_running_loop().call_later(delay, log.purge, count)
 
-        done = await cleaner.clean(log, work, self._config.cleaner_max_keys, purge_later)
-        async with self._cutting:
+        done = await cleaner.clean(log, plan, self._config.cleaner_max_keys, purge_later)
+        async with self._checkpointing:
             if await cleaner.note_cleaning(log, done):
                 await self._checkpoint.write({(replica.topic, replica.index): done.end})
-        replica.cleaned(done)
+        replica.report_cleaning(done)

@@ -1,9 +1,8 @@
 """Fetch requests: consumers read up to the high watermark, followers up to the log end; both wait for new records.
 
 A consumer gets OFFSET_OUT_OF_RANGE only after proof that no newer leader exists; the proof begins after the request
-arrived. Otherwise a deposed leader that was stopped or cut off would send it, because such a leader lacks what
-consumers have read since. The consumers would start over and commit lower offsets than others had committed. KIP-320
-closes this hole.
+arrived. Otherwise a deposed leader that was stopped or cut off could send this error, because it lacks the records of
+its successors. Its consumers would start over, and commit lower offsets than before. In Kafka, KIP-320 solves this.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import prove_end
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
-from assay.system_under_test.replication.throttle import is_named
+from assay.system_under_test.replication.throttle import lists_replica
 from assay.system_under_test.runtime import Slice, ZooKeeper
 
 _log = logging.getLogger("assay.replication")
@@ -31,7 +30,7 @@ _log = logging.getLogger("assay.replication")
 FIRST_VERSION_WITH_MAGIC_1 = 2
 FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
-"""Bytes of records in one answer to a consumer, at most: the answer stays in memory until the consumer takes it."""
+"""Limit of the records in one answer to a consumer: the answer stays in memory until the consumer has read it."""
 MAX_CONVERTED_BYTES = 1024 * 1024
 """The limit if each message is decoded and encoded again: no other request is served until that is done."""
 
@@ -39,7 +38,7 @@ MAX_CONVERTED_BYTES = 1024 * 1024
 class _CopiedSlice:
     """A range that may lie above the high watermark, so a truncation may remove it.
 
-    It is sent as a copy, because bytes that a connection sends straight from the log must never change.
+    The range is sent as a copy, because bytes that a connection sends straight from the log must never change.
     """
 
     def __init__(self, stored: Slice) -> None:
@@ -92,36 +91,36 @@ async def fetch(
     deadline = loop.time() + time_limit(request.max_wait_ms)
     topics = _without_duplicates(request.topics)
     while True:
-        outside: list[_OutOfRangeAnswer] = []
-        response, size, failed, readers = _read(manager, request, topics, context.api_version, outside)
-        if outside:
-            await asyncio.gather(*(_prove(manager, zookeeper, one) for one in outside))
+        out_of_range: list[_OutOfRangeAnswer] = []
+        response, size, failed, readers = _read(manager, request, topics, context.api_version, out_of_range)
+        if out_of_range:
+            await asyncio.gather(*(_confirm_out_of_range(manager, zookeeper, one) for one in out_of_range))
         if failed or not readers or size >= request.min_bytes or loop.time() >= deadline:
             return response
         await _wait_for_change(readers, deadline)
 
 
-async def _prove(manager: ReplicaManager, zookeeper: ZooKeeper, outside: _OutOfRangeAnswer) -> None:
+async def _confirm_out_of_range(manager: ReplicaManager, zookeeper: ZooKeeper, out_of_range: _OutOfRangeAnswer) -> None:
     """Replaces the answer's error code if this leader cannot be proved to be the current one."""
-    answer = outside.answer
+    answer = out_of_range.answer
     try:
-        epoch, _ = await prove_end(manager, zookeeper, outside.topic, answer.partition)
+        epoch, _ = await prove_end(manager, zookeeper, out_of_range.topic, answer.partition)
     except PartitionError as error:
         answer.error_code = error.code
     else:
-        if epoch != outside.epoch:  # led again after other leaders: the range it saw was not theirs
+        if epoch != out_of_range.epoch:  # this broker leads again after others, so the checked range is outdated
             answer.error_code = ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
 def _without_duplicates(wanted: Sequence[messages.FetchTopic]) -> Sequence[messages.FetchTopic]:
-    """Returns each partition once, as Kafka's map does. Otherwise a small request could name one thousands of times."""
-    known: set[tuple[str, int]] = set()
+    """Returns each partition once, like Kafka. Otherwise a small request could read one thousands of times."""
+    seen: set[tuple[str, int]] = set()
     topics = []
     for topic in wanted:
         parts = []
         for partition in topic.partitions:
-            if (topic.topic, partition.partition) not in known:
-                known.add((topic.topic, partition.partition))
+            if (topic.topic, partition.partition) not in seen:
+                seen.add((topic.topic, partition.partition))
                 parts.append(partition)
         topics.append(messages.FetchTopic(topic=topic.topic, partitions=parts))
     return topics
@@ -132,11 +131,11 @@ def _read(
     request: messages.FetchRequest,
     wanted_topics: Sequence[messages.FetchTopic],
     version: int,
-    outside: list[_OutOfRangeAnswer],
+    out_of_range: list[_OutOfRangeAnswer],
 ) -> tuple[messages.FetchResponse, int, bool, list[WaitingReaders]]:
-    left = MAX_RESPONSE_BYTES if version >= FIRST_VERSION_WITH_MAGIC_1 else MAX_CONVERTED_BYTES
+    bytes_left = MAX_RESPONSE_BYTES if version >= FIRST_VERSION_WITH_MAGIC_1 else MAX_CONVERTED_BYTES
     if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES:
-        left = min(left, request.max_bytes)
+        bytes_left = min(bytes_left, request.max_bytes)
     size, failed = 0, False
     readers: list[WaitingReaders] = []
     topics = []
@@ -145,38 +144,38 @@ def _read(
         for wanted in topic.partitions:
             try:
                 partition = manager.get(topic.topic, wanted.partition)
-                epoch = partition.leading().epoch
-                answer = _read_partition(partition, wanted, request.replica_id, version, left, size == 0)
+                epoch = partition.require_leader().epoch
+                answer = _read_partition(partition, wanted, request.replica_id, version, bytes_left, size == 0)
             except PartitionError as error:
                 failed = True
                 answer = messages.FetchPartitionResponse(partition=wanted.partition, error_code=error.code)
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    outside.append(_OutOfRangeAnswer(topic.topic, answer, epoch))
+                    out_of_range.append(_OutOfRangeAnswer(topic.topic, answer, epoch))
             else:
                 consumer = request.replica_id == messages.CONSUMER_REPLICA_ID
                 readers.append(partition.commit_readers if consumer else partition.append_readers)
                 read = measure_records(answer.records)
                 size += read
-                left = max(0, left - read)
+                bytes_left = max(0, bytes_left - read)
             parts.append(answer)
         topics.append(messages.FetchTopicResponse(topic=topic.topic, partitions=parts))
     return messages.FetchResponse(topics=topics), size, failed, readers
 
 
 def _read_partition(
-    partition: Partition, wanted: messages.FetchPartition, replica_id: int, version: int, left: int, first: bool
+    partition: Partition, wanted: messages.FetchPartition, replica_id: int, version: int, bytes_left: int, first: bool
 ) -> messages.FetchPartitionResponse:
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    limit = partition.readable() if replica_id == messages.CONSUMER_REPLICA_ID else log.end_offset
+    limit = partition.readable_end() if replica_id == messages.CONSUMER_REPLICA_ID else log.end_offset
     answer = messages.FetchPartitionResponse(
         partition=wanted.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark
     )
     if wanted.offset >= limit:
         return answer  # between the high watermark and the log end: no records yet, which is no error
     whole = version >= FIRST_VERSION_WITH_WHOLE_MESSAGES
-    size = min(wanted.max_bytes, left)
+    size = min(wanted.max_bytes, bytes_left)
     found = _read_log(partition, wanted.offset, size, limit, at_least_one=first or not whole)
     if version >= FIRST_VERSION_WITH_MAGIC_1 and found.size <= max(size, 0):
         answer.records = found if replica_id == messages.CONSUMER_REPLICA_ID else _CopiedSlice(found)
@@ -190,7 +189,7 @@ def _read_partition(
 
 
 def _read_log(partition: Partition, offset: int, size: int, limit: int | None, *, at_least_one: bool) -> Slice:
-    """Reads a range of the log. Raises ``PartitionError``: 1, or 2 if the bytes are damaged."""
+    """Reads a range of the log. Raises ``PartitionError``: OFFSET_OUT_OF_RANGE, or CORRUPT_MESSAGE for damage."""
     try:
         return partition.log.read(offset, size, limit=limit, at_least_one=at_least_one)
     except OffsetOutOfRange as error:
@@ -210,7 +209,7 @@ async def replica_fetch(
 
     The request is rejected as a whole if it names another registration of this broker.
     """
-    if not manager.is_meant(request.broker_epoch):
+    if not manager.is_current_registration(request.broker_epoch):
         return internal.ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     loop = asyncio.get_running_loop()
     now = loop.time()
@@ -219,7 +218,7 @@ async def replica_fetch(
     for wanted in request.partitions:
         try:
             partition = manager.get(wanted.topic, wanted.partition)
-            term = partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
+            term = partition.require_leader_at(wanted.leader_epoch, wanted.topic_czxid)
             term.record_fetch(request.replica_id, request.replica_epoch, wanted.fetch_offset, now)
         except PartitionError as error:
             rejected[wanted.topic, wanted.partition] = error.code
@@ -263,12 +262,14 @@ def _read_for_follower(
 
 
 def _is_throttled(manager: ReplicaManager, partition: Partition) -> bool:
-    return is_named(partition.config.leader_replication_throttled_replicas, partition.index, manager.config.broker_id)
+    return lists_replica(
+        partition.config.leader_replication_throttled_replicas, partition.index, manager.config.broker_id
+    )
 
 
 def _is_held_back(manager: ReplicaManager, partition: Partition, follower: int) -> bool:
     """Returns whether the throttle holds back this follower now. A follower in sync is never held back."""
-    if not _is_throttled(manager, partition) or follower in partition.leading().in_sync.maximal:
+    if not _is_throttled(manager, partition) or follower in partition.require_leader().in_sync.maximal:
         return False
     return manager.throttles.leader.exceeded
 
@@ -282,7 +283,7 @@ def _count_throttled_bytes(manager: ReplicaManager, response: internal.ReplicaFe
 
 
 def _read_replica(partition: Partition, wanted: internal.ReplicaFetchPartition) -> internal.ReplicaFetchedPartition:
-    partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
+    partition.require_leader_at(wanted.leader_epoch, wanted.topic_czxid)
     found = _read_log(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
     return internal.ReplicaFetchedPartition(
         topic=wanted.topic,

@@ -1,4 +1,4 @@
-"""The fetcher of one leader: a task that reconciles the logs of its followers here and copies records to them.
+"""The fetcher of one leader: a task that reconciles follower replicas of this broker with it, and copies records.
 
 ``follower`` processes the leader's answers.
 """
@@ -14,7 +14,7 @@ from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import measure_records
 from assay.system_under_test.replication.follower import BACK_OFF, FollowerTerm
-from assay.system_under_test.replication.throttle import Throttle, is_named
+from assay.system_under_test.replication.throttle import Throttle, lists_replica
 
 _log = logging.getLogger("assay.replication")
 
@@ -25,7 +25,7 @@ class LeaderFetcher:
     def __init__(
         self, leader: internal.LiveBroker, config: BrokerConfig, broker_epoch: Callable[[], int], throttle: Throttle
     ) -> None:
-        """``leader`` is replaced when that broker registers again; ``broker_epoch`` returns our own registration."""
+        """``broker_epoch`` returns our own registration. ``leader`` is replaced when that broker registers again."""
         self.leader = leader
         self._config = config
         self._broker_epoch = broker_epoch
@@ -36,12 +36,13 @@ class LeaderFetcher:
         self._waiting: Connection | None = None
         """The connection on which a fetch waits for new records."""
         self._interrupted = False
+        """Whether ``interrupt_wait`` has aborted that connection."""
 
     def add(self, term: FollowerTerm) -> None:
         self._followed[term.replica.key] = term
         self._changed.set()
 
-    def look_again(self) -> None:
+    def interrupt_wait(self) -> None:
         """Interrupts a waiting fetch after ``add``, so that the added partitions are fetched at once.
 
         Otherwise they would wait until the leader has new records for the others or the fetch times out. A new leader
@@ -70,7 +71,7 @@ class LeaderFetcher:
                     if connection is None:
                         connection = await Connection.open(leader.host, leader.port, self._request_timeout)
                         address = leader
-                    await self._round(connection, leader)
+                    await self._run_round(connection, leader)
                 except CallError as error:
                     if connection is not None:
                         await connection.close()
@@ -84,45 +85,48 @@ class LeaderFetcher:
             if connection is not None:
                 await connection.close()
 
-    def _due(self, now: float) -> list[FollowerTerm]:
+    def _find_due(self, now: float) -> list[FollowerTerm]:
+        """Drops the terms that are over, and returns those that need not wait for a retry."""
         current = [term for term in self._followed.values() if not term.over]
         if len(current) < len(self._followed):
             self._followed = {term.replica.key: term for term in current}
         return [term for term in current if term.retry_at <= now]
 
-    async def _round(self, connection: Connection, leader: internal.LiveBroker) -> None:
+    async def _run_round(self, connection: Connection, leader: internal.LiveBroker) -> None:
         self._changed.clear()
-        due = self._due(asyncio.get_running_loop().time())
+        due = self._find_due(asyncio.get_running_loop().time())
         unreconciled = [term for term in due if not term.reconciled]
         if unreconciled:
             await self._reconcile(connection, leader, unreconciled)
         now = asyncio.get_running_loop().time()
         for term in due:
-            if term.behind and self._throttled(term) and self._throttle.exceeded:
+            if term.behind and self._is_throttled(term) and self._throttle.exceeded:
                 term.retry_at = now + BACK_OFF
-        later = [
+        retry_delays = [
             max(0.0, term.retry_at - now)
             for term in self._followed.values()
             if not term.over and (term.retry_at > now or not term.reconciled)
         ]
-        patience = min([self._config.replica_fetch_wait_max_ms / 1000, *later])
+        max_wait = min([self._config.replica_fetch_wait_max_ms / 1000, *retry_delays])
         reconciled = [term for term in due if term.reconciled and not term.over and term.retry_at <= now]
         if reconciled:
-            await self._fetch(connection, leader, reconciled, patience)
-        elif patience:
+            await self._fetch(connection, leader, reconciled, max_wait)
+        elif max_wait:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(max_wait):
                     await self._changed.wait()
 
-    def _throttled(self, term: FollowerTerm) -> bool:
+    def _is_throttled(self, term: FollowerTerm) -> bool:
         replica = term.replica
-        return is_named(replica.config.follower_replication_throttled_replicas, replica.index, self._config.broker_id)
+        return lists_replica(
+            replica.config.follower_replication_throttled_replicas, replica.index, self._config.broker_id
+        )
 
     async def _reconcile(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
     ) -> None:
         for term in terms:
-            await term.replica.cut_done()
+            await term.replica.wait_for_truncation()
         by_key = {term.replica.key: term for term in terms}
         request = internal.EpochEndRequest(
             replica_id=self._config.broker_id,
@@ -146,15 +150,15 @@ class LeaderFetcher:
             if term.over:
                 continue
             if answer.error_code != ErrorCode.NONE:
-                term.ask_later(now)
+                term.retry_later(now)
                 continue
             await term.apply_epoch_answer(answer, now)
             await term.replica.epochs.flush()
 
     async def _fetch(
-        self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm], patience: float
+        self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm], max_wait: float
     ) -> None:
-        """Fetches once; ``patience`` is how many seconds the leader may wait for new records."""
+        """Fetches once; ``max_wait`` is how many seconds the leader may wait for new records."""
         for term in terms:
             # the leader trusts a position: records beyond the flush limit must be on disk before it is sent
             await term.replica.flush_counted()
@@ -162,7 +166,7 @@ class LeaderFetcher:
             replica_id=self._config.broker_id,
             replica_epoch=self._broker_epoch(),
             broker_epoch=leader.broker_epoch,
-            max_wait_ms=int(patience * 1000),
+            max_wait_ms=int(max_wait * 1000),
             min_bytes=1,
             partitions=[
                 internal.ReplicaFetchPartition(
@@ -180,11 +184,11 @@ class LeaderFetcher:
         )
         if not request.partitions or self._changed.is_set():
             return
-        asked = {f"{p.topic}-{p.partition}": p.fetch_offset for p in request.partitions}
+        requested_offsets = {f"{p.topic}-{p.partition}": p.fetch_offset for p in request.partitions}
         by_key = {term.replica.key: term for term in terms}
         self._waiting = connection
         try:
-            response = await connection.call(request, 0, self._request_timeout + patience)
+            response = await connection.call(request, 0, self._request_timeout + max_wait)
         finally:
             self._waiting = None
         now = asyncio.get_running_loop().time()
@@ -195,7 +199,7 @@ class LeaderFetcher:
         for fetched in response.partitions:
             key = f"{fetched.topic}-{fetched.partition}"
             term = by_key[key]
-            if self._throttled(term):
+            if self._is_throttled(term):
                 self._throttle.record(measure_records(fetched.records))
-            if not term.over and term.replica.log.end_offset == asked[key]:
+            if not term.over and term.replica.log.end_offset == requested_offsets[key]:
                 await term.apply_fetched(fetched, now)

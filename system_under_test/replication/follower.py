@@ -37,10 +37,10 @@ class FollowerTerm:
         self.controller_epoch = update.controller_epoch
         self.leader = update.leader
         self.over = False
-        self.counts = update.leader != NO_LEADER and replica.environment.broker_id in (*update.isr, *update.elr)
+        self.is_relied_on = update.leader != NO_LEADER and replica.environment.broker_id in (*update.isr, *update.elr)
         """Whether others may rely on this replica to have all acknowledged records.
 
-        They may if it is a member, and once it has reconciled.
+        They may if it is in the ISR or the ELR, and as soon as it has reconciled.
         """
         self.reconciled = False
         """Whether the log is known to be a prefix of the leader's."""
@@ -51,17 +51,17 @@ class FollowerTerm:
         self.retry_at = 0.0
         self._back_off = FIRST_BACK_OFF
 
-    def ask_later(self, now: float) -> None:
-        """Schedules a retry because the leader does not know of its role yet, or no longer has it."""
+    def retry_later(self, now: float) -> None:
+        """Schedules a retry: the leader does not know of its role yet, or no longer leads."""
         self.retry_at = now + self._back_off
         self._back_off = min(2 * self._back_off, BACK_OFF)
 
     async def apply_epoch_answer(self, answer: EpochAnswer, now: float) -> None:
-        """Truncates what the answer proves to differ; sets ``reconciled`` when leader and follower agree.
+        """Truncates the log where the answer proves that it differs; sets ``reconciled`` when both logs agree.
 
         A damaged log is discarded only in an epoch in which no other broker relies on it.
         """
-        if self.replica.log.damage is not None and self.counts:
+        if self.replica.log.damage is not None and self.is_relied_on:
             self._reconcile_later(now)
             return
         try:
@@ -83,23 +83,23 @@ class FollowerTerm:
         elif answer.epoch < 0:
             await self.discard(answer.log_start, "no epoch in common with the leader")
         else:
-            end, agreed = replica.traits.parting(answer, replica.epochs, replica.marks)
+            end, agreed = replica.traits.find_divergence(answer, replica.epochs, replica.marks)
             await self.truncate(end, f"epoch {answer.epoch} of the leader ends there")
             if not agreed:
-                return  # the rest of the log ends in another epoch: ask again
+                return  # the remaining log ends in an earlier epoch: ask the leader about that one
         if answer.gaps and not self.over and not log.config.compacted:
             await log.allow_gaps()
         if not self.over:
-            self._agree([(entry.epoch, entry.start_offset) for entry in answer.history])
-            self._reach()
+            self._start_copying([(entry.epoch, entry.start_offset) for entry in answer.history])
+            self._enter_reached_epochs()
 
     async def apply_fetched(self, fetched: ReplicaFetchedPartition, now: float) -> None:
         """Appends the leader's records and enters their epochs; schedules a retry after an error or damage."""
         replica, log = self.replica, self.replica.log
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # an empty log may lie beyond the leader's end, and has no history that would show it
+            # an empty log may start beyond the leader's end, and has no epoch history to compare
             if log.damage is None and (
-                replica.traits.starts_over(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset
+                replica.traits.must_start_empty(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset
             ):
                 await self.discard(fetched.log_start, "out of the leader's range")
             self._reconcile_later(now)
@@ -109,23 +109,23 @@ class FollowerTerm:
             return
         records = read_records(fetched.records)
         while records:
-            # compaction may have removed messages between the log end and the next message, and whole epochs with them
-            if self._reach(_first_offset(records) if log.config.compacted else 0):
+            # compaction may have removed messages before the next one, perhaps all messages of some epochs
+            if self._enter_reached_epochs(_first_offset(records) if log.config.compacted else 0):
                 await replica.epochs.flush()
                 if self.over:
                     return
-            now_appendable, records = _split(records, self.history[0][1] if self.history else None)
+            of_this_epoch, records = _split(records, self.history[0][1] if self.history else None)
             try:
-                if not now_appendable:
+                if not of_this_epoch:
                     raise CorruptMessage(f"the leader left out offsets from {log.end_offset} on")
-                log.append_replicated(now_appendable)
-                replica.flush_in_time()
+                log.append_replicated(of_this_epoch)
+                replica.schedule_flush()
             except (CorruptMessage, DamagedLog) as damage:
                 _log.error("%s: %s", replica.key, damage)
                 replica.forget_epochs_ahead()
                 self._reconcile_later(now)
                 return
-        if self._reach():
+        if self._enter_reached_epochs():
             await replica.epochs.flush()
         self.behind = log.end_offset < fetched.high_watermark
         # A follower's high watermark is the leader's, limited by the follower's log end; it never falls.
@@ -135,20 +135,20 @@ class FollowerTerm:
         self.reconciled = False
         self.retry_at = now + BACK_OFF
 
-    def _agree(self, history: Sequence[tuple[int, int]]) -> None:
-        """Starts copying: the log is a prefix of that of the leader, whose epoch history is ``history``."""
+    def _start_copying(self, history: Sequence[tuple[int, int]]) -> None:
+        """Starts copying: the log is a prefix of the leader's, whose epoch history is ``history``."""
         replica = self.replica
         latest = replica.epochs.latest()
         self.history = [(epoch, start) for epoch, start in history if epoch > latest]
-        self.reconciled = self.counts = True
+        self.reconciled = self.is_relied_on = True
         replica.events.emit(
             "reconciled", key=replica.key, epoch=self.epoch, position=replica.log.end_offset, value=self.leader
         )
 
-    def _reach(self, next_offset: int = 0) -> bool:
-        """Enters the leader's epochs that the log has reached, or reaches with the next message at ``next_offset``.
+    def _enter_reached_epochs(self, next_offset: int = 0) -> bool:
+        """Enters the leader's epochs that begin at or below the log end, or at or below the next message's offset.
 
-        Returns whether there were any; the caller must flush them.
+        Returns whether there were any. The caller must then flush the epoch history.
         """
         reached = False
         while self.history and self.history[0][1] <= max(self.replica.log.end_offset, next_offset):
@@ -162,10 +162,11 @@ class FollowerTerm:
         before = log.end_offset
         async with replica.cutting:
             if offset < before:
-                noted = log.end_offset
-                while noted > (least := offset if offset >= log.start_offset else 0):  # retention may pass it meanwhile
-                    noted = least
-                    if not await self._may_cut(noted):
+                prepared = log.end_offset
+                # a second round is needed if retention has removed the offset meanwhile: the log is then reset
+                while prepared > (needed := offset if offset >= log.start_offset else 0):
+                    prepared = needed
+                    if not await self._prepare_cut(prepared):
                         return
                 log.truncate_to(offset)
                 replica.high_watermark = min(replica.high_watermark, log.end_offset)
@@ -176,11 +177,11 @@ class FollowerTerm:
             self._report_cut(log.end_offset, before, reason)
 
     async def discard(self, start_offset: int, reason: str) -> None:
-        """Starts over, durably, with an empty log, unless the term ends before it begins."""
+        """Durably discards the log, and starts over with an empty one, unless the term ends before it begins."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
         async with replica.cutting:
-            if not await self._may_cut(0):  # a power loss may leave any prefix of the old log
+            if not await self._prepare_cut(0):  # a power loss may leave any prefix of the old log
                 return
             log.reset(start_offset)
             replica.high_watermark = start_offset
@@ -190,19 +191,19 @@ class FollowerTerm:
             await replica.epochs.flush()
         self._report_cut(start_offset, before, reason)
 
-    async def _may_cut(self, offset: int) -> bool:
+    async def _prepare_cut(self, offset: int) -> bool:
         """Lowers the checkpoints before a truncation, and returns whether the truncation may go on.
 
         If the term is over by then, or the task is cancelled, the log's notes are restored before the next term begins.
         """
-        may_cut = False
+        allowed = False
         try:
-            await self.replica.environment.before_cut(self.replica, offset)
-            may_cut = not self.over
+            await self.replica.environment.prepare_cut(self.replica, offset)
+            allowed = not self.over
         finally:
-            if not may_cut:
-                await self.replica.log.cut_given_up()
-        return may_cut
+            if not allowed:
+                await self.replica.log.abandon_cut()
+        return allowed
 
     def _report_cut(self, end: int, before: int, reason: str) -> None:
         replica = self.replica
@@ -217,12 +218,12 @@ class FollowerTerm:
 
 
 def _first_offset(records: bytes) -> int:
-    """Offset of the first whole entry (of a compressed set: of its last message); 0 if there is none."""
+    """Returns the offset of the first whole entry, which is its last message's; 0 without an entry."""
     return next((offset for _, _, offset in scan(records)), 0)
 
 
 def _split(records: bytes, boundary: int | None) -> tuple[bytes, bytes]:
-    """Splits into the entries below offset ``boundary``, and the rest."""
+    """Splits the entries into those below the offset ``boundary``, and the others."""
     if boundary is None:
         return records, b""
     for position, _, offset in scan(records):

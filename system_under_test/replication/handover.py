@@ -23,15 +23,15 @@ from assay.system_under_test.tasks import BackgroundTasks
 
 _log = logging.getLogger("assay.replication")
 
-AGAIN = 1.0
-"""Seconds to wait for a new role after the controller accepted a report, before the report is sent again."""
+REPORT_INTERVAL = 1.0
+"""Seconds before a report that the controller accepted is sent remaining, unless a new role arrives."""
 
 
 @dataclass(eq=False)
 class Handover:
     """The handovers of one broker.
 
-    ``controller`` finds the active controller, ``broker_epoch`` this broker's registration.
+    ``controller`` returns the active controller, ``broker_epoch`` this broker's registration.
     """
 
     config: BrokerConfig
@@ -39,26 +39,26 @@ class Handover:
     controller: Callable[[], LiveBroker | None]
     broker_epoch: Callable[[], int]
     _under_way: dict[Partition, None] = field(default_factory=dict, init=False)
-    """Keyed by object, not by name: a replica of a later topic of that name has its own log."""
+    """The replicas of the handovers in progress. A later topic of the same name has another object."""
 
     def begin(self, partition: Partition) -> None:
         """Starts a handover if the log is damaged and others rely on it.
 
         Further calls do nothing while it is under way.
         """
-        if partition.log.damage is not None and partition.counts and partition not in self._under_way:
+        if partition.log.damage is not None and partition.is_relied_on and partition not in self._under_way:
             self._under_way[partition] = None
             self.background.spawn(self._run(partition), f"handing over {partition.key}")
 
     async def _run(self, partition: Partition) -> None:
         try:
-            while partition.log.damage is not None and partition.counts and not partition.log.closed:
+            while partition.log.damage is not None and partition.is_relied_on and not partition.log.closed:
                 if partition.leader is not None:
                     partition.go_offline()
-                epoch, again = partition.leader_epoch, AGAIN if await self._report(partition) else 0.0
-                while again > 0 and partition.leader_epoch == epoch:
+                epoch, remaining = partition.leader_epoch, REPORT_INTERVAL if await self._report(partition) else 0.0
+                while remaining > 0 and partition.leader_epoch == epoch:
                     await asyncio.sleep(BACK_OFF)
-                    again -= BACK_OFF
+                    remaining -= BACK_OFF
                 await asyncio.sleep(BACK_OFF)
         finally:
             del self._under_way[partition]
@@ -68,20 +68,20 @@ class Handover:
         controller = self.controller()
         if controller is None:
             return False
-        named = DamagedReplica(
+        damaged = DamagedReplica(
             topic=partition.topic,
             topic_czxid=partition.incarnation,
             partition=partition.index,
             leader_epoch=partition.leader_epoch,
         )
         request = DamagedReplicasRequest(
-            broker_id=self.config.broker_id, broker_epoch=self.broker_epoch(), partitions=[named]
+            broker_id=self.config.broker_id, broker_epoch=self.broker_epoch(), partitions=[damaged]
         )
-        patience = self.config.request_timeout_ms / 1000
+        timeout = self.config.request_timeout_ms / 1000
         try:
-            connection = await Connection.open(controller.host, controller.port, patience)
+            connection = await Connection.open(controller.host, controller.port, timeout)
             try:
-                answer = await connection.call(request, 0, patience)
+                answer = await connection.call(request, 0, timeout)
             finally:
                 await connection.close()
         except CallError as error:

@@ -1,8 +1,8 @@
 """The in-sync set of one leader's term: what ZooKeeper holds, and what a write in flight may change it to.
 
-While a write is in flight, or its outcome unknown, both sets must be respected. The high watermark waits for the union
-of the old and the proposed set, and min.insync.replicas counts their intersection. Every acknowledged record is then on
-all members of both sets, so the controller may read either.
+While a write is in flight, or its outcome is unknown, either set may be the one in ZooKeeper. So the high watermark
+waits for the union of the old and the proposed set, and min.insync.replicas counts their intersection. Every
+acknowledged record is then on all members of both sets, so the controller may read either.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ class InSyncMembers:
     elr: tuple[int, ...] = ()
 
     @staticmethod
-    def of(state: PartitionState) -> InSyncMembers:
+    def from_state(state: PartitionState) -> InSyncMembers:
         epochs = {int(member): epoch for member, epoch in state.isr_epochs.items()}
         return InSyncMembers(tuple(state.isr), epochs, tuple(state.elr))
 
     def without(self, leaving: Sequence[int], min_insync: int) -> InSyncMembers:
-        """Removes members.
+        """Removes members. If fewer than ``min_insync`` stay, the removed ones become eligible leaders (KIP-966).
 
-        If fewer than ``min_insync`` stay, those that leave become eligible leader replicas (KIP-966).
-
-        They still have every acknowledged record: the high watermark does not move until the set is large enough again.
+        Eligible replicas have every acknowledged record, because the high watermark does not move until the set is
+        large enough again.
         """
         isr = tuple(member for member in self.isr if member not in leaving)
         elr: tuple[int, ...] = ()
@@ -41,15 +40,16 @@ class InSyncMembers:
         return self._make(isr, elr)
 
     def with_member(self, joining: int, epoch: int, min_insync: int) -> InSyncMembers:
+        """Adds a member under its registration. With at least ``min_insync`` members no replica stays eligible."""
         isr = (*(member for member in self.isr if member != joining), joining)
         elr = tuple(m for m in self.elr if m != joining) if len(isr) < min_insync else ()
         return replace(self, epochs={**self.epochs, joining: epoch})._make(isr, elr)
 
     def _make(self, isr: tuple[int, ...], elr: tuple[int, ...]) -> InSyncMembers:
-        kept = {*isr, *elr}
-        return InSyncMembers(isr, {m: e for m, e in sorted(self.epochs.items()) if m in kept}, elr)
+        members = {*isr, *elr}
+        return InSyncMembers(isr, {m: e for m, e in sorted(self.epochs.items()) if m in members}, elr)
 
-    def state(self, controller_epoch: int, leader: int, leader_epoch: int) -> PartitionState:
+    def to_state(self, controller_epoch: int, leader: int, leader_epoch: int) -> PartitionState:
         return PartitionState(
             controller_epoch=controller_epoch,
             leader=leader,
@@ -70,7 +70,9 @@ class InSyncSet:
     superseded: bool = False
     """Whether the controller wrote the state: nothing is acknowledged until its request arrives."""
     maximal: frozenset[int] = field(init=False)
+    """The union of the committed and the proposed set."""
     minimal: frozenset[int] = field(init=False)
+    """Their intersection."""
 
     def __post_init__(self) -> None:
         self._refresh()

@@ -1,7 +1,7 @@
 """Writes the in-sync sets that leaders propose to ZooKeeper, and notifies the controller of changes.
 
 A leader's term proposes one set at a time (``insync``) and keeps serving. The outcome comes back by
-``LeaderTerm.isr_written`` or ``LeaderTerm.isr_superseded``, unless the term is over by then.
+``LeaderTerm.on_isr_written`` or ``LeaderTerm.on_isr_superseded``, unless the term is over by then.
 """
 
 import asyncio
@@ -41,26 +41,26 @@ class IsrWriter:
         self._under_way[task] = term.replica.topic, term.replica.index
         task.add_done_callback(self._under_way.pop)
 
-    async def settled(self, topic: str, index: int) -> None:
-        """Returns when no write that could still arrive is under way. The partition's terms must be over.
+    async def wait_until_settled(self, topic: str, index: int) -> None:
+        """Returns when no write of the partition's state can reach ZooKeeper any more. Its terms must be over.
 
-        The broker awaits this before it reports its replica as deleted. If the topic is created again, its state
-        versions restart, so a late write could pass for one of the new topic's leader.
+        The broker awaits this before it reports its replica as deleted. If the topic is created again, the versions of
+        its state restart, so a late write could overwrite the new topic's state.
         """
         if under_way := [task for task, partition in self._under_way.items() if partition == (topic, index)]:
             await asyncio.wait(under_way)
 
     async def _write(self, term: LeaderTerm, members: InSyncMembers) -> None:
-        """Writes the state conditionally, until its content is known to be ours or the controller's, or the term ends.
+        """Writes the state conditionally, until it is known to be this term's or another's, or the term ends.
 
         A write of unknown outcome may still arrive. So if the old content is read back, it is written again at the
-        version that was read: the lost write can then never be applied.
+        version that was read. This raises the version, so the lost write can never be applied.
         """
         replica = term.replica
         path = paths.state(replica.topic, replica.index)
-        wanted = members.state(term.controller_epoch, self._broker_id, term.epoch)
+        wanted = members.to_state(term.controller_epoch, self._broker_id, term.epoch)
         content, version = wanted, term.in_sync.zk_version
-        doubtful = False
+        outcome_unknown = False
         while not term.over:
             try:
                 stat = await self._zookeeper.set(path, znodes.encode(content), version)
@@ -68,42 +68,42 @@ class IsrWriter:
                 pass
             except KazooException as error:
                 _log.info("in-sync set of %s, unknown outcome of a write: %r", replica.key, error)
-                doubtful = True
+                outcome_unknown = True
             else:
-                self._known(term, InSyncMembers.of(content), stat.version)
+                self._report_written(term, InSyncMembers.from_state(content), stat.version)
                 return
-            if not replica.traits.reads_state_again:
+            if not replica.traits.reads_state_back:
                 await asyncio.sleep(self._retry)
                 continue
             try:
                 await self._zookeeper.sync(path)
-                doubtful = False
+                outcome_unknown = False
                 found = znodes.decode_versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
             except NoNodeError:
-                term.isr_superseded()
+                term.on_isr_superseded()
                 return
             except (KazooException, znodes.ZnodeError) as error:
                 _log.info("in-sync set of %s, reading it back: %r", replica.key, error)
                 await asyncio.sleep(self._retry)
                 continue
             if found.value.leader != self._broker_id or found.value.leader_epoch != term.epoch:
-                term.isr_superseded(found.value.leader_epoch)
+                term.on_isr_superseded(found.value.leader_epoch)
                 return
             if found.value == wanted:
-                self._known(term, members, found.version)
+                self._report_written(term, members, found.version)
                 return
             content, version = found.value, found.version
-        while doubtful:
+        while outcome_unknown:
             try:
                 await self._zookeeper.sync(path)
-                doubtful = False
+                outcome_unknown = False
             except NoNodeError:
                 return
             except KazooException:
                 await asyncio.sleep(self._retry)
 
-    def _known(self, term: LeaderTerm, members: InSyncMembers, zk_version: int) -> None:
-        term.isr_written(members, zk_version)
+    def _report_written(self, term: LeaderTerm, members: InSyncMembers, zk_version: int) -> None:
+        term.on_isr_written(members, zk_version)
         self._changed[term.replica.topic, term.replica.index] = None
 
     async def _notify_controller(self) -> None:

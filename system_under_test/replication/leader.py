@@ -1,13 +1,11 @@
 """The leader's side of a partition: the positions of its followers, the in-sync set, and the high watermark.
 
-A record is committed once it is below the high watermark, the least position of all replicas that may be in sync. The
+A record is committed once it is below the high watermark: the lowest position of all replicas that may be in sync. The
 high watermark moves only while at least min.insync.replicas are in sync.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.system_under_test.log.errors import DamagedLog
@@ -35,17 +33,11 @@ class FollowerPosition:
 class LeaderTerm:
     """State of this replica while it leads under one leader epoch.
 
-    ``on_isr_wanted`` starts writing a proposed in-sync set. Its outcome comes back by ``isr_written`` or
-    ``isr_superseded``.
+    A proposed in-sync set is written elsewhere (``ReplicaEnvironment.on_isr_wanted``). The outcome comes back by
+    ``on_isr_written`` or ``on_isr_superseded``.
     """
 
-    def __init__(
-        self,
-        replica: Replica,
-        update: PartitionStateUpdate,
-        on_isr_wanted: Callable[[LeaderTerm, InSyncMembers], None],
-        now: float,
-    ) -> None:
+    def __init__(self, replica: Replica, update: PartitionStateUpdate, now: float) -> None:
         self.replica = replica
         self.epoch = update.leader_epoch
         self.controller_epoch = update.controller_epoch
@@ -63,11 +55,11 @@ class LeaderTerm:
         self.serving = False
         """Whether the epoch's entry is on disk."""
         self.appended = False
+        """Whether a record was appended in this term."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the term is over; for other parts that act only while this broker leads."""
-        self._on_isr_wanted = on_isr_wanted
+        """Done when the term is over. Other parts that act only while this broker leads wait for it."""
         self._joining: tuple[int, int] | None = None
-        """Position of the replica that last rejoined, and the high watermark, when its return was proposed."""
+        """The position of the replica last proposed to rejoin, and the high watermark at that time."""
 
     @property
     def over(self) -> bool:
@@ -76,24 +68,24 @@ class LeaderTerm:
     # -- records -------------------------------------------------------------------------------------------------
 
     def append(self, records: ValidatedSet, *, wait_for_all: bool) -> tuple[int, int, int]:
-        """See ``Partition.append``."""
+        """Appends a producer's set; see ``Partition.append``."""
         replica, log = self.replica, self.replica.log
         if wait_for_all and not self.enough_in_sync():
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
         time = log.now_ms() if replica.config.append_time else None
         try:
             first, last = log.append(records, append_time=time)
-        except DamagedLog as damage:  # found just now, see ``handover``
+        except DamagedLog as damage:  # ``handover`` ends the term
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION) from damage
-        except OSError as error:  # no other broker takes over as long as this process lives
+        except OSError as error:  # the process ends, because no other broker can lead while it lives
             replica.environment.on_disk_error(error)
             raise
         if not self.appended:
             self.appended = True
-            if not replica.traits.notes_epoch_at_once:
+            if not replica.traits.records_epoch_at_once:
                 replica.epochs.assign(self.epoch, first)
             replica.events.emit("first-append-in-epoch", key=replica.key, epoch=self.epoch, position=first)
-        replica.flush_in_time()
+        replica.schedule_flush()
         if replica.counted_end() < log.end_offset:
             replica.environment.on_flush_wanted(replica)
         if replica.traits.wakes_followers:
@@ -112,21 +104,21 @@ class LeaderTerm:
             lag_time_max = replica.environment.lag_time_max
             for broker, position in self.positions.items():
                 if broker in in_sync.maximal or (
-                    # about to rejoin: it would never catch up under load if the high watermark did not wait for it
+                    # about to rejoin: under load it would never catch up with a high watermark that does not wait
                     position.offset >= replica.high_watermark and now - position.caught_up_at <= lag_time_max
                 ):
                     mark = min(mark, position.offset)
             if mark > replica.high_watermark:
                 replica.high_watermark = mark
                 replica.commit_readers.wake()
-        replica.producers.advance(replica.acknowledged())
+        replica.producers.advance(replica.acknowledged_end())
 
     def record_fetch(self, broker: int, broker_epoch: int, offset: int, now: float) -> None:
         """Records a follower's fetch: ``offset`` is its position, so it has everything below."""
         position = self.positions.get(broker)
         if position is None or broker_epoch < 0 or broker_epoch < position.broker_epoch:
             raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE)
-        if offset > self.replica.traits.fetchable(self.replica.marks, self.appended):
+        if offset > self.replica.traits.fetchable_end(self.replica.marks, self.appended):
             raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
         end = self.replica.log.end_offset
         if offset >= end:
@@ -155,7 +147,7 @@ class LeaderTerm:
         """Proposes a replica that has reached the high watermark and the start of this epoch (KAFKA-7128)."""
         if self.in_sync.proposed is not None or self.in_sync.superseded:
             return
-        if self.replica.traits.rejoins(position.offset, self.replica.high_watermark, self.start_offset):
+        if self.replica.traits.may_rejoin(position.offset, self.replica.high_watermark, self.start_offset):
             self._joining = position.offset, self.replica.high_watermark
             self._propose(self.in_sync.committed.with_member(broker, position.broker_epoch, self._min_insync))
 
@@ -182,16 +174,16 @@ class LeaderTerm:
         if self.replica.traits.shrinks_in_zookeeper:
             self._propose(members)
         else:
-            self.isr_written(members, self.in_sync.zk_version)
+            self.on_isr_written(members, self.in_sync.zk_version)
 
     def _propose(self, members: InSyncMembers) -> None:
         self.in_sync.propose(members)
         self.replica.events.emit(
             "isr-proposed", key=self.replica.key, epoch=self.epoch, value=len(members.isr), isr=list(members.isr)
         )
-        self._on_isr_wanted(self, members)
+        self.replica.environment.on_isr_wanted(self, members)
 
-    def isr_written(self, members: InSyncMembers, zk_version: int) -> None:
+    def on_isr_written(self, members: InSyncMembers, zk_version: int) -> None:
         """Adopts the set that was written to ZooKeeper."""
         if self.over:
             return
@@ -211,17 +203,20 @@ class LeaderTerm:
                 osr=[r for r in (self.replica.environment.broker_id, *self.positions) if r not in members.isr],
                 version=zk_version,
             )
-        self.members_settled()
+        self.answer_producers()
 
-    def members_settled(self) -> None:
-        """Acknowledges what may be acknowledged; fails the waiting producers if too few replicas are in sync."""
+    def answer_producers(self) -> None:
+        """Answers waiting producers after a change of the in-sync set or of min.insync.replicas.
+
+        If too few replicas are in sync, the producers whose records are not committed yet get an error.
+        """
         replica = self.replica
         if not self.enough_in_sync():
-            replica.producers.advance(replica.acknowledged())
+            replica.producers.advance(replica.acknowledged_end())
             replica.producers.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.advance()
 
-    def isr_superseded(self, leader_epoch: int | None = None) -> None:
+    def on_isr_superseded(self, leader_epoch: int | None = None) -> None:
         """Ends acknowledgements: another process, under ``leader_epoch``, wrote the state, or the state is deleted."""
         self.in_sync.supersede()
         self.replica.events.emit("isr-superseded", key=self.replica.key, epoch=self.epoch, value=leader_epoch)

@@ -3,7 +3,7 @@
 Requests are handled one at a time, in order. A request is rejected as a whole if it comes from an older controller or
 names another registration of this broker. A partition in it is rejected if its leader epoch is not above the known one.
 
-A tester may ask which replicas this broker has, and for the leader epoch of each.
+A tester may ask for the state of all replicas of this broker (``list_roles``).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replica import UNKNOWN
-from assay.system_under_test.replication.replicas import ReplicaMaintenance, Replicas
+from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.request_dedup import RequestDeduplicator
 from assay.system_under_test.replication.throttle import Throttles
 from assay.system_under_test.replication.traits import ReplicationTraits
@@ -34,8 +34,9 @@ from assay.system_under_test.tasks import BackgroundTasks
 class ReplicaManager:
     """The replicas of one broker and their roles. The broker sets ``broker_epoch`` when it registers.
 
-    ``learn`` is called with each accepted request, ``on_lead`` with each term in which this broker leads;
-    ``active_controller`` returns the controller to report to.
+    - ``on_leader_and_isr``: called with each accepted request
+    - ``active_controller``: returns the controller to which damaged logs are reported
+    - ``on_lead``: called with each term in which this broker leads
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class ReplicaManager:
         zookeeper: ZooKeeper,
         events: EventLog,
         background: BackgroundTasks,
-        learn: Callable[[internal.LeaderAndIsrRequest], None],
+        on_leader_and_isr: Callable[[internal.LeaderAndIsrRequest], None],
         active_controller: Callable[[], internal.LiveBroker | None],
         on_lead: Callable[[Partition, LeaderTerm], None],
         traits: ReplicationTraits,
@@ -59,8 +60,8 @@ class ReplicaManager:
         self.incarnation = events.incarnation
         self._background = background
         self._traits = traits
-        self._learn = learn
-        self._news = RequestDeduplicator()
+        self._on_leader_and_isr = on_leader_and_isr
+        self._deduplicator = RequestDeduplicator()
         self._on_lead = on_lead
         self._isr_writer = IsrWriter(
             zookeeper, background, config.broker_id, retry=config.replica_lag_time_max_ms / 10_000
@@ -77,14 +78,13 @@ class ReplicaManager:
             traits,
             log_traits,
         )
-        self._upkeep = ReplicaMaintenance(config, self.replicas)
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._controller_lock = asyncio.Lock()
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- start and end -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._upkeep.start(self._background)
+        self.replicas.start_maintenance()
         self._isr_writer.start()
 
     async def close(self, *, flush: bool) -> None:
@@ -99,7 +99,7 @@ class ReplicaManager:
     # -- for requests ----------------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition:
-        """Returns a partition. Raises ``PartitionError`` (3) if this broker has no replica of it."""
+        """Returns a partition. Raises ``PartitionError`` (UNKNOWN_TOPIC_OR_PARTITION) without a replica here."""
         partition = self.replicas.find(topic, index)
         if partition is None:
             raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -107,17 +107,19 @@ class ReplicaManager:
 
     # -- the controller's requests ---------------------------------------------------------------------------------
 
-    def is_meant(self, broker_epoch: int) -> bool:
-        """Returns whether a request for this broker epoch is meant for the current registration of this broker."""
-        return broker_epoch >= 0 and self._traits.meant(broker_epoch, self.broker_epoch)
+    def is_current_registration(self, broker_epoch: int) -> bool:
+        """Returns whether this broker epoch is that of the current registration of this broker."""
+        return broker_epoch >= 0 and self._traits.accepts_broker_epoch(broker_epoch, self.broker_epoch)
 
-    def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
-        """Returns whether a request comes from the newest known controller and means this registration.
+    def accept_request(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
+        """Adopts the controller epoch of a request, or rejects the request. Returns whether it was accepted.
 
-        Adopts a higher controller epoch.
+        A request is rejected if it comes from an older controller, or is for another registration of this broker.
         """
-        if not self.is_meant(broker_epoch) or not self._traits.current(controller_epoch, self.controller_epoch):
-            self.fenced(request, controller_epoch, broker_epoch)
+        if not self.is_current_registration(broker_epoch) or not self._traits.accepts_controller_epoch(
+            controller_epoch, self.controller_epoch
+        ):
+            self.report_rejected(request, controller_epoch, broker_epoch)
             return False
         self.controller_epoch = max(controller_epoch, self.controller_epoch)
         self._events.emit(
@@ -125,7 +127,7 @@ class ReplicaManager:
         )
         return True
 
-    def fenced(self, request: str, controller_epoch: int, broker_epoch: int) -> None:
+    def report_rejected(self, request: str, controller_epoch: int, broker_epoch: int) -> None:
         """Reports that a request was rejected as a whole."""
         self._events.emit(
             "request-fenced",
@@ -136,19 +138,21 @@ class ReplicaManager:
 
     async def leader_and_isr(self, request: internal.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         async with self._controller_lock:
-            if not self.obey("leader-and-isr", request.controller_id, request.controller_epoch, request.broker_epoch):
+            if not self.accept_request(
+                "leader-and-isr", request.controller_id, request.controller_epoch, request.broker_epoch
+            ):
                 return control.LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
-            self._learn(request)
+            self._on_leader_and_isr(request)
             for topic in request.topics:
                 settings = {setting.name: setting.value for setting in topic.settings}
                 await self.replicas.configure(topic.topic, settings, topic.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
-            if is_news := self._news.admit(request):  # settings are safe: they carry their own zxids
+            if is_new := self._deduplicator.admit(request):  # settings are safe: they carry their own zxids
                 self._refresh_leaders(live)
             results = []
             for update in request.partitions:
                 error = ErrorCode.STALE_CONTROLLER_EPOCH
-                if self._is_meant(update, is_news=is_news):
+                if self._concerns_this_replica(update, is_new=is_new):
                     error = await self._change_role(update, live)
                 results.append(
                     control.PartitionResult(topic=update.topic, partition=update.partition, error_code=error)
@@ -156,11 +160,11 @@ class ReplicaManager:
                 if (partition := self.replicas.find(update.topic, update.partition)) is not None:
                     self._handover.begin(partition)
             for fetcher, _ in self._fetchers.values():
-                fetcher.look_again()
+                fetcher.interrupt_wait()
             return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
 
-    def _is_meant(self, update: internal.PartitionStateUpdate, *, is_news: bool) -> bool:
-        """Returns whether the update concerns this broker's current registration and this incarnation of the topic.
+    def _concerns_this_replica(self, update: internal.PartitionStateUpdate, *, is_new: bool) -> bool:
+        """Returns whether the update is for this broker's current registration and this incarnation of the topic.
 
         - An update that makes an earlier registration of this broker the leader is rejected: its log may have been
           longer.
@@ -171,24 +175,24 @@ class ReplicaManager:
         """
         if update.leader == self.config.broker_id:
             elected = {member.broker_id: member.broker_epoch for member in update.member_epochs}
-            if not self.is_meant(elected.get(update.leader, UNKNOWN)):
+            if not self.is_current_registration(elected.get(update.leader, UNKNOWN)):
                 return False
-        here = self.replicas.find(update.topic, update.partition)
-        made_for = UNKNOWN if here is None or here.log.closed else here.incarnation
-        return made_for == update.topic_czxid or (is_news and made_for < update.topic_czxid)
+        replica = self.replicas.find(update.topic, update.partition)
+        incarnation = UNKNOWN if replica is None or replica.log.closed else replica.incarnation
+        return incarnation == update.topic_czxid or (is_new and incarnation < update.topic_czxid)
 
     async def _change_role(
         self, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
     ) -> ErrorCode:
-        partition = await self.replicas.of(update)
-        if not self._traits.newer(update.leader_epoch, partition.leader_epoch):
+        partition = await self.replicas.find_or_create(update)
+        if not self._traits.accepts_leader_epoch(update.leader_epoch, partition.leader_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         before = partition.leader_epoch
         try:
             return await self._begin_term(partition, update, live)
         except OSError:
             partition.end_term()
-            partition.leader_epoch = before  # otherwise the controller's next try would be taken for an old request
+            partition.leader_epoch = before  # otherwise the controller's next try would be rejected as outdated
             raise
 
     async def _begin_term(
@@ -206,20 +210,24 @@ class ReplicaManager:
         else:
             partition.follow(update)
             if update.leader in live and partition.follower is not None:
-                self._fetcher(live[update.leader]).add(partition.follower)
+                self._get_fetcher(live[update.leader]).add(partition.follower)
         return ErrorCode.NONE
 
     async def stop_replica(self, request: internal.StopReplicaRequest) -> control.StopReplicaResponse:
         async with self._controller_lock:
-            if not self.obey("stop-replica", request.controller_id, request.controller_epoch, request.broker_epoch):
+            if not self.accept_request(
+                "stop-replica", request.controller_id, request.controller_epoch, request.broker_epoch
+            ):
                 return control.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
-            self._news.admit(request)  # the result is ignored: incarnation and leader epoch protect against duplicates
+            self._deduplicator.admit(
+                request
+            )  # the result is ignored: incarnation and leader epoch protect against duplicates
             results = []
             for stopped in request.partitions:
                 partition = self.replicas.find(stopped.topic, stopped.partition)
                 error = ErrorCode.NONE
                 if partition is None or partition.incarnation > stopped.topic_czxid:
-                    pass  # no replica, or one of a later topic of that name, which a late duplicate does not mean
+                    pass  # no replica, or one of a later topic of that name, which a late duplicate must not stop
                 elif stopped.leader_epoch < partition.leader_epoch:
                     error = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
@@ -232,7 +240,7 @@ class ReplicaManager:
                 )
         if request.delete:
             for stopped in request.partitions:
-                await self._isr_writer.settled(stopped.topic, stopped.partition)
+                await self._isr_writer.wait_until_settled(stopped.topic, stopped.partition)
         return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
 
     # -- following -------------------------------------------------------------------------------------------------
@@ -243,7 +251,7 @@ class ReplicaManager:
             if broker_id in live:
                 fetcher.leader = live[broker_id]
 
-    def _fetcher(self, leader: internal.LiveBroker) -> LeaderFetcher:
+    def _get_fetcher(self, leader: internal.LiveBroker) -> LeaderFetcher:
         if leader.broker_id not in self._fetchers:
             fetcher = LeaderFetcher(leader, self.config, lambda: self.broker_epoch, self.throttles.follower)
             task = self._background.spawn(fetcher.run(), f"fetching from {leader.broker_id}")

@@ -11,7 +11,6 @@ import logging
 from kazoo.exceptions import KazooException
 
 from assay.system_under_test.log.errors import CorruptLog
-from assay.system_under_test.log.search import find_offset_for_time, find_offsets_before
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import internal, offsets
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -25,9 +24,16 @@ _log = logging.getLogger("assay.replication")
 
 
 async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
-    """Returns (leader epoch, end as consumers see it). Raises ``PartitionError``: 3, 5, 6."""
+    """Returns the leader epoch, and the high watermark, which is the end for consumers.
+
+    Raises ``PartitionError``:
+
+    - UNKNOWN_TOPIC_OR_PARTITION: this broker has no replica
+    - NOT_LEADER_FOR_PARTITION: it is not the leader
+    - LEADER_NOT_AVAILABLE: it cannot prove that it is, or has not reached the start of its epoch yet
+    """
     partition = manager.get(topic, index)
-    term = partition.leading()
+    term = partition.require_leader()
     path = paths.state(topic, index)
     try:
         async with asyncio.timeout(manager.config.request_timeout_ms / 1000):
@@ -37,7 +43,7 @@ async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, i
         raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE) from error
     if state.leader != manager.config.broker_id or state.leader_epoch != term.epoch or partition.leader is not term:
         raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
-    if not partition.traits.knows_end(partition.high_watermark, term.start_offset):
+    if not partition.traits.may_return_end(partition.high_watermark, term.start_offset):
         raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE)
     return term.epoch, partition.high_watermark
 
@@ -45,14 +51,14 @@ async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, i
 async def list_offsets(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: offsets.ListOffsetsRequest, context: Context
 ) -> offsets.ListOffsetsResponse:
-    """Answers each partition once, as Kafka's map does: an answer may cost a ZooKeeper round trip or a segment scan."""
-    known: set[tuple[str, int]] = set()
+    """Answers each partition once, like Kafka: an answer may cost a ZooKeeper round trip or a segment scan."""
+    seen: set[tuple[str, int]] = set()
     topics = []
     for topic in request.topics:
         parts = []
         for wanted in topic.partitions:
-            if (topic.topic, wanted.partition) not in known:
-                known.add((topic.topic, wanted.partition))
+            if (topic.topic, wanted.partition) not in seen:
+                seen.add((topic.topic, wanted.partition))
                 parts.append(await _list_partition(manager, zookeeper, topic.topic, wanted, context.api_version))
         topics.append(offsets.ListOffsetsTopicResponse(topic=topic.topic, partitions=parts))
     return offsets.ListOffsetsResponse(topics=topics)
@@ -64,7 +70,7 @@ async def _list_partition(
     answer = offsets.ListOffsetsPartitionResponse(partition=wanted.partition, error_code=ErrorCode.NONE)
     try:
         partition = manager.get(topic, wanted.partition)
-        partition.leading()
+        partition.require_leader()
         if wanted.timestamp == offsets.LATEST:
             _, end = await prove_end(manager, zookeeper, topic, wanted.partition)
             answer.offset, answer.offsets = end, _list_segments(partition, wanted, end)
@@ -81,25 +87,25 @@ async def _list_partition(
             _find_by_time(partition, wanted.timestamp, answer)
     except PartitionError as error:
         answer.error_code = error.code
-        answer.offsets = []
     except CorruptLog as damage:
         _log.error("%s-%d: %s", topic, wanted.partition, damage)
         answer.error_code = ErrorCode.CORRUPT_MESSAGE
+    if answer.error_code != ErrorCode.NONE:
         answer.offsets = []
     return answer
 
 
 def _list_segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: int) -> list[int]:
-    """The offsets that version 0 lists; ``end`` replaces those that consumers cannot read yet."""
+    """Returns the offsets that version 0 lists; ``end`` replaces those that consumers cannot read yet."""
     count = max(0, wanted.max_num_offsets)
-    found = find_offsets_before(partition.log, wanted.timestamp, count)
+    found = partition.log.find_offsets_before(wanted.timestamp, count)
     below = [offset for offset in found if offset < end]
     return below if below == found else [end, *below][:count]
 
 
 def _find_by_time(partition: Partition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse) -> bool:
     """Fills in the first offset at or after the time; returns False if there is none below the high watermark."""
-    found = find_offset_for_time(partition.log, timestamp)
+    found = partition.log.find_offset_for_time(timestamp)
     if found is None or found[1] >= partition.high_watermark:
         return False
     answer.timestamp, answer.offset = found
@@ -135,7 +141,7 @@ async def answer_epoch_end(
     manager: ReplicaManager, request: internal.EpochEndRequest, context: Context
 ) -> internal.EpochEndResponse:
     """Answers where an epoch ends, if this broker leads at exactly the leader epoch that the follower names."""
-    if not manager.is_meant(request.broker_epoch):
+    if not manager.is_current_registration(request.broker_epoch):
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         return internal.EpochEndResponse(
             error_code=code, partitions=[_reject(query, code) for query in request.partitions]
@@ -148,7 +154,7 @@ async def answer_epoch_end(
 def _find_epoch_end(manager: ReplicaManager, query: internal.EpochQuery) -> internal.EpochAnswer:
     try:
         partition = manager.get(query.topic, query.partition)
-        partition.leading_at(query.leader_epoch, query.topic_czxid)
+        partition.require_leader_at(query.leader_epoch, query.topic_czxid)
     except PartitionError as error:
         return _reject(query, error.code)
     epoch, end = partition.epochs.end_offset_for(query.epoch, partition.log.end_offset)
@@ -171,21 +177,21 @@ def _reject(query: internal.EpochQuery, code: ErrorCode) -> internal.EpochAnswer
 async def answer_log_end(
     manager: ReplicaManager, request: internal.LogEndRequest, context: Context
 ) -> internal.LogEndResponse:
-    if not manager.obey("log-end", request.controller_id, request.controller_epoch, request.broker_epoch):
+    if not manager.accept_request("log-end", request.controller_id, request.controller_epoch, request.broker_epoch):
         return internal.LogEndResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     answers = []
     for wanted in request.partitions:
         code, epoch, end = ErrorCode.NONE, -1, -1
         try:
             partition = manager.get(wanted.topic, wanted.partition)
-            known = partition.incarnation == wanted.topic_czxid
+            same_topic = partition.incarnation == wanted.topic_czxid
             if partition.log.damage is None:  # otherwise (-1, -1): it must not lead
-                # A log of another topic of that name is set aside with the next role, so this replica has nothing.
-                epoch, end = (partition.epochs.latest(), partition.log.end_offset) if known else (-1, 0)
+                # A log of another topic of that name is set aside with the next role, so the answer is an empty log.
+                epoch, end = (partition.epochs.latest(), partition.log.end_offset) if same_topic else (-1, 0)
             partition.events.emit(
                 "log-end-answered",
                 key=partition.key,
-                epoch=partition.leader_epoch if known else -1,
+                epoch=partition.leader_epoch if same_topic else -1,
                 controller_epoch=request.controller_epoch,
                 topic_zxid=wanted.topic_czxid,
                 position=end,

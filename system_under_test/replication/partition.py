@@ -5,56 +5,40 @@ old term. Its waiting producers get NOT_LEADER_FOR_PARTITION, and its ISR write 
 resumes after an await must check that its term is not over.
 """
 
-from collections.abc import Callable
-
 from assay.system_under_test.config import TopicConfig
-from assay.system_under_test.log.epochs import EpochHistory
-from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.records.produced import ValidatedSet
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.follower import FollowerTerm
-from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.replication.leader import LeaderTerm
-from assay.system_under_test.replication.replica import UNKNOWN, Replica, ReplicaEnvironment
+from assay.system_under_test.replication.replica import UNKNOWN, Replica
 
 
 class Partition(Replica):
-    """A replica with a role. ``on_isr_wanted``: see :class:`LeaderTerm`."""
+    """A replica with a role; both ``leader`` and ``follower`` are None while it has none."""
 
-    def __init__(
-        self,
-        topic: str,
-        index: int,
-        log: Log,
-        epochs: EpochHistory,
-        high_watermark: int,
-        config: TopicConfig,
-        environment: ReplicaEnvironment,
-        on_isr_wanted: Callable[[LeaderTerm, InSyncMembers], None],
-    ) -> None:
-        super().__init__(topic, index, log, epochs, high_watermark, config, environment)
-        self.leader: LeaderTerm | None = None
-        self.follower: FollowerTerm | None = None
-        self._on_isr_wanted = on_isr_wanted
-        self._reported: tuple[int, int] | None = None
-        self._trusted = False
+    leader: LeaderTerm | None = None
+    follower: FollowerTerm | None = None
+    _reported: tuple[int, int] | None = None
+    """The leader epoch and high watermark that were last reported."""
+    _trusted = False
+    """Whether this replica has led in the present epoch, so that others may rely on it."""
 
     async def configure(self, config: TopicConfig) -> None:
         await super().configure(config)
         if self.leader is not None and self.leader.serving:
-            self.leader.members_settled()
+            self.leader.answer_producers()
 
     def advance(self) -> None:
         if self.leader is not None:
             self.leader.advance()
 
-    def checkpointed(self) -> int:
-        """Returns the high watermark to store for the next start of this process."""
+    def prepare_checkpoint(self) -> int:
+        """Returns the high watermark to store for the next start of this process. A leader also reports it."""
         if self.leader is not None:
             self._report_mark()
-        return self.traits.checkpointed(self.marks, self.leader is not None)
+        return self.traits.checkpointed_mark(self.marks, self.leader is not None)
 
     def _report_mark(self) -> None:
         """Reports the high watermark: at every checkpoint of a leader, and at the end of each term."""
@@ -71,12 +55,12 @@ class Partition(Replica):
             )
 
     @property
-    def counts(self) -> bool:
-        """Returns whether others may rely on this replica to have all acknowledged records.
+    def is_relied_on(self) -> bool:
+        """Whether others may rely on this replica to have all acknowledged records.
 
-        If so, none of its log may be discarded for damage: the leader may fail next, and this replica be elected.
+        If so, its log must not be discarded because of damage: if the leader fails next, this replica may be elected.
         """
-        return self._trusted or (self.follower is not None and self.follower.counts)
+        return self._trusted or (self.follower is not None and self.follower.is_relied_on)
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
@@ -96,20 +80,20 @@ class Partition(Replica):
     async def lead(self, update: PartitionStateUpdate, now: float) -> None:
         """Begins a leader's term. The epoch's entry is on disk before anything is served (KAFKA-7415).
 
-        Raises ``PartitionError`` (-1) if the log has lost durable records: such a replica must not lead.
+        Raises ``PartitionError`` (UNKNOWN) if the log has lost durable records: such a replica must not lead.
         """
         self.end_term()
         self.leader_epoch = update.leader_epoch
         self._trusted = True
-        await self.cut_done()
+        await self.wait_for_truncation()
         if self.log.damage is None:
-            await self.log.flush()  # what a follower copied counts now, and may never be followed by an append
+            await self.log.flush()  # copied records count from now on, and perhaps no append will ever flush them
         if self.log.damage is not None:
             self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)
         self.forget_epochs_ahead()
-        self.leader = term = LeaderTerm(self, update, self._on_isr_wanted, now)
-        if self.traits.notes_epoch_at_once:
+        self.leader = term = LeaderTerm(self, update, now)
+        if self.traits.records_epoch_at_once:
             self.epochs.assign(term.epoch, term.start_offset)
         await self.epochs.flush()
         if term.over:
@@ -144,7 +128,7 @@ class Partition(Replica):
         )
 
     def stop(self, leader_epoch: int) -> None:
-        """Ends the role until a later epoch; no other broker relies on this replica any more."""
+        """Ends the role until a later epoch. No other broker relies on this replica from now on."""
         self.end_term()
         self.leader_epoch = leader_epoch
         self._trusted = False
@@ -154,20 +138,20 @@ class Partition(Replica):
         self.end_term()
         self.events.emit("replica-offline", key=self.key, epoch=self.leader_epoch, detail={"problem": self.log.damage})
 
-    def leading(self) -> LeaderTerm:
-        """Returns the term being served. Raises ``PartitionError`` (6) if there is none."""
+    def require_leader(self) -> LeaderTerm:
+        """Returns the term being served. Raises ``PartitionError`` (NOT_LEADER_FOR_PARTITION) if there is none."""
         if self.leader is None or not self.leader.serving:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return self.leader
 
-    def leading_at(self, epoch: int, incarnation: int) -> LeaderTerm:
+    def require_leader_at(self, epoch: int, incarnation: int) -> LeaderTerm:
         """Returns the term being served if its epoch and the topic's czxid are those that the peer named (KIP-320).
 
-        Raises ``PartitionError`` (6) otherwise. The czxid matters because a topic that was deleted and created again by
-        hand begins with the epoch of the former one.
+        Raises ``PartitionError`` (NOT_LEADER_FOR_PARTITION) otherwise. The czxid matters because a topic that was
+        deleted and created again by hand begins with the epoch of the former one.
         """
-        term = self.leading()
-        if not self.traits.same_epoch(epoch, term.epoch) or self.incarnation != incarnation:
+        term = self.require_leader()
+        if not self.traits.accepts_fetch_of_epoch(epoch, term.epoch) or self.incarnation != incarnation:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return term
 
@@ -178,8 +162,7 @@ class Partition(Replica):
 
         Raises ``PartitionError``:
 
-        - 6 if this replica does not lead
-        - 19 if ``wait_for_all`` and too few replicas are in sync
-        - -1 if the log is damaged
+        - NOT_LEADER_FOR_PARTITION if this replica does not lead, or its log is damaged
+        - NOT_ENOUGH_REPLICAS if ``wait_for_all`` and too few replicas are in sync
         """
-        return self.leading().append(records, wait_for_all=wait_for_all)
+        return self.require_leader().append(records, wait_for_all=wait_for_all)

@@ -21,9 +21,9 @@ No other request is served while its messages are validated: some microseconds p
 segment size; later versions the message size.)
 """
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""The limit if each message must be decoded and encoded again, for another format or codec."""
-LONG = 64 * 1024
-"""After a set of more bytes than this, other tasks run."""
+"""Limit of a set whose messages must be decoded and encoded again, for another format or codec."""
+LONG_SET_BYTES = 64 * 1024
+"""Bytes of a set after which other tasks run."""
 
 Answer = tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]
 """The answer for one partition, and what it waits for with acks=all."""
@@ -55,7 +55,7 @@ async def _append_all(
 ) -> list[messages.ProduceTopicResponse]:
     """Returns the answers by topic, and adds them to ``answers``.
 
-    It is a function of its own so that no variable refers to records once it has returned.
+    This is a separate function so that no variable refers to records after it has returned.
     """
     topics = []
     for topic in request.topics:
@@ -64,7 +64,7 @@ async def _append_all(
             answer, waiting = _append(manager, topic.topic, partition, request.acks)
             answers.append((answer, waiting))
             parts.append(answer)
-            if len(read_records(partition.records)) > LONG:
+            if len(read_records(partition.records)) > LONG_SET_BYTES:
                 await asyncio.sleep(0)
         topics.append(messages.ProduceTopicResponse(topic=topic.topic, partitions=parts))
     return topics
@@ -93,7 +93,7 @@ def _append(manager: ReplicaManager, topic: str, produced: messages.ProduceParti
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = manager.get(topic, produced.partition)
-        partition.leading()
+        partition.require_leader()
         records = _to_stored_format(read_records(produced.records), partition.config, partition.log.now_ms())
         first, last, time = partition.append(records, wait_for_all=acks == ACKS_ALL)
     except PartitionError as error:
@@ -110,18 +110,18 @@ def _to_stored_format(records: bytes, config: TopicConfig, now_ms: int) -> Valid
     """Returns the set in the stored format. Raises ``PartitionError`` if it is invalid."""
     if len(records) > max(MAX_SET_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-    found = _validate(records, config)
-    if found.count == 0 or found.size != len(records):
+    validated = _validate(records, config)
+    if validated.count == 0 or validated.size != len(records):
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
-    if config.compacts and not found.keyed:
+    if config.compacts and not validated.keyed:
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
-    if config.magic and not config.append_time and found.minimum_timestamp is not None:
-        furthest = max(now_ms - found.minimum_timestamp, found.maximum_timestamp - now_ms)
-        if furthest > config.message_timestamp_difference_max_ms:
+    if config.magic and not config.append_time and validated.minimum_timestamp is not None:
+        difference = max(now_ms - validated.minimum_timestamp, validated.maximum_timestamp - now_ms)
+        if difference > config.message_timestamp_difference_max_ms:
             raise PartitionError(ErrorCode.INVALID_TIMESTAMP)
-    fits = found.magics == {config.magic} and (config.codec is None or found.codecs == {config.codec})
-    if fits and found.regular:
-        return found
+    fits = validated.magics == {config.magic} and (config.codec is None or validated.codecs == {config.codec})
+    if fits and validated.regular:
+        return validated
     if len(records) > max(MAX_CONVERTED_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
     return _validate(rebuild(records, config.magic, config.codec), config)

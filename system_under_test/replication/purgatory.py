@@ -11,9 +11,9 @@ import heapq
 from assay.system_under_test.protocol.errors import ErrorCode
 
 MAX_WAIT = 60.0
-"""Seconds a request may wait at most, whatever it asks for: its client may be gone, but its connection still counts."""
+"""Seconds that a request may wait at most: its client may be gone, and its connection counts against a limit."""
 TIDY_FROM = 64
-"""With fewer waiting producers it does not pay to look for expired ones."""
+"""With fewer waiting producers, expired ones are not searched for."""
 
 
 def time_limit(milliseconds: int) -> float:

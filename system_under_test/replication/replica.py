@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.events import EventLog
@@ -13,8 +14,9 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.retention import retain
+from assay.system_under_test.log.retention import remove_expired_segments
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
 from assay.system_under_test.replication.traits import LogMarks, ReplicationTraits
 
@@ -36,10 +38,12 @@ class ReplicaEnvironment:
     """Starts ``flush_all``."""
     on_damage: Callable[[Replica], None]
     """Called when a log turns out to lack durable records."""
-    before_cut: Callable[[Replica, int], Awaitable[None]]
+    prepare_cut: Callable[[Replica, int], Awaitable[None]]
     """Awaited before a log is truncated or discarded."""
     on_disk_error: Callable[[OSError], None]
     """Called when an append to a leader's log fails: the process ends."""
+    on_isr_wanted: Callable[[Any, InSyncMembers], None]
+    """Starts writing the in-sync set that a ``LeaderTerm`` proposes."""
 
 
 class Replica:
@@ -72,21 +76,21 @@ class Replica:
         self.incarnation = UNKNOWN
         """The czxid of the topic's znode."""
         self.leader_epoch = UNKNOWN
-        """The highest leader epoch that this incarnation was ever given."""
+        """The highest leader epoch of this incarnation that the controller has sent."""
         self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
         self.producers = WaitingProducers()
         self.append_readers = WaitingReaders()
         self.commit_readers = WaitingReaders()
         self.cutting = asyncio.Lock()
-        """Held while the log and its epoch history are truncated, from the first note until both are on disk.
+        """Held while the log and its epoch history are truncated, until both are on disk.
 
         A truncation that has begun is completed even if its term ends meanwhile.
         """
         self._flush_timer: asyncio.TimerHandle | None = None
-        log.segment_list.on_roll = self._rolled
-        log.segment_list.on_damage = self._damaged
-        if log.segment_list.damage is not None:
-            self._report_damage(log.segment_list.damage)
+        log.on_roll = self._on_roll
+        log.on_damage = self._on_damage
+        if log.found_damage is not None:
+            self._report_damage(log.found_damage)
 
     async def configure(self, config: TopicConfig) -> None:
         """Applies the topic's settings, which may arrive or change long after the log was opened."""
@@ -94,10 +98,10 @@ class Replica:
         self.config = config
         self.is_configured = True
 
-    def _rolled(self, base_offset: int) -> None:
+    def _on_roll(self, base_offset: int) -> None:
         self.events.emit("log-rolled", key=self.key, epoch=self.leader_epoch, position=base_offset)
 
-    def _damaged(self, damage: Damage) -> None:
+    def _on_damage(self, damage: Damage) -> None:
         self._report_damage(damage)
         self.environment.on_damage(self)
 
@@ -110,24 +114,24 @@ class Replica:
     def marks(self) -> LogMarks:
         return LogMarks(self.log.end_offset, self.high_watermark)
 
-    def readable(self) -> int:
-        """Returns the end of what consumers may read."""
-        return self.traits.readable(self.marks)
+    def readable_end(self) -> int:
+        """Returns the offset up to which consumers may read."""
+        return self.traits.readable_end(self.marks)
 
-    def acknowledged(self) -> int:
+    def acknowledged_end(self) -> int:
         """Returns the offset up to which producers that wait for all replicas are answered."""
-        return self.traits.acknowledged(self.marks)
+        return self.traits.acknowledged_end(self.marks)
 
     def wait_for_commit(self, last: int) -> asyncio.Future[ErrorCode]:
         """Returns a future that is done once ``last`` is acknowledged, or cannot be in this term any more."""
         future = self.producers.add(last + 1)
-        self.producers.advance(self.acknowledged())
+        self.producers.advance(self.acknowledged_end())
         return future
 
     def advance(self) -> None:
-        """Called when more of the log counts as flushed; roles that act on it override this method."""
+        """Called when more of the log counts as flushed. ``Partition`` overrides this method for leaders."""
 
-    async def cut_done(self) -> None:
+    async def wait_for_truncation(self) -> None:
         """Waits until a truncation by an earlier term is complete.
 
         Awaited before a term reads or writes the epoch history: the truncation would remove its entries.
@@ -136,22 +140,25 @@ class Replica:
             pass
 
     def forget_epochs_ahead(self) -> None:
-        """Removes epochs that a follower entered before their records, which may never arrive."""
+        """Removes epochs that were entered before their first record: that record may never arrive."""
         self.epochs.truncate_from_end(self.log.end_offset + 1)
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def counted_end(self) -> int:
-        """The log end as far as it counts: at most ``flush_messages`` - 1 records below it are not on disk."""
+        """Returns the log end, or a lower offset if ``flush_messages`` or more records would not be on disk.
+
+        A leader counts records as its own only below this offset.
+        """
         return min(self.log.end_offset, self.log.flushed_offset + max(0, self.config.flush_messages - 1))
 
     async def flush_counted(self) -> None:
-        """Flushes until all of the log counts."""
+        """Flushes until ``counted_end`` is the log end."""
         while self.counted_end() < self.log.end_offset and not self.log.closed:
             await self.log.flush()
             self.advance()
 
-    def flush_in_time(self) -> None:
+    def schedule_flush(self) -> None:
         """Schedules a flush within ``flush.ms`` of an append."""
         if self._flush_timer is None:
             loop = asyncio.get_running_loop()
@@ -171,15 +178,15 @@ class Replica:
 
     # -- upkeep ----------------------------------------------------------------------------------------------------
 
-    async def retain(self) -> int:
-        """Removes the segments that retention no longer covers from the log, below the high watermark only.
+    async def apply_retention(self) -> int:
+        """Removes expired segments from the log, below the high watermark only, and returns their number.
 
-        Returns their number. They must be purged once their readers have had time to finish.
+        They must be purged once their readers have had time to finish.
         """
         config, before = self.config, self.log.start_offset
         if not self.is_configured or not config.deletes:
             return 0
-        count = await retain(
+        count = await remove_expired_segments(
             self.log,
             lambda: self.high_watermark,
             retention_ms=config.retention_ms,
@@ -192,7 +199,7 @@ class Replica:
             self.events.emit("log-start", key=self.key, position=self.log.start_offset)
         return count
 
-    def cleaned(self, done: CleaningResult) -> None:
+    def report_cleaning(self, done: CleaningResult) -> None:
         """Reports a pass of the log cleaner."""
         self.events.emit(
             "log-cleaned",

@@ -27,9 +27,11 @@ _log = logging.getLogger("assay.replication")
 
 
 class Replicas:
-    """All replicas of one broker. ``on_isr_wanted``: see :class:`LeaderTerm`.
+    """All replicas of one broker, and their maintenance.
 
-    ``on_close`` is called before a log is closed, ``on_damage`` when an open log is found to be damaged.
+    - ``on_isr_wanted``: see :class:`ReplicaEnvironment`
+    - ``on_close``: called before a log is set aside
+    - ``on_damage``: called when an open log is found to be damaged
     """
 
     def __init__(
@@ -49,10 +51,9 @@ class Replicas:
         self._wall_clock = runtime.wall_clock
         self._events = events
         self._background = background
-        self._on_isr_wanted = on_isr_wanted
         self._on_close = on_close
         self._on_damage = on_damage
-        self._lost = False
+        self._records_lost = False
         self._log_traits = log_traits
         self._environment = ReplicaEnvironment(
             config.broker_id,
@@ -61,33 +62,34 @@ class Replicas:
             traits,
             self._on_flush_wanted,
             self._on_flush_due,
-            self._damaged,
-            self._before_cut,
+            self._on_damage_found,
+            self._prepare_cut,
             background.fail,
+            on_isr_wanted,
         )
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_configs: dict[str, TopicConfig] = {}
         self._configured_at: dict[str, int] = {}
         """The ZooKeeper transaction of each topic's settings."""
         self._configuring = asyncio.Lock()
-        """Held while settings are applied, so that no replica is created or deleted."""
-        self._cutting = asyncio.Lock()
-        """Held while checkpoints are written: one taken before a truncation must not be written after it."""
+        """Held while settings are applied, and while a replica is created or deleted."""
+        self._checkpointing = asyncio.Lock()
+        """Held while checkpoints are written: values from before a truncation must not be written after it."""
         self._flushing: dict[str, None] = {}
         self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
         self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
-        self.cleaner = LogCleaner(config, self._storage, lambda: list(self._partitions.values()), self._cutting)
+        self.cleaner = LogCleaner(config, self._storage, lambda: list(self._partitions.values()), self._checkpointing)
 
     # -- look-ups ------------------------------------------------------------------------------------------------
 
     @property
-    def lost(self) -> bool:
-        """Whether a log may have lost durable records since ``take_lost`` was last called."""
-        return self._lost
+    def records_lost(self) -> bool:
+        """Whether a log may have lost durable records since ``take_records_lost`` was last called."""
+        return self._records_lost
 
-    def take_lost(self) -> bool:
-        """Returns ``lost`` and resets it."""
-        lost, self._lost = self._lost, False
+    def take_records_lost(self) -> bool:
+        """Returns ``records_lost`` and resets it."""
+        lost, self._records_lost = self._records_lost, False
         return lost
 
     def find(self, topic: str, index: int) -> Partition | None:
@@ -104,9 +106,9 @@ class Replicas:
     async def open(self, *, clean: bool) -> None:
         """Opens every log on disk, recovering it first after an unclean stop.
 
-        A checkpoint that cannot be read is ignored. Without recovery points no one knows what a log may have lost, so
-        all logs are checked in full, and none is truncated. The file of recovery points exists before the first log
-        does.
+        A checkpoint that cannot be read is ignored. Without recovery points it is unknown what a log may have lost, so
+        all logs are checked in full, and none is truncated. The file of recovery points is created before the first
+        log, so a missing file counts as lost.
         """
         await directory.remove_deleted(self._storage, self._config.data_dir)
         found = directory.list_partition_directories(self._storage, self._config.data_dir)
@@ -117,7 +119,7 @@ class Replicas:
                 _log.error("%s; the checkpoint is created again", problem)
                 self._events.emit("checkpoint-damaged", detail={"problem": problem})
         points = self._recovery_points.load() if problems[1] is None else None
-        self._lost = points is None
+        self._records_lost = points is None
         if not found:
             await self._recovery_points.write({})
         for topic, index in found:
@@ -129,7 +131,7 @@ class Replicas:
             for name, partition in self._partitions.items()
             if partition.high_watermark < marks.get(name, 0)
         }
-        if lowered:  # otherwise records that replace lost ones would count as committed after another kill
+        if lowered:  # otherwise, after another kill, records that replaced lost ones would count as committed
             await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
@@ -143,20 +145,18 @@ class Replicas:
             recovery_point=recovery_point,
             wall_clock=self._wall_clock,
         )
-        found, epochs = await self._read_notes(path, log)
-        made_for = UNKNOWN if found is None else found
+        incarnation, epochs = await self._read_state_files(path, log)
         if log.damage is None:
             epochs.truncate_from_end(log.end_offset)
             epochs.truncate_from_start(log.start_offset)
             await epochs.flush()
         else:
-            self._lost = True
+            self._records_lost = True
             await log.note_damage()
         high_watermark = self._high_watermarks.load().get((topic, index), 0)
-        partition = Partition(topic, index, log, epochs, high_watermark, config, self._environment, self._on_isr_wanted)
-        partition.incarnation = made_for
-        if found is not None:
-            self._events.lives[partition.key] = found
+        partition = Partition(topic, index, log, epochs, high_watermark, config, self._environment)
+        if incarnation is not None:
+            partition.incarnation = self._events.lives[partition.key] = incarnation
         self._partitions[topic, index] = partition
         self._events.emit(
             "recovered",
@@ -171,46 +171,51 @@ class Replicas:
             _log.error("%s is damaged and will not lead: %s", partition.key, log.damage)
         return partition
 
-    async def _read_notes(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:
-        """Reads the topic's czxid and the epoch history from a log's folder. Invalid files mark the log as damaged.
+    async def _read_state_files(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:
+        """Reads the topic's czxid and the epoch history from a log's folder.
 
-        Without its history no one can tell how far the log agrees with another.
+        Missing or invalid files mark the log as damaged: without its history it is unknown how far it agrees with
+        another log.
         """
-        found, epochs, problem = None, EpochHistory(self._storage, path), None
+        incarnation, epochs, problem = None, EpochHistory(self._storage, path), None
         try:
-            found = directory.read_incarnation(self._storage, path)
+            incarnation = directory.read_incarnation(self._storage, path)
             epochs = await EpochHistory.load(self._storage, path)
-            if log.end_offset > log.start_offset and (found is None or not epochs.entries()):
-                lacks = directory.INCARNATION if found is None else EPOCHS
-                problem = f"{path}: {lacks} is missing"
+            if log.end_offset > log.start_offset and (incarnation is None or not epochs.entries()):
+                missing = directory.INCARNATION if incarnation is None else EPOCHS
+                problem = f"{path}: {missing} is missing"
         except (directory.DirectoryError, CheckpointError) as error:
             problem = str(error)
         if problem is not None:
-            log.segment_list.note(CorruptLog(path, 0, log.start_offset, problem))
-        return found, epochs
+            log.mark_damaged(CorruptLog(path, 0, log.start_offset, problem))
+        return incarnation, epochs
 
-    async def of(self, update: PartitionStateUpdate) -> Partition:
+    async def find_or_create(self, update: PartitionStateUpdate) -> Partition:
         """Returns the replica, created if necessary, with the settings of its topic."""
         async with self._configuring:
-            partition = await self._found_or_made(update)
+            partition = await self._find(update) or await self._create(update)
             await partition.configure(self._topic_configs.get(update.topic, self._config.topic))
         return partition
 
-    async def _found_or_made(self, update: PartitionStateUpdate) -> Partition:
-        """Finds or creates the replica; one of a deleted topic of the same name is set aside first."""
+    async def _find(self, update: PartitionStateUpdate) -> Partition | None:
+        """Returns the usable replica of this incarnation of the topic, or None. Removes or sets aside any other log."""
+        partition = self._partitions.get((update.topic, update.partition))
+        if partition is None:
+            return None
+        if partition.log.closed and partition.incarnation == update.topic_czxid:
+            await self._remove(partition)  # completes a deletion that failed
+        elif partition.incarnation == update.topic_czxid:
+            return partition
+        elif partition.incarnation == UNKNOWN and partition.log.damage is not None and not partition.log.closed:
+            await self._adopt(partition, update.topic_czxid)
+            return partition
+        else:
+            await self._set_aside(partition, update.topic_czxid)
+        return None
+
+    async def _create(self, update: PartitionStateUpdate) -> Partition:
         topic, index = update.topic, update.partition
-        partition = self._partitions.get((topic, index))
-        if partition is not None:
-            if partition.log.closed and partition.incarnation == update.topic_czxid:
-                await self._remove(partition)  # completes a deletion that failed
-            elif partition.incarnation == update.topic_czxid:
-                return partition
-            elif partition.incarnation == UNKNOWN and partition.log.damage is not None and not partition.log.closed:
-                await self._adopt(partition, update.topic_czxid)
-                return partition
-            else:
-                await self._set_aside(partition, update.topic_czxid)
-        await self._forget(topic, index)  # entries of the former log, or those that a killed deletion left behind
+        await self._forget(topic, index)  # entries of a former log, or those that a killed deletion left behind
         path = self._path(topic, index)
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
@@ -218,7 +223,7 @@ class Replicas:
         return await self._open_partition(topic, index, clean=True, recovery_point=0)
 
     async def _set_aside(self, partition: Partition, czxid: int) -> None:
-        """Sets aside a log of another incarnation of the topic. A failed attempt is repeated with the next role."""
+        """Sets aside a log of another incarnation of the topic. After an ``OSError`` the next role repeats it."""
         self._on_close(partition)
         partition.end_term()
         partition.stop_timers()
@@ -255,6 +260,7 @@ class Replicas:
         await self._forget(partition.topic, partition.index)
 
     async def _forget(self, topic: str, index: int) -> None:
+        """Removes the log's entries from all checkpoints."""
         for checkpoint in (self._high_watermarks, self._recovery_points):
             await checkpoint.remove((topic, index))
         await self.cleaner.forget(topic, index)
@@ -302,8 +308,8 @@ class Replicas:
 
     # -- durability ------------------------------------------------------------------------------------------------
 
-    def _damaged(self, replica: Replica) -> None:
-        self._lost = True
+    def _on_damage_found(self, replica: Replica) -> None:
+        self._records_lost = True
         self._background.spawn(self._note_damage(replica), f"damage of {replica.key}")
         partition = self.find(replica.topic, replica.index)
         if partition is replica:
@@ -330,69 +336,67 @@ class Replicas:
             self._flushing.pop(replica.key, None)
 
     async def checkpoint(self) -> None:
-        """Writes the checkpoints. Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
-        here = list(self._partitions.values())
-        for partition in here:
-            await partition.log.note_damage()  # retried here: the disk may have failed or been full before
-        async with self._cutting:
+        """Writes the checkpoints. Entries of partitions without a replica here stay as they are (KAFKA-1647)."""
+        partitions = list(self._partitions.values())
+        for partition in partitions:
+            await partition.log.note_damage()  # an earlier attempt may have failed, for example on a full disk
+        async with self._checkpointing:
             await self._high_watermarks.write(
-                {(p.topic, p.index): p.checkpointed() for p in here if self._partitions.get((p.topic, p.index)) is p}
+                {(p.topic, p.index): p.prepare_checkpoint() for p in partitions if self._is_current(p)}
             )
             await self._recovery_points.write(
                 {
                     (p.topic, p.index): p.log.flushed_offset
-                    for p in here
-                    # a partition deleted meanwhile must leave no entry for the next one of its name
-                    if p.log.damage is None and self._partitions.get((p.topic, p.index)) is p
+                    for p in partitions
+                    if p.log.damage is None and self._is_current(p)
                 }
             )
 
-    async def _before_cut(self, replica: Replica, offset: int) -> None:
-        """Lowers the checkpoints before a truncation.
+    def _is_current(self, partition: Partition) -> bool:
+        """Returns whether the replica still exists. A deleted one must leave no entry for the next one of its name."""
+        return self._partitions.get((partition.topic, partition.index)) is partition
 
-        A recovery point above the log's end would look like damage after a crash. A high watermark above it would make
-        the records that follow count as committed.
+    async def _prepare_cut(self, replica: Replica, offset: int) -> None:
+        """Lowers the checkpoints, and writes the log's notes, before a truncation.
+
+        After a crash, a recovery point above the log's end would look like damage. A high watermark above the end would
+        make the next records count as committed.
         """
-        async with self._cutting:
+        async with self._checkpointing:
             for checkpoint in (self._recovery_points, self._high_watermarks):
                 if offset < checkpoint.load().get((replica.topic, replica.index), 0):
                     await checkpoint.write({(replica.topic, replica.index): offset})
-            await self.cleaner.before_cut(replica, offset)
+            await self.cleaner.prepare_cut(replica, offset)
 
+    # -- maintenance -----------------------------------------------------------------------------------------------
 
-class ReplicaMaintenance:
-    """Periodic tasks: shrinks in-sync sets, writes checkpoints, removes old records, cleans logs."""
+    def start_maintenance(self) -> None:
+        """Starts the periodic tasks: in-sync sets, checkpoints, retention and compaction."""
+        self._background.spawn(self._shrink_periodically(), "isr upkeep")
+        self._background.spawn(self._checkpoint_periodically(), "checkpoints")
+        self._background.spawn(self._apply_retention_periodically(), "retention")
+        self._background.spawn(self.cleaner.run(), "log cleaner")
 
-    def __init__(self, config: BrokerConfig, replicas: Replicas) -> None:
-        self._config = config
-        self._replicas = replicas
-
-    def start(self, background: BackgroundTasks) -> None:
-        background.spawn(self._shrink_at_intervals(), "isr upkeep")
-        background.spawn(self._checkpoint_at_intervals(), "checkpoints")
-        background.spawn(self._retain_at_intervals(), "retention")
-        background.spawn(self._replicas.cleaner.run(), "log cleaner")
-
-    async def _shrink_at_intervals(self) -> None:
+    async def _shrink_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._config.replica_lag_time_max_ms / 2000)
             now = asyncio.get_running_loop().time()
-            for partition in list(self._replicas.all()):
+            for partition in list(self.all()):
                 if partition.leader is not None:
                     partition.leader.shrink(now)
 
-    async def _checkpoint_at_intervals(self) -> None:
+    async def _checkpoint_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._config.checkpoint_interval_ms / 1000)
-            await self._replicas.checkpoint()
+            await self.checkpoint()
 
-    async def _retain_at_intervals(self) -> None:
-        """Removes old or excess segments from each log, and deletes their files after a delay."""
+    async def _apply_retention_periodically(self) -> None:
+        """Removes expired segments from each log, and deletes their files after a delay."""
         while True:
             await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
-            for partition in list(self._replicas.all()):
+            for partition in list(self.all()):
                 try:
-                    count = await partition.retain()
+                    count = await partition.apply_retention()
                 except CorruptLog as damage:
                     _log.error("%s: %s", partition.key, damage)
                     continue

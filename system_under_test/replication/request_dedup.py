@@ -19,8 +19,8 @@ class RequestDeduplicator:
         """Returns False for a late duplicate. Requests without a serial are always admitted, and are not remembered."""
         if not request.serial:
             return True
-        place = request.controller_epoch, request.serial
-        if place < self._newest:
+        position = request.controller_epoch, request.serial
+        if position < self._newest:
             return False
-        self._newest = place
+        self._newest = position
         return True

@@ -5,8 +5,8 @@
 - The broker's settings in ZooKeeper (/config/brokers/N) give the rate: ``leader.replication.throttled.rate`` and
   ``follower.replication.throttled.rate``.
 
-As in 0.10.2, a rate is the average of the last ten seconds. Above it, a throttled replica gets nothing until the rate
-falls. A replica in sync is not held back, because it would leave the in-sync set; its bytes still count.
+As in 0.10.2, a rate is the average of the last ten seconds. While it is above the limit, a throttled replica gets
+nothing. A replica in sync is not held back, because it would leave the in-sync set; its bytes still count.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 _log = logging.getLogger("assay.replication")
 
-SECONDS = 10
+WINDOW_SECONDS = 10
 UNLIMITED = 2**63 - 1
 ALL = "*"
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -30,7 +30,7 @@ class Throttle:
         self.limit = UNLIMITED
         self._now = asyncio.get_running_loop().time
         self._copied: deque[tuple[int, int]] = deque()
-        """Pairs of second and bytes."""
+        """Pairs of a second (loop time) and the bytes copied in it, oldest first."""
 
     def record(self, size: int) -> None:
         second = int(self._now())
@@ -40,10 +40,11 @@ class Throttle:
 
     @property
     def exceeded(self) -> bool:
-        oldest = int(self._now()) - SECONDS
+        """Whether the average rate of the last ten seconds is above the limit."""
+        oldest = int(self._now()) - WINDOW_SECONDS
         while self._copied and self._copied[0][0] <= oldest:
             self._copied.popleft()
-        return sum(size for _, size in self._copied) > self.limit * SECONDS
+        return sum(size for _, size in self._copied) > self.limit * WINDOW_SECONDS
 
 
 class Throttles:
@@ -62,7 +63,7 @@ class Throttles:
             throttle.limit = int(text) if usable else UNLIMITED
 
 
-def is_named(replicas: str, partition: int, broker: int) -> bool:
+def lists_replica(replicas: str, partition: int, broker: int) -> bool:
     """Returns whether the setting ``replicas`` contains a partition's replica on this broker."""
     return bool(replicas) and (
         replicas.strip() == ALL or f"{partition}:{broker}" in [word.strip() for word in replicas.split(",")]

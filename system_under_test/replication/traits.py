@@ -1,4 +1,4 @@
-"""Rules of replication as functions, some of which a historic defect replaces; see ``system_under_test.defects``."""
+"""Traits of replication: the functions and flags that a historic defect replaces (``system_under_test.defects``)."""
 
 import operator
 from collections.abc import Callable, Collection, Mapping
@@ -43,36 +43,36 @@ def _diverge_by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMark
 class ReplicationTraits:
     """The rules of replication that defects change, with their correct versions as defaults."""
 
-    acknowledged: Callable[[LogMarks], int] = _get_high_watermark
+    acknowledged_end: Callable[[LogMarks], int] = _get_high_watermark
     """The offset up to which sends with acks=all are acknowledged."""
-    readable: Callable[[LogMarks], int] = _get_high_watermark
+    readable_end: Callable[[LogMarks], int] = _get_high_watermark
     """The offset up to which consumers can read."""
-    checkpointed: Callable[[LogMarks, bool], int] = lambda marks, leads: marks.high_watermark
+    checkpointed_mark: Callable[[LogMarks, bool], int] = lambda marks, leads: marks.high_watermark
     """The high watermark to store for the next start of this process."""
     enough_in_sync: Callable[[InSyncSet, int], bool] = _has_enough_in_sync
     """Whether the high watermark may move, given the in-sync set and min.insync.replicas."""
-    fetchable: Callable[[LogMarks, bool], int] = lambda marks, appended: marks.end
+    fetchable_end: Callable[[LogMarks, bool], int] = lambda marks, appended: marks.end
     """The highest offset a follower may fetch; the flag says whether the leader has appended in its term."""
-    starts_over: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
-    """Whether a follower must start with an empty log because the leader's log begins after the follower's end."""
-    parting: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _diverge_by_epochs
+    must_start_empty: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
+    """Whether a follower must start with an empty log, given its log end and the start of the leader's log."""
+    find_divergence: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _diverge_by_epochs
     """The offset at which a follower's history diverges from the leader's, and whether truncating there is enough."""
-    rejoins: Callable[[int, int, int], bool] = _has_caught_up
+    may_rejoin: Callable[[int, int, int], bool] = _has_caught_up
     """Whether a replica may rejoin, given its fetch offset, the high watermark and the start of the leader's epoch."""
-    knows_end: Callable[[int, int], bool] = operator.ge
+    may_return_end: Callable[[int, int], bool] = operator.ge
     """Whether a leader may return its end, given its high watermark and the start of its epoch (KIP-207)."""
-    same_epoch: Callable[[int, int], bool] = operator.eq
-    """Whether a follower of one epoch may fetch from a leader of another (KIP-320)."""
-    meant: Callable[[int, int], bool] = operator.eq
+    accepts_fetch_of_epoch: Callable[[int, int], bool] = operator.eq
+    """Whether a leader of the second epoch accepts a fetch that names the first (KIP-320)."""
+    accepts_broker_epoch: Callable[[int, int], bool] = operator.eq
     """Whether a broker with the second epoch accepts a request sent to the first epoch (KIP-380)."""
-    current: Callable[[int, int], bool] = operator.ge
-    """Whether a request with the first controller epoch is accepted by a broker that knows the second."""
-    newer: Callable[[int, int], bool] = operator.gt
-    """Whether a leader-and-ISR update with the first leader epoch replaces one with the second."""
-    notes_epoch_at_once: bool = True
+    accepts_controller_epoch: Callable[[int, int], bool] = operator.ge
+    """Whether a broker that knows the second controller epoch accepts a request with the first."""
+    accepts_leader_epoch: Callable[[int, int], bool] = operator.gt
+    """Whether a LeaderAndIsr update with the first leader epoch replaces one with the second."""
+    records_epoch_at_once: bool = True
     """Whether a new leader's epoch is on disk before it serves (KAFKA-7415), or only with its first record."""
-    reads_state_again: bool = True
-    """Whether a leader reads ZooKeeper back if its in-sync set was not written, or may not have been."""
+    reads_state_back: bool = True
+    """Whether a leader reads the state back after a write that failed, or whose outcome is unknown."""
     wakes_followers: bool = True
     """Whether an append wakes the followers that wait for records."""
     shrinks_in_zookeeper: bool = True
@@ -114,25 +114,30 @@ def diverge_by_first_answer(answer: EpochAnswer, epochs: EpochHistory, marks: Lo
 
 _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     # Followers get new records only with their next fetch: a waiting fetch is not answered early.
-    "ack-before-replication": ReplicationTraits(acknowledged=_get_end, wakes_followers=False),
+    "ack-before-replication": ReplicationTraits(acknowledged_end=_get_end, wakes_followers=False),
     "isr-of-one": ReplicationTraits(enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False),
-    "truncate-to-hw": ReplicationTraits(parting=diverge_at_high_watermark),
+    "truncate-to-hw": ReplicationTraits(find_divergence=diverge_at_high_watermark),
     "hw-checkpoint-lost": ReplicationTraits(
-        parting=diverge_at_high_watermark, checkpointed=lambda marks, leads: marks.high_watermark if leads else 0
+        find_divergence=diverge_at_high_watermark,
+        checkpointed_mark=lambda marks, leads: marks.high_watermark if leads else 0,
     ),
-    "divergent-tail": ReplicationTraits(parting=diverge_by_length),
-    "double-failover": ReplicationTraits(parting=diverge_by_first_answer),
+    "divergent-tail": ReplicationTraits(find_divergence=diverge_by_length),
+    "double-failover": ReplicationTraits(find_divergence=diverge_by_first_answer),
     "fetch-append-race": ReplicationTraits(
-        fetchable=lambda marks, appended: marks.end if appended else marks.high_watermark,
-        starts_over=lambda log_end, leaders_start: True,
+        fetchable_end=lambda marks, appended: marks.end if appended else marks.high_watermark,
+        must_start_empty=lambda log_end, leaders_start: True,
     ),
-    "read-above-hw": ReplicationTraits(readable=_get_end),
-    "epoch-not-recorded": ReplicationTraits(notes_epoch_at_once=False),
-    "zombie-follower": ReplicationTraits(same_epoch=_accept_always),
-    "early-isr-rejoin": ReplicationTraits(rejoins=lambda position, high_watermark, start: position >= high_watermark),
-    "hw-regression": ReplicationTraits(knows_end=_accept_always),
-    "stale-leader-and-isr": ReplicationTraits(current=_accept_always, newer=operator.ne),
-    "former-incarnation": ReplicationTraits(meant=_accept_always),
-    "cached-zk-version": ReplicationTraits(reads_state_again=False),
+    "read-above-hw": ReplicationTraits(readable_end=_get_end),
+    "epoch-not-recorded": ReplicationTraits(records_epoch_at_once=False),
+    "zombie-follower": ReplicationTraits(accepts_fetch_of_epoch=_accept_always),
+    "early-isr-rejoin": ReplicationTraits(
+        may_rejoin=lambda position, high_watermark, start: position >= high_watermark
+    ),
+    "hw-regression": ReplicationTraits(may_return_end=_accept_always),
+    "stale-leader-and-isr": ReplicationTraits(
+        accepts_controller_epoch=_accept_always, accepts_leader_epoch=operator.ne
+    ),
+    "former-incarnation": ReplicationTraits(accepts_broker_epoch=_accept_always),
+    "cached-zk-version": ReplicationTraits(reads_state_back=False),
 }
 """Traits by the defect's name."""

@@ -162,7 +162,7 @@ def test_a_broker_is_stopped_in_order_while_it_cannot_register_what_it_has_lost(
                 raise ConnectionLoss
 
             monkeypatch.setattr(registrar, "register_broker", register)
-            monkeypatch.setattr(Replicas, "take_lost", lambda _: True)
+            monkeypatch.setattr(Replicas, "take_records_lost", lambda _: True)
             await node.drop_from(cluster.zookeepers)
             await asyncio.sleep(10)
             await node.accept_all()
@@ -187,7 +187,7 @@ def test_a_registration_never_lowers_the_controller_epoch_that_is_known(monkeypa
             async def known_epoch(zookeeper: Any) -> int:
                 known = await real(zookeeper)
                 manager = managers[node.index]
-                manager.obey("update-metadata", 2, known + 1, manager.broker_epoch)
+                manager.accept_request("update-metadata", 2, known + 1, manager.broker_epoch)
                 return known
 
             made = ReplicaManager.__init__

@@ -76,7 +76,7 @@ def test_a_record_that_counts_before_its_fsync_is_undurable_where_each_is_flushe
 ) -> None:
     async def pretend(self: SegmentList) -> None:
         await asyncio.sleep(0)
-        self.flushed = self.end
+        self.flushed_offset = self.end_offset
 
     async def check() -> None:
         async with brokers(system) as cluster:
@@ -114,7 +114,7 @@ def test_once_settings_were_changed_nothing_is_said_of_flushes(monkeypatch: pyte
 
     async def pretend(self: SegmentList) -> None:
         await asyncio.sleep(0)
-        self.flushed = self.end
+        self.flushed_offset = self.end_offset
 
     async def check() -> None:
         async with brokers(FLUSHED) as cluster:

@@ -395,7 +395,7 @@ class Model:
         state = self.state
         if state is None or state.leader not in self.live or state.leader in self.damaged:
             return
-        members = InSyncMembers.of(state)
+        members = InSyncMembers.from_state(state)
         if members.epochs.get(state.leader) != self.live[state.leader].czxid:
             return
         self.logs[state.leader] += appended
@@ -407,7 +407,7 @@ class Model:
                     members = members.with_member(member, self.live[member].czxid, POLICY.min_insync)
         behind = [m for m in members.isr if m != state.leader and (m not in self.live or m not in reachable)]
         members = members.without(behind, POLICY.min_insync)
-        self.state = members.state(1, state.leader, state.leader_epoch)
+        self.state = members.to_state(1, state.leader, state.leader_epoch)
         if len(members.isr) >= POLICY.min_insync:
             self.acknowledged = end
 

@@ -18,9 +18,8 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import OffsetOutOfRange, SwapUnfinished
 from assay.system_under_test.log.files import format_segment_name
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.retention import retain
-from assay.system_under_test.log.search import find_offset_for_time
-from assay.system_under_test.log.slices import SliceCut
+from assay.system_under_test.log.retention import remove_expired_segments
+from assay.system_under_test.log.segment import SliceCut
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP
@@ -142,9 +141,9 @@ def test_readers_find_their_way_over_the_gaps() -> None:
             for offset in range(log.end_offset):
                 expected = next(at for at in left if at >= offset)
                 assert message_set.decode(log.read(offset, 1).read())[0].offset == expected
-                assert find_offset_for_time(log, 100 + offset) == (100 + expected, expected)
+                assert log.find_offset_for_time(100 + offset) == (100 + expected, expected)
             assert log.read(30, 1).size == 0
-            assert find_offset_for_time(log, 130) is None
+            assert log.find_offset_for_time(130) is None
             if not again:
                 log = await bench.open()
 
@@ -228,7 +227,7 @@ def test_a_compressed_set_is_made_again_with_what_is_left_of_it() -> None:
         ]
         (position, size, offset), *_ = message_set.scan(log.read(0, 1).read())
         assert (position, offset) == (0, 7), "still one set"
-        assert find_offset_for_time(log, 8) == (9, 5)
+        assert log.find_offset_for_time(8) == (9, 5)
         assert message_set.decode(log.read(6, 1).read())[0].offset == 5
         assert size < len(wrap(message_set.decode(packed), GZIP))
 
@@ -401,7 +400,7 @@ def test_retention_takes_segments_of_which_compaction_has_left_nothing() -> None
         await bench.fill(*values(*["a1"] * 3))
         await bench.clean()
         assert bench.offsets() == [3, 4, 5, 8, 9]
-        assert await retain(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
+        assert await remove_expired_segments(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
         assert log.start_offset == log.segment_offsets[0] > 0
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 1)
@@ -566,12 +565,12 @@ def test_a_cut_waits_until_what_was_to_replace_it_is_gone(monkeypatch: pytest.Mo
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values("a1", "a2", "a3", "a4", "a5", "a6", "b1"))
-        fsync = log.segment_list.storage.fsync_directory
+        fsync = log.storage.fsync_directory
         refused = []
 
         async def busy(path: str) -> None:
             await fsync(path)
-            if log.segment_list.swap_file is not None and not refused:
+            if log.swap_file is not None and not refused:
                 with monkeypatch.context() as patch:
                     patch.setattr(SimStorage, "remove", broken)
                     with pytest.raises(OSError, match="the device fails") as error:
@@ -581,7 +580,7 @@ def test_a_cut_waits_until_what_was_to_replace_it_is_gone(monkeypatch: pytest.Mo
         def broken(self: SimStorage, path: str) -> None:
             raise OSError(errno.EIO, "the device fails")
 
-        monkeypatch.setattr(log.segment_list.storage, "fsync_directory", busy)
+        monkeypatch.setattr(log.storage, "fsync_directory", busy)
         await bench.clean()
         assert refused
         assert log.end_offset == 7
@@ -595,17 +594,17 @@ def test_what_is_appended_while_segments_are_swapped_stays_in_its_place(monkeypa
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values("a1", "a2", "a3", "a4", "a5", "a6", "b1"))
-        fsync, appended = log.segment_list.storage.fsync_directory, []
+        fsync, appended = log.storage.fsync_directory, []
 
         async def busy(path: str) -> None:
             await fsync(path)
-            if log.segment_list.swap_file is not None and not appended:
+            if log.swap_file is not None and not appended:
                 segments = len(log.segment_offsets)
                 while len(log.segment_offsets) == segments or log.end_offset % 3 != 2:
                     appended.append(log.end_offset)
                     log.append(validated(message_set.build([(b"c%d" % len(appended), b"new", 5)])))
 
-        monkeypatch.setattr(log.segment_list.storage, "fsync_directory", busy)
+        monkeypatch.setattr(log.storage, "fsync_directory", busy)
         await bench.clean()
         assert len(appended) > 2
         assert bench.offsets() == [5, 6, *appended]

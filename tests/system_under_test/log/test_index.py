@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.log.index import ENTRY, OffsetIndex
+from assay.system_under_test.log.index import OFFSET_ENTRY, OffsetIndex
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90)), max_size=12).map(
@@ -41,7 +41,7 @@ def test_what_is_left_after_a_cut_is_loaded_again(entries: list[tuple[int, int]]
     again = OffsetIndex(disk.storage().open("index"), BASE)
     assert again.load(segment_size=5000)
     left = [entry for entry in entries if entry[1] < position]
-    assert again.size == len(left) * ENTRY.size
+    assert again.size == len(left) * OFFSET_ENTRY.size
     assert [again.floor(offset) for offset, _ in left] == left
     assert again.last_position == (left[-1][1] if left else 0)
 
@@ -54,9 +54,9 @@ def test_an_impossible_file_is_not_loaded(entries: list[tuple[int, int]], fault:
     if fault == "half an entry":
         data = data[:-3]
     elif fault == "order":
-        data = data[ENTRY.size :] + data[: ENTRY.size]
+        data = data[OFFSET_ENTRY.size :] + data[: OFFSET_ENTRY.size]
     elif fault == "twice":
-        data += data[-ENTRY.size :]
+        data += data[-OFFSET_ENTRY.size :]
     else:
         size -= 1
     disk.write("index", data)

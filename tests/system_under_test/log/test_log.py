@@ -19,10 +19,9 @@ from assay.system_under_test.log import segment
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.directory import make_root
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, OffsetOutOfRange, UnflushedTruncation
-from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.retention import retain
-from assay.system_under_test.log.search import EARLIEST, LATEST, find_offset_for_time, find_offsets_before
-from assay.system_under_test.log.slices import SliceCut
+from assay.system_under_test.log.log import EARLIEST, LATEST, Log
+from assay.system_under_test.log.retention import remove_expired_segments
+from assay.system_under_test.log.segment import SliceCut
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.storage.local import LocalStorage
@@ -144,7 +143,7 @@ def test_jitter_shortens_the_life_of_each_segment_by_its_own_share(age: int, jit
 def test_a_segment_is_rolled_when_its_own_life_is_over() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_ms=60_000, segment_jitter_ms=50_000)
-        life = log.config.lifetime_ms(log.segment_list.active.path)
+        life = log.config.lifetime_ms(log.active.path)
         assert 10_000 < life < 60_000
         fill(log, 1)
         bench.now += life / 1000 - 0.001
@@ -206,7 +205,7 @@ def test_nothing_is_noted_for_the_cut_of_a_log_that_was_closed(gone: bool) -> No
         fill(log, 5)
         await (log.delete() if gone else log.close())
         left = bench.disk.snapshot()
-        await log.before_cut(3)
+        await log.prepare_cut(3)
         assert bench.disk.snapshot() == left
 
     run(scenario)
@@ -274,8 +273,8 @@ def test_any_flipped_bit_of_an_index_by_time_is_noticed_whatever_is_looked_up_fi
                 bench.disk.write(path, bytes(damaged))
                 log = await bench.open(clean=True, recovery_point=12, index_interval_bytes=1)
                 found = ((stamp, offset) for offset, stamp in enumerate(stamps) if stamp >= wanted)
-                assert find_offset_for_time(log, wanted) == next(found, None)
-                assert log.segment_list.segments[0].times.newest() == 60
+                assert log.find_offset_for_time(wanted) == next(found, None)
+                assert log.segments[0].times.newest() == 60
 
     run(scenario)
 
@@ -335,13 +334,13 @@ def test_look_ups_are_right_in_every_life_whatever_the_last_one_read(interval: i
         await log.flush()
         log = await bench.open(recovery_point=len(times), **shape)
         for index in asked:
-            log.segment_list.segments[index].times.newest()
+            log.segments[index].times.newest()
         for clean in (True, True, False, True):
             await log.close()
             log = await bench.open(clean=clean, recovery_point=len(times), **shape)
             for wanted in range(0, 100, 5):
                 first = next(((time, at) for at, time in enumerate(times) if time >= wanted), None)
-                assert find_offset_for_time(log, wanted) == first
+                assert log.find_offset_for_time(wanted) == first
 
     run(scenario)
 
@@ -372,14 +371,14 @@ def test_what_retention_takes_counts_as_flushed_once_the_new_start_is_durable() 
         log = await bench.open(segment_bytes=3 * ENTRY)
         bench.delay = 0.01
         fill(log, 8)
-        pending = asyncio.ensure_future(retain(log, lambda: 8, retention_ms=-1, retention_bytes=0))
+        pending = asyncio.ensure_future(remove_expired_segments(log, lambda: 8, retention_ms=-1, retention_bytes=0))
         await asyncio.sleep(0.001)
         assert (log.start_offset, log.flushed_offset) == (3, 0)
         await pending
         assert log.flushed_offset >= 3
 
         fill(log, 8)
-        pending = asyncio.ensure_future(retain(log, lambda: 16, retention_ms=-1, retention_bytes=0))
+        pending = asyncio.ensure_future(remove_expired_segments(log, lambda: 16, retention_ms=-1, retention_bytes=0))
         await asyncio.sleep(0.001)
         log.reset(100)
         await pending
@@ -519,14 +518,14 @@ def test_offsets_by_time() -> None:
             fill(log, 1, timestamp)
             bench.now += 1
         for _ in range(2):
-            assert find_offset_for_time(log, 0) == (10, 0)
-            assert find_offset_for_time(log, 11) == find_offset_for_time(log, 30) == (30, 1)
-            assert find_offset_for_time(log, 31) == (50, 3)
-            assert find_offset_for_time(log, 51) is None
+            assert log.find_offset_for_time(0) == (10, 0)
+            assert log.find_offset_for_time(11) == log.find_offset_for_time(30) == (30, 1)
+            assert log.find_offset_for_time(31) == (50, 3)
+            assert log.find_offset_for_time(51) is None
             await log.close()
             log = await bench.open(clean=True, recovery_point=5, segment_bytes=2 * ENTRY)
         log.truncate_to(3)
-        assert find_offset_for_time(log, 31) is None
+        assert log.find_offset_for_time(31) is None
 
     run(scenario)
 
@@ -534,17 +533,17 @@ def test_offsets_by_time() -> None:
 def test_offsets_before_a_time_are_where_segments_begin() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
-        assert find_offsets_before(log, LATEST, 5) == find_offsets_before(log, EARLIEST, 5) == [0]
+        assert log.find_offsets_before(LATEST, 5) == log.find_offsets_before(EARLIEST, 5) == [0]
         for _ in range(5):
             fill(log, 1)
             bench.now += 1
-        assert find_offsets_before(log, LATEST, 5) == [5, 4, 2, 0]
-        assert find_offsets_before(log, LATEST, 1) == [5]
-        assert find_offsets_before(log, EARLIEST, 5) == [0]
-        assert find_offsets_before(log, 1_001_000, 5) == [0]
-        assert find_offsets_before(log, 1_003_000, 5) == [2, 0]
-        assert find_offsets_before(log, 999_999, 5) == []
-        assert find_offsets_before(log, 2_000_000, 5) == [5, 4, 2, 0]
+        assert log.find_offsets_before(LATEST, 5) == [5, 4, 2, 0]
+        assert log.find_offsets_before(LATEST, 1) == [5]
+        assert log.find_offsets_before(EARLIEST, 5) == [0]
+        assert log.find_offsets_before(1_001_000, 5) == [0]
+        assert log.find_offsets_before(1_003_000, 5) == [2, 0]
+        assert log.find_offsets_before(999_999, 5) == []
+        assert log.find_offsets_before(2_000_000, 5) == [5, 4, 2, 0]
 
     run(scenario)
 
@@ -667,9 +666,9 @@ def test_a_search_by_time_reads_little_even_after_a_restart() -> None:
             log.append(validated(message_set.build([(None, b"%d" % number, 10 * number)])))
         await log.close()
         log = await bench.open(clean=True, recovery_point=1000, index_interval_bytes=200)
-        assert [find_offset_for_time(log, t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
+        assert [log.find_offset_for_time(t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
         with mock.patch.object(segment.Segment, "_block", autospec=True, side_effect=segment.Segment._block) as read:
-            assert find_offset_for_time(log, 5005) == (5010, 501)
+            assert log.find_offset_for_time(5005) == (5010, 501)
         assert read.call_count <= 6, "also to compare the entry with the messages"
 
     run(scenario)
@@ -681,13 +680,13 @@ def test_retention_goes_by_the_messages_own_time_from_the_oldest_segment_on() ->
         for minute in (0, 0, 9, 1, 2, 2, 15, 15):  # the second segment has a young message, and the third hides behind
             log.append(validated(message_set.build([(None, b"0", int(bench.now * 1000) + minute * 60_000)])))
         bench.now += 14 * 60
-        assert await retain(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
+        assert await remove_expired_segments(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
         assert (log.start_offset, log.segment_offsets) == (2, (2, 4, 6))
         bench.now += 6 * 60
-        assert await retain(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 2
+        assert await remove_expired_segments(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 2
         assert log.start_offset == 6
         bench.now += 60 * 60
-        assert await retain(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
+        assert await remove_expired_segments(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
         assert (log.start_offset, log.end_offset, log.segment_offsets) == (8, 8, (8,))
         fill(log, 1)
         assert values(log.read(8, 1000).read()) == [b"8"]
@@ -699,11 +698,11 @@ def test_retention_keeps_so_many_bytes_and_all_that_is_not_committed() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 10)
-        assert await retain(log, lambda: 4, retention_ms=-1, retention_bytes=3 * ENTRY) == 2
+        assert await remove_expired_segments(log, lambda: 4, retention_ms=-1, retention_bytes=3 * ENTRY) == 2
         assert log.start_offset == 4
-        assert await retain(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
+        assert await remove_expired_segments(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 1
         assert log.size == 4 * ENTRY
-        assert await retain(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 0
+        assert await remove_expired_segments(log, lambda: 10, retention_ms=-1, retention_bytes=3 * ENTRY) == 0
 
     run(scenario)
 
@@ -713,7 +712,7 @@ def test_a_reader_of_a_retired_segment_goes_on_until_it_is_purged() -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 5)
         slice_ = log.read(0, 1000)
-        await retain(log, lambda: 5, retention_ms=-1, retention_bytes=0)
+        await remove_expired_segments(log, lambda: 5, retention_ms=-1, retention_bytes=0)
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 1000)
         assert values(slice_.read()) == [b"0", b"1"]
@@ -730,8 +729,8 @@ def test_a_purge_takes_those_alone_whose_time_has_come() -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 6)
         early, late = log.read(0, 1000), log.read(2, 1000)
-        assert await retain(log, lambda: 2, retention_ms=-1, retention_bytes=0) == 1
-        assert await retain(log, lambda: 4, retention_ms=-1, retention_bytes=0) == 1
+        assert await remove_expired_segments(log, lambda: 2, retention_ms=-1, retention_bytes=0) == 1
+        assert await remove_expired_segments(log, lambda: 4, retention_ms=-1, retention_bytes=0) == 1
         log.purge(1)
         with pytest.raises(SliceCut):
             early.read()
@@ -747,7 +746,7 @@ def test_what_was_retired_is_cleared_away_at_the_next_opening() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         fill(log, 5)
-        await retain(log, lambda: 5, retention_ms=-1, retention_bytes=0)
+        await remove_expired_segments(log, lambda: 5, retention_ms=-1, retention_bytes=0)
         assert [path for path in bench.disk.files() if "deleted" in path]
         log = await bench.open(segment_bytes=2 * ENTRY)
         assert (log.start_offset, log.end_offset) == (5, 5), "an empty segment tells where the log starts"

@@ -24,8 +24,7 @@ from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.preallocation import strip_preallocated
 from assay.system_under_test.log.recovery import RecoveryResult
-from assay.system_under_test.log.retention import retain
-from assay.system_under_test.log.search import find_offset_for_time
+from assay.system_under_test.log.retention import remove_expired_segments
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.wrapper import wrap
@@ -197,7 +196,9 @@ class Model:
         self.settle()
         limit, size = self.at(limit_at), self.log.size
         ms = -1 if age is None else age
-        await retain(self.log, lambda: limit, retention_ms=ms, retention_bytes=-1 if keep_bytes is None else keep_bytes)
+        await remove_expired_segments(
+            self.log, lambda: limit, retention_ms=ms, retention_bytes=-1 if keep_bytes is None else keep_bytes
+        )
         assert self.start <= self.log.start_offset <= max(limit, self.start)
         gone = [one for offset, one in self.held.items() if offset < self.log.start_offset]
         if keep_bytes is None:
@@ -246,11 +247,11 @@ class Model:
         try:
             done = await cleaner.clean(self.log, work, max_keys, lambda _: None)
         except cleaner.CleaningInterrupted:
-            assert self.log.segment_list.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
+            assert self.log.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
             self.content = self.content._replace(doomed=frozenset(self.content.doomed))
             return
         async with self.cutting:
-            if self.log.segment_list.cuts == done.cuts:
+            if self.log.cuts == done.cuts:
                 for offset, one in self.held.items():
                     if offset < done.end and one.value is None and offset not in self.content.doomed:
                         self.noted.setdefault(offset, self.now)
@@ -289,7 +290,7 @@ class Model:
             return
         async with self.cutting:
             self.clean_to = min(self.clean_to, target)
-            await self.log.before_cut(target)
+            await self.log.prepare_cut(target)
         if self.log.flushed_offset > self.flushed:
             self.flushed, self.before_cuts = self.end, None
         self.settle()
@@ -422,7 +423,7 @@ class Model:
                 assert found[0].offset == self.content.first(following)
         for wanted in (0, 20, 40, 58, 60):
             timed = ((self.held[at].time, at) for at in offsets)
-            assert find_offset_for_time(self.log, wanted) == next((one for one in timed if one[0] >= wanted), None)
+            assert self.log.find_offset_for_time(wanted) == next((one for one in timed if one[0] >= wanted), None)
 
 
 @settings(max_examples=some_of(400), deadline=None)

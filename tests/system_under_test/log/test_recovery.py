@@ -9,7 +9,7 @@ import pytest
 
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.index import ENTRY
+from assay.system_under_test.log.index import OFFSET_ENTRY
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.recovery import RecoveryResult
 from assay.system_under_test.records import message_set
@@ -61,7 +61,7 @@ def test_missing_and_mangled_indexes_are_made_again(clean: bool) -> None:
         for path in (FIRST, SECOND):
             segment = {position: offset for position, _, offset in message_set.scan(disk.read(path + ".log"))}
             base = min(segment.values())
-            entries = list(ENTRY.iter_unpack(disk.read(path + ".index")))
+            entries = list(OFFSET_ENTRY.iter_unpack(disk.read(path + ".index")))
             assert len(entries) >= 2
             assert all(segment[position] == base + offset for offset, position in entries)
         assert f"t-0/{77:020d}.index" not in disk.files()

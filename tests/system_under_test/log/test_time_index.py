@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.log.time_index import ENTRY, TimeIndex
+from assay.system_under_test.log.index import TIME_ENTRY, TimeIndex
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12).map(
@@ -53,9 +53,9 @@ def test_an_impossible_file_is_not_loaded(fault: str, entries: list[tuple[int, i
     if fault == "half an entry":
         data = data[:-3]
     elif fault == "order":
-        data = data[ENTRY.size :] + data[: ENTRY.size]
+        data = data[TIME_ENTRY.size :] + data[: TIME_ENTRY.size]
     elif fault == "twice":
-        data += data[-ENTRY.size :]
+        data += data[-TIME_ENTRY.size :]
     else:
         end -= 1
     disk.write("index", data)

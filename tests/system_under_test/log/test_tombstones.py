@@ -23,14 +23,14 @@ def test_the_horizon_is_where_the_time_is_over_and_survives_a_power_loss() -> No
     async def check() -> None:
         disk = SimDisk(Random(1))
         tombstones = opened(disk)
-        assert not tombstones.known
+        assert not tombstones.may_have_gaps
         await disk.storage().fsync_directory("")
         await tombstones.record_cleaning(0, 10, 1000)
         await tombstones.record_cleaning(0, 20, 2000)
         await tombstones.record_cleaning(0, 15, 3000)
         disk.cut_power()
         tombstones = opened(disk)
-        assert tombstones.known
+        assert tombstones.may_have_gaps
         assert tombstones.rows() == ((10, 1000), (20, 2000)), "those below 20 were noted before"
         horizons = [tombstones.find_expired_offset(now, 500, 100) for now in (0, 1499, 1500, 2499, 2500)]
         assert horizons == [0, 0, 10, 10, 20]
@@ -52,7 +52,7 @@ def test_a_cut_keeps_what_is_noted_of_what_stays() -> None:
         assert tombstones.rows() == ((5, 1), (10, 2))
         await tombstones.truncate(0)
         assert tombstones.rows() == ()
-        assert tombstones.known
+        assert tombstones.may_have_gaps
 
     asyncio.run(check())
 
@@ -62,7 +62,7 @@ def test_gaps_are_allowed_up_to_an_offset_which_a_cut_lowers() -> None:
         disk = SimDisk(Random(1))
         tombstones = opened(disk)
         await tombstones.truncate(3)
-        assert not tombstones.known, "a log that is not compacted has no such file"
+        assert not tombstones.may_have_gaps, "a log that is not compacted has no such file"
         for allowed in (30, 20):
             await tombstones.allow_gaps(lambda allowed=allowed: allowed)
         assert (tombstones.gaps, opened(disk).gaps) == (30, 30)
@@ -85,5 +85,5 @@ def test_a_file_that_makes_no_sense_is_damage_of_the_log_and_any_gap_may_be_mean
     tombstones = opened(disk)
     assert tombstones.damage is not None
     assert TOMBSTONES in tombstones.damage.problem
-    assert tombstones.known
+    assert tombstones.may_have_gaps
     assert tombstones.gaps > 10**18

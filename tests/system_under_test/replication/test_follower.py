@@ -107,12 +107,12 @@ def test_a_power_loss_in_a_cut_is_no_damage(how: str, target: int, seed: int) ->
         noted = [await log.flush()]
         assert (log.start_offset, noted) == (8, [20])
 
-        async def before_cut(_: object, offset: int) -> None:
+        async def prepare_cut(_: object, offset: int) -> None:
             noted[0] = min(noted[0], offset)
-            await log.before_cut(offset)
+            await log.prepare_cut(offset)
 
         term = following(log, [])
-        term.replica.environment.before_cut = before_cut
+        term.replica.environment.prepare_cut = prepare_cut
         delay[0] = 0.01
         cutting: Any = term.discard(target, "") if how == "discard" else term.truncate(target, "")
         task = asyncio.ensure_future(cutting)
@@ -152,8 +152,8 @@ async def slow_replica(noted: asyncio.Event) -> Partition:
     await log.flush()
     events: Any = SimpleNamespace(emit=lambda *_, **__: None)
 
-    async def before_cut(replica: Replica, offset: int) -> None:
-        await replica.log.before_cut(offset)
+    async def prepare_cut(replica: Replica, offset: int) -> None:
+        await replica.log.prepare_cut(offset)
         noted.set()
 
     environment = ReplicaEnvironment(
@@ -164,11 +164,12 @@ async def slow_replica(noted: asyncio.Event) -> Partition:
         on_flush_wanted=lambda _: None,
         on_flush_due=lambda _: None,
         on_damage=lambda _: None,
-        before_cut=before_cut,
+        prepare_cut=prepare_cut,
         on_disk_error=lambda _: None,
+        on_isr_wanted=lambda *_: None,
     )
     epochs = EpochHistory(storage, "t-0", [EpochStart(1, 0), EpochStart(2, 7)])
-    return Partition("t", 0, log, epochs, 7, TopicConfig(), environment, lambda *_: None)
+    return Partition("t", 0, log, epochs, 7, TopicConfig(), environment)
 
 
 async def begin_cut(how: str) -> tuple[Partition, asyncio.Task[None]]:

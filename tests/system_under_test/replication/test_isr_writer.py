@@ -41,7 +41,7 @@ class Term:
     epoch: int = 0
     over: bool = False
 
-    def isr_written(self, members: InSyncMembers, version: int) -> None: ...
+    def on_isr_written(self, members: InSyncMembers, version: int) -> None: ...
 
 
 @pytest.mark.parametrize(("error", "needs_sync"), [(None, False), (ConnectionLoss(), True)])
@@ -53,11 +53,11 @@ def test_a_deletion_waits_for_what_could_be_taken_for_a_write_of_the_next_life(
         background, term = BackgroundTasks(lambda error: None), Term()
         writer = IsrWriter(zookeeper, background, 2, retry=0.01)  # type: ignore[arg-type]
         writer.write(term, InSyncMembers((2, 3), {2: 5, 3: 6}))  # type: ignore[arg-type]
-        await writer.settled("orders", 1)  # nothing is under way there
+        await writer.wait_until_settled("orders", 1)  # nothing is under way there
         await asyncio.sleep(0)  # the write is sent
         term.over = True
-        waiting = asyncio.create_task(writer.settled("orders", 0))
-        again = asyncio.create_task(writer.settled("orders", 0))
+        waiting = asyncio.create_task(writer.wait_until_settled("orders", 0))
+        again = asyncio.create_task(writer.wait_until_settled("orders", 0))
         await asyncio.sleep(0.01)
         assert [waiting.done(), again.done()] == [False, False]
         if error is None:

@@ -84,7 +84,7 @@ class Bench:
     async def lead(self, czxid: int = 1, epoch: int = 0, settings: dict[str, str] | None = None) -> Partition:
         await self.replicas.configure("t", settings or {}, czxid)
         role = update(czxid, epoch)
-        partition = await self.replicas.of(role)
+        partition = await self.replicas.find_or_create(role)
         await partition.lead(role, now=0.0)
         return partition
 
@@ -238,8 +238,8 @@ def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_
                 await bench.delete()
             ended, bench.lives_for = bench.lives_for is not None, None
             manager: Any = SimpleNamespace(replicas=bench.replicas, config=SimpleNamespace(broker_id=2))
-            for role, is_news, meant in ((1, True, True), (0, False, False)):
-                assert ReplicaManager._is_meant(manager, update(1, role), is_news=is_news) is meant
+            for role, is_new, meant in ((1, True, True), (0, False, False)):
+                assert ReplicaManager._concerns_this_replica(manager, update(1, role), is_new=is_new) is meant
             again = await bench.lead(epoch=1)
             await fill(again, 1)
             assert again.log.end_offset == 1, f"failed at operation {instant}"
@@ -383,7 +383,7 @@ def test_a_cut_that_retention_has_passed_meanwhile_notes_that_nothing_of_the_log
         bench.delay = lambda: 1.0
         cutting = asyncio.ensure_future(term.truncate(2, "an unclean election"))
         await asyncio.sleep(0.1)
-        retaining = asyncio.ensure_future(partition.retain())
+        retaining = asyncio.ensure_future(partition.apply_retention())
         await until(lambda: partition.log.start_offset > 2, "retention passes it")
         assert partition.log.end_offset == 9
         await until(lambda: partition.log.end_offset < 9, "it is cut", 30)
@@ -441,7 +441,7 @@ def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_o
         handover = Handover(bench.config, background, lambda: None, lambda: 1)
         for czxid in (1, 2):
             partition = await bench.lead(czxid)
-            partition.log.segment_list.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            partition.log.mark_damaged(CorruptLog("a file", 0, 0, "a flipped bit"))
             handover.begin(partition)
             if czxid == 1:
                 await asyncio.sleep(0.01)
@@ -462,7 +462,7 @@ def test_damage_that_could_not_be_noted_is_noted_with_the_next_checkpoint() -> N
         partition = await bench.lead()
         await fill(partition, 9)
         bench.lives_for = 0
-        partition.log.segment_list.note(CorruptLog("data/t-0", 3, 3, "a flipped bit"))
+        partition.log.mark_damaged(CorruptLog("data/t-0", 3, 3, "a flipped bit"))
         await asyncio.sleep(1)
         assert bench.lives_for is None
         await bench.replicas.checkpoint()
@@ -484,7 +484,7 @@ def test_damage_that_is_noted_stays_known(seed: int) -> None:
             partition = await bench.lead()
             await fill(partition, 9)
             await bench.replicas.checkpoint()
-            partition.log.segment_list.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            partition.log.mark_damaged(CorruptLog("a file", 0, 0, "a flipped bit"))
             bench.lives_for = instant
             with contextlib.suppress(Killed):
                 await partition.log.note_damage()
@@ -527,7 +527,7 @@ class _Life:
             await self._try(self._flush)
             if number % 3 == 2:
                 await self._try(self._clean, may_fail=True)
-                await self._try(self.partition.retain)
+                await self._try(self.partition.apply_retention)
                 await self._try(self.bench.replicas.checkpoint)
 
     async def _try(self, step: Callable[[], Any], *, may_fail: bool = False) -> None:

@@ -17,7 +17,7 @@ from assay.system_under_test.replication.throttle import (
     UNLIMITED,
     Throttle,
     Throttles,
-    is_named,
+    lists_replica,
 )
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
@@ -42,7 +42,7 @@ COUNT = 100
 def test_which_replicas_are_named(replicas: str, partition: int, broker: int, expected: bool) -> None:
     name = "leader.replication.throttled.replicas"
     assert TopicConfig().override({name: replicas}).leader_replication_throttled_replicas == replicas
-    assert is_named(replicas, partition, broker) is expected
+    assert lists_replica(replicas, partition, broker) is expected
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])

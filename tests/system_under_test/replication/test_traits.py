@@ -19,7 +19,7 @@ def cut(answer: EpochAnswer, marks: LogMarks, *defects: str) -> tuple[int, bool]
     disk.write("t-0/log", b"")
     epochs = EpochHistory(disk.storage(fsync_delay=lambda: 0), "t-0")
     epochs.replace(OWN)
-    return select_replication_traits(defects).parting(answer, epochs, marks)
+    return select_replication_traits(defects).find_divergence(answer, epochs, marks)
 
 
 def answer(epoch: int, end: int) -> EpochAnswer:
@@ -72,5 +72,5 @@ def test_only_with_the_defect_a_follower_rejoins_below_the_start_of_the_epoch(
     position: int, correct: bool, defective: bool
 ) -> None:
     high_watermark, start = 5, 8
-    assert select_replication_traits(()).rejoins(position, high_watermark, start) is correct
-    assert select_replication_traits(["early-isr-rejoin"]).rejoins(position, high_watermark, start) is defective
+    assert select_replication_traits(()).may_rejoin(position, high_watermark, start) is correct
+    assert select_replication_traits(["early-isr-rejoin"]).may_rejoin(position, high_watermark, start) is defective
