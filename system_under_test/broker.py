@@ -77,7 +77,7 @@ class BrokerProcess:
             zookeeper,
             events,
             background,
-            cache.learn,
+            cache.update_leaders,
             cache.controller,
             lambda partition, term: self._coordinator.lead(partition, term),
             select_replication_traits(config.defects),

@@ -9,12 +9,12 @@ from typing import Any
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.controller import admin
-from assay.system_under_test.controller.controlled_shutdown import (
+from assay.system_under_test.controller.broker_requests import (
     handle_controlled_shutdown,
+    handle_damaged_replicas,
     handle_registered_shutdown,
 )
 from assay.system_under_test.controller.controller import Controller
-from assay.system_under_test.controller.damage import handle_damaged_replicas
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.topics import auto_create, plan_default_topic, plan_offsets_topic

@@ -111,7 +111,7 @@ STAND_ALONE = {
     "cluster/sim/zookeeper/wire", "cluster/ssh/disk_filling",
     "harness/core/generator/describe", "harness/core/history/lookup",
     "harness/plugin/terminal", "system_under_test/client/draft_consumer",
-    "system_under_test/controller/damage", "system_under_test/groups/session_timers",
+    "system_under_test/groups/session_timers",
     "system_under_test/replication/request_dedup",
 }  # fmt: skip
 """Other short modules: they hold a concept of their own, or joining them would make a circle. At most 20."""

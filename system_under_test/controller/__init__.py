@@ -13,7 +13,7 @@ In reading order:
 - ``controller``: the entry point: election, and the loop over the queue
 - ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``deletion``, ``reassignment``, ``preferred``:
   topics
-- ``admin``, ``public_control``, ``controlled_shutdown``, ``damage``: requests
+- ``admin``, ``public_control``, ``broker_requests``: requests of users, of any sender, and of brokers
 - ``registration``, ``metadata``: parts that run on every broker
 - ``traits``: the behavior that a historic defect replaces
 

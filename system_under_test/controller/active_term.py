@@ -34,7 +34,7 @@ class ActiveTerm:
             self.brokers.stop_topic(topic)
         self.machines.forget(topic, deleted=deleted)
         self.cluster.forget(topic)
-        self.brokers.deleted(topic)
+        self.brokers.mark_deleted(topic)
 
 
 Action = Callable[[ActiveTerm], Awaitable[T]]

@@ -1,13 +1,13 @@
-"""Requests to change topics and partitions, served by the active controller only (error 41 elsewhere).
+"""Requests to change topics and partitions, served by the active controller only (NOT_CONTROLLER elsewhere).
 
 A change that no broker could carry out is rejected here, before it is written to ZooKeeper. Otherwise every later
 controller would try it again.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.system_under_test.controller import preferred
 from assay.system_under_test.controller.active_term import Action, ActiveTerm
@@ -19,7 +19,9 @@ from assay.system_under_test.protocol import topics as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.purgatory import time_limit
 
-ErrorAnswer = tuple[ErrorCode, str | None]
+Outcome = tuple[ErrorCode, str | None]
+"""The error code and message of a change."""
+Item = TypeVar("Item")
 
 
 def compute_deadline(timeout_ms: int) -> float:
@@ -27,10 +29,10 @@ def compute_deadline(timeout_ms: int) -> float:
     return asyncio.get_running_loop().time() + time_limit(timeout_ms)
 
 
-async def await_outcome(change: Coroutine[Any, Any, None], limit: float) -> ErrorAnswer:
-    """Runs a change until ``limit``, and returns the answer about it."""
+async def await_outcome(change: Coroutine[Any, Any, None], deadline: float) -> Outcome:
+    """Runs a change until ``deadline``, and returns its outcome."""
     try:
-        async with asyncio.timeout_at(limit):
+        async with asyncio.timeout_at(deadline):
             await change
     except TopicError as error:
         return error.code, str(error)
@@ -39,15 +41,26 @@ async def await_outcome(change: Coroutine[Any, Any, None], limit: float) -> Erro
     return ErrorCode.NONE, None
 
 
+async def _change_each(
+    items: Iterable[Item], timeout_ms: int, change: Callable[[Item], Coroutine[Any, Any, None]]
+) -> list[tuple[Item, ErrorCode, str | None]]:
+    """Changes the items of a request in turn. Returns each with its outcome."""
+    deadline = compute_deadline(timeout_ms)
+    return [(item, *await await_outcome(change(item), deadline)) for item in items]
+
+
 async def create_topics(
     controller: Controller, request: messages.CreateTopicsRequest, context: Context
 ) -> messages.CreateTopicsResponse:
-    limit = compute_deadline(request.timeout_ms)
-    results = []
-    for topic in request.topics:
-        code, message = await await_outcome(_create(controller, topic, request.validate_only), limit)
-        results.append(messages.CreateTopicResult(topic=topic.topic, error_code=code, error_message=message))
-    return messages.CreateTopicsResponse(topics=results)
+    changed = await _change_each(
+        request.topics, request.timeout_ms, lambda topic: _create(controller, topic, request.validate_only)
+    )
+    return messages.CreateTopicsResponse(
+        topics=[
+            messages.CreateTopicResult(topic=topic.topic, error_code=code, error_message=text)
+            for topic, code, text in changed
+        ]
+    )
 
 
 async def _create(controller: Controller, topic: messages.CreatableTopic, validate_only: bool) -> None:
@@ -60,66 +73,67 @@ async def _create(controller: Controller, topic: messages.CreatableTopic, valida
 async def delete_topics(
     controller: Controller, request: messages.DeleteTopicsRequest, context: Context
 ) -> messages.DeleteTopicsResponse:
-    limit = compute_deadline(request.timeout_ms)
-    results = []
-    for name in dict.fromkeys(request.topics):
-        code, _ = await await_outcome(controller.topics.delete(name), limit)
-        results.append(messages.DeleteTopicResult(topic=name, error_code=code))
-    return messages.DeleteTopicsResponse(topics=results)
+    changed = await _change_each(dict.fromkeys(request.topics), request.timeout_ms, controller.topics.delete)
+    return messages.DeleteTopicsResponse(
+        topics=[messages.DeleteTopicResult(topic=name, error_code=code) for name, code, _ in changed]
+    )
 
 
 async def create_partitions(
     controller: Controller, request: messages.CreatePartitionsRequest, context: Context
 ) -> messages.TopicChangeResponse:
-    def grown(topic: messages.GrowingTopic) -> Coroutine[Any, Any, None]:
+    def add(topic: messages.GrowingTopic) -> Coroutine[Any, Any, None]:
         assigned = [new.replicas for new in topic.assignments]
         return controller.topics.add_partitions(topic.topic, topic.count, assigned, validate_only=request.validate_only)
 
-    return await _change_topics(request, grown)
+    return _to_response(await _change_each(request.topics, request.timeout_ms, add))
 
 
 async def alter_configs(
     controller: Controller, request: messages.AlterConfigsRequest, context: Context
 ) -> messages.TopicChangeResponse:
-    def altered(topic: messages.AlteredTopic) -> Coroutine[Any, Any, None]:
+    def alter(topic: messages.AlteredTopic) -> Coroutine[Any, Any, None]:
         changes = {entry.name: entry.value for entry in topic.configs}
         return controller.topics.alter_settings(topic.topic, changes, validate_only=request.validate_only)
 
-    return await _change_topics(request, altered)
+    return _to_response(await _change_each(request.topics, request.timeout_ms, alter))
 
 
-async def _change_topics(
-    request: Any, change: Callable[[Any], Coroutine[Any, Any, None]]
-) -> messages.TopicChangeResponse:
-    """Applies a change to each topic of the request in turn."""
-    limit, results = compute_deadline(request.timeout_ms), []
-    for topic in request.topics:
-        code, message = await await_outcome(change(topic), limit)
-        results.append(messages.TopicChangeResult(topic=topic.topic, error_code=code, error_message=message))
-    return messages.TopicChangeResponse(topics=results)
+def _to_response(changed: Iterable[tuple[Any, ErrorCode, str | None]]) -> messages.TopicChangeResponse:
+    return messages.TopicChangeResponse(
+        topics=[
+            messages.TopicChangeResult(topic=topic.topic, error_code=code, error_message=text)
+            for topic, code, text in changed
+        ]
+    )
 
 
 async def describe_configs(
     controller: Controller, request: messages.DescribeConfigsRequest, context: Context
 ) -> messages.DescribeConfigsResponse:
-    limit = compute_deadline(request.timeout_ms)
-    results = []
-    for name in dict.fromkeys(request.topics):
-        found: list[messages.ConfigEntry] = []
-        code, message = await await_outcome(_describe(controller, name, found), limit)
-        results.append(messages.DescribedTopic(topic=name, error_code=code, error_message=message, configs=found))
-    return messages.DescribeConfigsResponse(topics=results)
+    found: dict[str, Mapping[str, str]] = {}
 
+    async def describe(name: str) -> None:
+        found[name] = await controller.topics.settings(name)
 
-async def _describe(controller: Controller, topic: str, found: list[messages.ConfigEntry]) -> None:
-    settings = await controller.topics.settings(topic)
-    found += [messages.ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]
+    described = await _change_each(dict.fromkeys(request.topics), request.timeout_ms, describe)
+    return messages.DescribeConfigsResponse(
+        topics=[
+            messages.DescribedTopic(
+                topic=topic,
+                error_code=code,
+                error_message=text,
+                configs=[messages.ConfigEntry(name=n, value=v) for n, v in sorted(found.get(topic, {}).items())],
+            )
+            for topic, code, text in described
+        ]
+    )
 
 
 async def elect_preferred(
     controller: Controller, request: messages.ElectPreferredRequest, context: Context
 ) -> messages.PartitionChangeResponse:
-    """Elects preferred leaders. Answers 5 for a preferred leader that is not in sync: the present leader stays."""
+    """Elects preferred leaders. If one is not in sync, the leader stays; the answer is LEADER_NOT_AVAILABLE."""
 
     async def elect(partition: PartitionId, active: ActiveTerm) -> None:
         elected = await preferred.elect_preferred_leader(active, partition)
@@ -129,9 +143,9 @@ async def elect_preferred(
         if not elected:
             raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
 
-    each = dict.fromkeys((entry.topic, entry.partition) for entry in request.partitions)
+    partitions = dict.fromkeys((entry.topic, entry.partition) for entry in request.partitions)
     return await _perform_all(
-        controller, request.timeout_ms, [(partition, partial(elect, partition)) for partition in each]
+        controller, request.timeout_ms, [(partition, partial(elect, partition)) for partition in partitions]
     )
 
 
@@ -140,20 +154,24 @@ async def reassign(
 ) -> messages.PartitionChangeResponse:
     moves = [((entry.topic, entry.partition), entry.replicas) for entry in request.partitions]
     start = controller.reassignments.start
-    acts = [(one, partial(start, partition=one, replicas=replicas)) for one, replicas in moves]
-    return await _perform_all(controller, request.timeout_ms, acts)
+    return await _perform_all(
+        controller,
+        request.timeout_ms,
+        [(partition, partial(start, partition=partition, replicas=replicas)) for partition, replicas in moves],
+    )
 
 
 async def _perform_all(
-    controller: Controller, timeout_ms: int, acts: Iterable[tuple[PartitionId, Action[None]]]
+    controller: Controller, timeout_ms: int, actions: Iterable[tuple[PartitionId, Action[None]]]
 ) -> messages.PartitionChangeResponse:
     """Performs the actions in turn, each for a partition."""
-    limit, results = compute_deadline(timeout_ms), []
-    for (topic, index), act in acts:
-        code, message = await await_outcome(controller.perform(act), limit)
-        result = messages.PartitionChangeResult(topic=topic, partition=index, error_code=code, error_message=message)
-        results.append(result)
-    return messages.PartitionChangeResponse(partitions=results)
+    changed = await _change_each(actions, timeout_ms, lambda item: controller.perform(item[1]))
+    return messages.PartitionChangeResponse(
+        partitions=[
+            messages.PartitionChangeResult(topic=topic, partition=index, error_code=code, error_message=text)
+            for ((topic, index), _), code, text in changed
+        ]
+    )
 
 
 async def describe_reassignments(
@@ -163,7 +181,7 @@ async def describe_reassignments(
     settled: list[messages.NewAssignment] = []
 
     async def act(active: ActiveTerm) -> None:
-        for move, replicas in await controller.reassignments.under_way(active):
+        for move, replicas in await controller.reassignments.list_in_progress(active):
             moving.append(
                 messages.MovingPartition(
                     topic=move.topic,
@@ -173,13 +191,13 @@ async def describe_reassignments(
                     removing=move.removing,
                 )
             )
-        for named in request.partitions:
-            topic = active.cluster.topics.get(named.topic)
-            if (named.topic, named.partition) in active.cluster.moves or topic is None:
+        for asked in request.partitions:
+            topic = active.cluster.topics.get(asked.topic)
+            if (asked.topic, asked.partition) in active.cluster.moves or topic is None:
                 continue
-            if named.partition in topic.assignment:
-                replicas = topic.assignment[named.partition]
-                settled.append(messages.NewAssignment(topic=named.topic, partition=named.partition, replicas=replicas))
+            if asked.partition in topic.assignment:
+                replicas = topic.assignment[asked.partition]
+                settled.append(messages.NewAssignment(topic=asked.topic, partition=asked.partition, replicas=replicas))
 
     code, message = await await_outcome(controller.perform(act), compute_deadline(request.timeout_ms))
     return messages.DescribeReassignmentsResponse(

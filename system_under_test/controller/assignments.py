@@ -1,8 +1,8 @@
-"""Adds partitions to an existing topic: by a longer assignment in ZooKeeper, or by request, which writes one.
+"""Adds partitions to an existing topic: a user, or a request, writes a longer assignment to ZooKeeper.
 
 Partitions are never removed, and only reassignment changes their replicas. A reassignment's write of unknown outcome
-may become visible here. Any other change of a topic's znode is rejected, and the former content restored; otherwise the
-next controller would adopt it.
+may become visible here. Any other change of a topic's znode is rejected, and the former content is restored; otherwise
+the next controller would adopt it.
 """
 
 import logging
@@ -33,7 +33,7 @@ async def check_assignment(zookeeper: ZooKeeper, active: ActiveTerm, name: str, 
     except NoNodeError:
         data, stat = b"", None
     if stat is None or stat.czxid != known.czxid:
-        # Deleted by hand, and perhaps created again: then the list of topics will look unchanged.
+        # The topic was deleted by hand. If it was created again, the list of topics looks unchanged.
         active.forget(name)
         return
     try:

@@ -1,7 +1,7 @@
-"""Requests from the controller to the brokers: the channels, and the changes that each broker has not got yet.
+"""Requests from the controller to the brokers: the channels, and the changes that were not sent yet.
 
 A change is remembered until it is sent. So nothing is lost if a handler fails between writing a state and sending it:
-the next handler sends both. A newly started broker gets everything.
+the next handler's ``send`` includes that change. A newly registered broker gets the whole state.
 """
 
 import asyncio
@@ -93,20 +93,25 @@ class Broadcast:
     background: BackgroundTasks
     rejected: Callable[[], None]
     _channels: dict[int, tuple[BrokerChannel, asyncio.Task[None]]] = field(default_factory=dict, init=False)
-    _asked: dict[int, asyncio.Future[Any]] = field(default_factory=dict, init=False)
+    _pending_questions: dict[int, asyncio.Future[Any]] = field(default_factory=dict, init=False)
+    """By broker: the last answer to ``ask_log_end``."""
     _closed: bool = field(default=False, init=False)
-    _some_left: bool = field(default=False, init=False)
+    _brokers_left: bool = field(default=False, init=False)
+    """Whether a broker has gone since the last ``send``."""
     _newcomers: dict[int, None] = field(default_factory=dict, init=False)
+    """Brokers that have not been sent the whole state yet."""
     _changed: dict[PartitionId, None] = field(default_factory=dict, init=False)
+    """Partitions whose state was not sent yet."""
     _deleted: dict[str, None] = field(default_factory=dict, init=False)
+    """Topics whose deletion was not sent yet."""
     _serial: int = field(default=0, init=False)
 
-    def reaches(self, brokers: Iterable[int]) -> bool:
-        """Returns whether there is a channel to each of them."""
+    def has_channels(self, brokers: Iterable[int]) -> bool:
+        """Returns whether there is a channel to each of these brokers."""
         return all(broker in self._channels for broker in brokers)
 
     def open(self) -> None:
-        """Opens channels to the live brokers; closes those to former registrations, with all that waits in them.
+        """Opens channels to the live brokers. Closes those to former registrations, which drops their queued requests.
 
         Raises ``ControllerReplaced`` after ``close``: a handler may still be running when its term has ended.
         """
@@ -118,10 +123,10 @@ class Broadcast:
                 task.cancel()
                 del self._channels[broker_id]
                 self._newcomers.pop(broker_id, None)
-                self._some_left = True
-        for broker_id, life in brokers.items():
+                self._brokers_left = True
+        for broker_id, broker in brokers.items():
             if broker_id not in self._channels:
-                channel = BrokerChannel(life, self.config.request_timeout_ms / 1000, self.rejected)
+                channel = BrokerChannel(broker, self.config.request_timeout_ms / 1000, self.rejected)
                 task = self.background.spawn(channel.run(), f"controller to {broker_id}")
                 self._channels[broker_id] = channel, task
                 self._newcomers[broker_id] = None
@@ -132,19 +137,19 @@ class Broadcast:
             task.cancel()
         self._channels = {}
 
-    def changed(self, partition: PartitionId) -> None:
+    def mark_changed(self, partition: PartitionId) -> None:
         """Marks a partition whose state differs from what the brokers have."""
         self._changed[partition] = None
 
-    def deleted(self, topic: str) -> None:
+    def mark_deleted(self, topic: str) -> None:
         self._deleted[topic] = None
 
     def send(self) -> None:
-        """Sends LeaderAndIsr to the replicas of changed partitions, UpdateMetadata to all, everything to newcomers."""
+        """Sends changes: LeaderAndIsr to the replicas, UpdateMetadata to all brokers. Newcomers get the whole state."""
         changed, self._changed = list(self._changed), {}
         newcomers, self._newcomers = self._newcomers, {}
         deleted, self._deleted = list(self._deleted), {}
-        left, self._some_left = self._some_left, False
+        left, self._brokers_left = self._brokers_left, False
         if not (changed or newcomers or deleted or left):
             return
         for broker_id in self._channels:
@@ -152,23 +157,23 @@ class Broadcast:
             self._send_to(broker_id, self.cluster.all_partitions() if full else changed, deleted, full=full)
 
     def _send_to(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
-        updates = self.cluster.updates(partitions)
-        live, serial = self.cluster.live(), self._next_serial()
+        updates = self.cluster.to_updates(partitions)
+        live, serial = self.cluster.to_live_brokers(), self._next_serial()
         mine = [update for update in updates if broker_id in update.replicas]
         if mine or full:
-            settings = self.cluster.settings({update.topic for update in mine})
+            settings = self.cluster.to_settings_updates({update.topic for update in mine})
             roles = partial(internal.LeaderAndIsrRequest, partitions=mine, topics=settings)
             self._send(broker_id, partial(roles, live_brokers=live, serial=serial))
-        news = partial(internal.UpdateMetadataRequest, full=full, partitions=updates, deleted=deleted)
-        self._send(broker_id, partial(news, live_brokers=live, serial=serial))
+        metadata = partial(internal.UpdateMetadataRequest, full=full, partitions=updates, deleted=deleted)
+        self._send(broker_id, partial(metadata, live_brokers=live, serial=serial))
 
-    async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
+    async def ask_log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
         """Asks for a replica's (last epoch, log end); returns None if it is not available now.
 
-        A broker that has not answered the previous question is not waited for again, because it may be dead. While the
-        controller waits, it misses all other changes, such as that broker's next registration.
+        A broker that has not answered the previous question is not asked again, because it may be dead. While the
+        controller waits for an answer, it handles no other changes, such as that broker's next registration.
         """
-        former = self._asked.get(broker_id)
+        former = self._pending_questions.get(broker_id)
         if former is not None and not former.done():
             return None
         topic, index = partition
@@ -177,33 +182,33 @@ class Broadcast:
         answer = self._send(broker_id, partial(internal.LogEndRequest, partitions=[query]))
         if answer is None:
             return None
-        self._asked[broker_id] = answer
+        self._pending_questions[broker_id] = answer
         done, _ = await asyncio.wait([answer], timeout=self.config.request_timeout_ms / 1000)
         if not done or answer.cancelled():
             return None
         end = answer.result().partitions[0]
         return (end.last_epoch, end.end_offset) if end.error_code == ErrorCode.NONE else None
 
-    def stop(self, broker_id: int, partitions: Sequence[PartitionId]) -> None:
+    def stop_replicas(self, broker_id: int, partitions: Sequence[PartitionId]) -> None:
         """Makes a broker stop these replicas for the rest of their leader epoch."""
-        stopped = [self._stopped(partition) for partition in partitions]
+        stopped = [self._describe_stop(partition) for partition in partitions]
         if stopped:
-            self._send(broker_id, self._stopping(stopped, delete=False))
+            self._send(broker_id, self._make_stop_request(stopped, delete=False))
 
     def stop_topic(self, topic: str) -> None:
         """Makes all brokers stop their replicas of a topic that is about to be forgotten."""
         known = [p for p in self.cluster.all_partitions() if p[0] == topic and p in self.cluster.states]
         for broker_id in self.cluster.replicas_of(topic):
-            self.stop(broker_id, known)
+            self.stop_replicas(broker_id, known)
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
         """Makes these brokers delete their replicas of the topic; returns False if a channel closed before that."""
         partitions = [
-            self._stopped(partition, later=1)
+            self._describe_stop(partition, later=1)
             for partition in self.cluster.all_partitions()
             if partition[0] == topic and partition in self.cluster.states
         ]
-        deletion = self._stopping(partitions, delete=True)
+        deletion = self._make_stop_request(partitions, delete=True)
         answers = [self._send(replica, deletion) for replica in replicas]
         for answer in answers:
             if answer is None:
@@ -218,7 +223,7 @@ class Broadcast:
 
         The others' channels closed before an answer.
         """
-        deletion = self._stopping([self._stopped(partition)], delete=True)
+        deletion = self._make_stop_request([self._describe_stop(partition)], delete=True)
         answers = {broker: self._send(broker, deletion) for broker in brokers}
         deleted = []
         for broker, answer in answers.items():
@@ -233,13 +238,13 @@ class Broadcast:
         self._serial += 1
         return self._serial
 
-    def _stopping(
+    def _make_stop_request(
         self, partitions: list[internal.StopReplicaPartition], *, delete: bool
     ) -> Callable[..., internal.StopReplicaRequest]:
         serial = self._next_serial()
         return partial(internal.StopReplicaRequest, delete=delete, partitions=partitions, serial=serial)
 
-    def _stopped(self, partition: PartitionId, later: int = 0) -> internal.StopReplicaPartition:
+    def _describe_stop(self, partition: PartitionId, later: int = 0) -> internal.StopReplicaPartition:
         """Describes a replica to stop, in the present leader epoch plus ``later``."""
         (topic, index), epoch = partition, self.cluster.states[partition].value.leader_epoch + later
         czxid = self.cluster.topics[topic].czxid

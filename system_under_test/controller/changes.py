@@ -22,6 +22,8 @@ _log = logging.getLogger("assay.controller")
 
 
 class ChangeHandlers:
+    """The handlers of one controller, by trigger."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -35,24 +37,29 @@ class ChangeHandlers:
         self._background = background
         self._queue = queue
         self._new_settings: dict[str, VersionedSettings] = {}
+        """By topic: changed settings that ``_handle_settings`` has not applied yet."""
         self.reassignments = Reassignments(
             zookeeper, background, events, queue.perform, lambda: queue.notify(Trigger.MOVES), self.handle_assignments
         )
         self.deletions = TopicDeletions(
-            zookeeper, background, queue.perform, lambda: queue.notify(Trigger.DELETIONS), self.reassignments.endings
+            zookeeper,
+            background,
+            queue.perform,
+            lambda: queue.notify(Trigger.DELETIONS),
+            self.reassignments.plan_endings,
         )
         self._handlers: Mapping[Trigger, Callable[[ActiveTerm], Awaitable[object]]] = {
-            Trigger.BROKERS: self._brokers,
+            Trigger.BROKERS: self._handle_brokers,
             Trigger.TOPICS: self.handle_topics,
             Trigger.ASSIGNMENTS: self.handle_assignments,
-            Trigger.SETTINGS: self._settings,
-            Trigger.ISR: self._isr,
-            Trigger.DELETIONS: self._deletions,
-            Trigger.MOVES: lambda active: self.reassignments.look(active, queue.watch(Trigger.MOVES)),
+            Trigger.SETTINGS: self._handle_settings,
+            Trigger.ISR: self._handle_isr_changes,
+            Trigger.DELETIONS: self._handle_deletions,
+            Trigger.MOVES: lambda active: self.reassignments.perform_steps(active, queue.watch(Trigger.MOVES)),
             Trigger.PREFERRED: lambda active: preferred.handle_election_znode(
                 zookeeper, active, queue.watch(Trigger.PREFERRED)
             ),
-            Trigger.BALANCE: self._balance,
+            Trigger.BALANCE: self._handle_balance,
             # An empty write fails if this broker is no longer the controller.
             Trigger.REJECTED: lambda active: active.fence.write([]),
         }
@@ -70,13 +77,13 @@ class ChangeHandlers:
         self._new_settings[topic] = settings
         self._queue.notify(Trigger.SETTINGS)
 
-    async def _brokers(self, active: ActiveTerm) -> None:
-        """Handles failures first, then starts, by (id, czxid): a quick restart is both."""
+    async def _handle_brokers(self, active: ActiveTerm) -> None:
+        """Handles failed registrations first, then new ones. A quick restart is both: the czxid has changed."""
         cluster = active.cluster
         before: dict[int, BrokerIncarnation] = cluster.brokers
         now = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
         if now != before:
-            cluster.brokers = {b: life for b, life in before.items() if now.get(b) == life}
+            cluster.brokers = {b: broker for b, broker in before.items() if now.get(b) == broker}
             active.brokers.open()
             await active.partitions.update(cluster.all_partitions())
             cluster.brokers = now
@@ -87,12 +94,12 @@ class ChangeHandlers:
         # an election that waited for a broker's answer may be decided now that the brokers know their roles
         await active.partitions.update(cluster.all_partitions() if now == before else list(cluster.undecided))
         active.brokers.send()
-        self._go_on_moving(active)
+        self._continue_reassignments(active)
         if cluster.undecided:
             later = self._queue.notify_later(Trigger.BROKERS, BACK_OFF)
             self._background.spawn(later, "undecided elections")
 
-    def _go_on_moving(self, active: ActiveTerm) -> None:
+    def _continue_reassignments(self, active: ActiveTerm) -> None:
         """Triggers reassignments that may have waited for a change."""
         if active.cluster.moves:
             self._queue.notify(Trigger.MOVES)
@@ -117,21 +124,21 @@ class ChangeHandlers:
                     cluster.deleting[name] = None
         await active.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
         active.brokers.send()
-        self._go_on_moving(active)
+        self._continue_reassignments(active)
 
     async def handle_assignments(self, active: ActiveTerm) -> None:
-        """Gives added partitions a first state; a topic with an invalid assignment may have become valid."""
+        """Gives added partitions a first state. Also reads topics whose assignment was invalid before."""
         for name in list(active.cluster.topics):
             await assignments.check_assignment(self._zookeeper, active, name, self._queue.watch(Trigger.ASSIGNMENTS))
         await self.handle_topics(active)
 
-    async def _settings(self, active: ActiveTerm) -> None:
+    async def _handle_settings(self, active: ActiveTerm) -> None:
         changed = [name for name, settings in self._new_settings.items() if active.cluster.configure(name, settings)]
         self._new_settings = {}
         await active.partitions.update([p for p in active.cluster.all_partitions() if p[0] in changed])
         active.brokers.send()
 
-    async def _isr(self, active: ActiveTerm) -> None:
+    async def _handle_isr_changes(self, active: ActiveTerm) -> None:
         """Reads states that leaders wrote, and updates the brokers' metadata."""
         names = await self._zookeeper.get_children(paths.ISR_CHANGES, self._queue.watch(Trigger.ISR))
         changed: dict[tuple[str, int], None] = {}
@@ -148,13 +155,13 @@ class ChangeHandlers:
         active.brokers.send()
         if names:  # fenced as all writes: a replaced controller must not delete notices that the next one has not read
             await active.fence.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
-        self._go_on_moving(active)
+        self._continue_reassignments(active)
 
-    async def _deletions(self, active: ActiveTerm) -> None:
-        await self.reassignments.know(active)
-        await self.deletions.look(active, self._queue.watch(Trigger.DELETIONS))
+    async def _handle_deletions(self, active: ActiveTerm) -> None:
+        await self.reassignments.ensure_read(active)
+        await self.deletions.begin_due(active, self._queue.watch(Trigger.DELETIONS))
 
-    async def _balance(self, active: ActiveTerm) -> None:
+    async def _handle_balance(self, active: ActiveTerm) -> None:
         for partition in preferred.find_imbalanced(active.cluster, self._config.leader_imbalance_per_broker_percentage):
             await preferred.elect_preferred_leader(active, partition)
         active.brokers.send()

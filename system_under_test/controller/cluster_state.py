@@ -28,7 +28,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class DamagedMember:
-    """A broker incarnation whose replica was damaged in this leader epoch. In a later epoch it may be repaired."""
+    """A broker's registration whose replica was damaged in this leader epoch. In a later epoch it may be repaired."""
 
     broker_id: int
     czxid: int
@@ -37,6 +37,8 @@ class DamagedMember:
 
 @dataclass
 class ClusterState:
+    """The state, by broker id, topic name and partition."""
+
     brokers: dict[int, BrokerIncarnation] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
@@ -56,32 +58,33 @@ class ClusterState:
     """Partitions whose old replicas are being deleted right now."""
     deleting_replicas: dict[str, None] = field(default_factory=dict)
     """Topics whose replicas are being deleted right now."""
-    _forgotten: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
+    _forget_waiters: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
+    """By topic: the futures to complete once it is forgotten."""
 
     def all_partitions(self) -> list[PartitionId]:
         return [(name, index) for name, topic in self.topics.items() for index in topic.assignment]
 
     def replicas_of(self, name: str) -> list[int]:
         """Returns all brokers that may have files of the topic."""
-        having = [*self.topics[name].assignment.values()]
-        having += [move.removing for move in self.moves.values() if move.topic == name]
-        return sorted({replica for replicas in having for replica in replicas})
+        groups = [*self.topics[name].assignment.values()]
+        groups += [move.removing for move in self.moves.values() if move.topic == name]
+        return sorted({replica for group in groups for replica in group})
 
     def brokers_not_leaving(self) -> dict[int, BrokerIncarnation]:
         """Returns live brokers that have not announced a shutdown."""
-        return {b: life for b, life in self.brokers.items() if self.leaving.get(b) != life.czxid}
+        return {b: broker for b, broker in self.brokers.items() if self.leaving.get(b) != broker.czxid}
 
     def electable(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
-        """Returns staying brokers whose replica is not known to be damaged."""
-        whole = self.brokers_with_intact_replica(partition)
-        return {b: life for b, life in self.brokers_not_leaving().items() if b in whole}
+        """Returns live brokers that have not announced a shutdown, and whose replica is not known to be damaged."""
+        intact = self.brokers_with_intact_replica(partition)
+        return {b: broker for b, broker in self.brokers_not_leaving().items() if b in intact}
 
     def brokers_with_intact_replica(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
         """Returns live brokers whose replica is not known to be damaged."""
         known, state = self.damaged.get(partition), self.states.get(partition)
         if known is None or state is None or state.value.leader_epoch != known.leader_epoch:
             return self.brokers
-        return {b: life for b, life in self.brokers.items() if (b, life.czxid) != (known.broker_id, known.czxid)}
+        return {b: broker for b, broker in self.brokers.items() if (b, broker.czxid) != (known.broker_id, known.czxid)}
 
     def forget(self, name: str) -> None:
         for index in self.topics.pop(name).assignment:
@@ -90,13 +93,13 @@ class ClusterState:
             self.damaged.pop((name, index), None)
         self.deleting.pop(name, None)
         self.deleting_replicas.pop(name, None)
-        for waiting in self._forgotten.pop(name, []):
+        for waiting in self._forget_waiters.pop(name, []):
             if not waiting.done():
                 waiting.set_result(None)
 
-    def when_forgotten(self, name: str, done: asyncio.Future[None]) -> None:
+    def notify_when_forgotten(self, name: str, done: asyncio.Future[None]) -> None:
         """Sets ``done`` once the topic is forgotten."""
-        self._forgotten.setdefault(name, []).append(done)
+        self._forget_waiters.setdefault(name, []).append(done)
 
     def configure(self, name: str, settings: VersionedSettings) -> bool:
         """Sets a topic's settings if the topic exists and has no newer settings. Returns whether they were set."""
@@ -106,14 +109,14 @@ class ClusterState:
         self.topics[name] = replace(topic, settings=settings)
         return True
 
-    def live(self) -> list[internal.LiveBroker]:
+    def to_live_brokers(self) -> list[internal.LiveBroker]:
         """Returns the live brokers in the form sent to brokers."""
         return [
             internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
             for b in self.brokers.values()
         ]
 
-    def updates(self, partitions: Iterable[PartitionId]) -> list[internal.PartitionStateUpdate]:
+    def to_updates(self, partitions: Iterable[PartitionId]) -> list[internal.PartitionStateUpdate]:
         """Returns states in the form sent to brokers; skips partitions without a state."""
         result = []
         for name, index in partitions:
@@ -141,7 +144,7 @@ class ClusterState:
             )
         return result
 
-    def settings(self, names: Collection[str]) -> list[internal.TopicSettingsUpdate]:
+    def to_settings_updates(self, names: Collection[str]) -> list[internal.TopicSettingsUpdate]:
         return [
             internal.TopicSettingsUpdate(
                 topic=name,
@@ -166,9 +169,11 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
         except (znodes.ZnodeError, ValueError) as error:
             _log.error("%s: %s; the registration is ignored", path, error)
             continue
-        if found is not None:  # otherwise gone in between, and the watch has fired
-            one, stat = found
-            brokers[broker_id] = BrokerIncarnation(broker_id, one.host, one.port, stat.czxid, tuple(one.clean_lives))
+        if found is not None:  # otherwise it ended meanwhile, and the watch has fired
+            broker, stat = found
+            brokers[broker_id] = BrokerIncarnation(
+                broker_id, broker.host, broker.port, stat.czxid, tuple(broker.clean_lives)
+            )
     return dict(sorted(brokers.items()))
 
 

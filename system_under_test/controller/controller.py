@@ -34,7 +34,7 @@ from assay.system_under_test.controller.topic_actions import TopicActions
 from assay.system_under_test.controller.topic_settings import VersionedSettings
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.controller.traits import CORRECT, ControllerTraits
-from assay.system_under_test.controller.work_queue import SEEN_IN_ZOOKEEPER, RequestedAction, Trigger, WorkQueue
+from assay.system_under_test.controller.work_queue import ZOOKEEPER_TRIGGERS, RequestedAction, Trigger, WorkQueue
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime, ZooKeeper
@@ -70,7 +70,7 @@ class Controller:
         self._changes = ChangeHandlers(config, zookeeper, events, background, self._queue)
         self._active: ActiveTerm | None = None
         self._registered = False
-        self._wrong_epoch: str | None = None
+        self._logged_epoch_problem: str | None = None
         self.topics = TopicActions(config, runtime.random, zookeeper, self._queue, self._changes)
         self.reassignments = self._changes.reassignments
 
@@ -102,7 +102,7 @@ class Controller:
                 if isinstance(item, Trigger):
                     await self._handle(item)
                 else:
-                    await self._act(item)
+                    await self._run_action(item)
             except ControllerReplaced as replaced:
                 self._resign(str(replaced))
                 self._queue.notify(Trigger.CLAIM)
@@ -112,11 +112,11 @@ class Controller:
                 if isinstance(item, Trigger):
                     self._queue.notify(item)
                 # after a failure it is unknown which watches are set, so everything is read again
-                for trigger in SEEN_IN_ZOOKEEPER:
+                for trigger in ZOOKEEPER_TRIGGERS:
                     self._queue.notify(trigger)
 
-    async def _act(self, asked: RequestedAction) -> None:
-        action, done = asked
+    async def _run_action(self, requested: RequestedAction) -> None:
+        action, done = requested
         try:
             if self._active is None:
                 raise TopicError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
@@ -136,14 +136,14 @@ class Controller:
 
     async def _handle(self, trigger: Trigger) -> None:
         if trigger is Trigger.CLAIM:
-            await self._stand()
+            await self._stand_for_election()
         elif self._active is not None:
             await self._changes.handle(trigger, self._active)
 
     # -- election ----------------------------------------------------------------------------------------------------
 
-    async def _stand(self) -> None:
-        """Reads the claim; stands for election if no broker holds it."""
+    async def _stand_for_election(self) -> None:
+        """Reads the claim, and stands for election if no broker holds it."""
         while self._registered:
             found = await read_claim(self._zookeeper, self._queue.watch(Trigger.CLAIM))
             if found is not None:
@@ -152,7 +152,7 @@ class Controller:
                 if active is not None and (broker_id != self._config.broker_id or session != active.term.session_id):
                     self._resign(f"the claim is broker {broker_id}'s")
                 if session == self._zookeeper.session_id and self._active is None:
-                    await self._give_up_claim(version)  # reading its own id does not make a broker the controller
+                    await self._give_up_claim(version)  # only an election makes a broker the controller
                     continue
                 if session == NO_SESSION:
                     self._cache.controller_id = NO_CONTROLLER
@@ -165,24 +165,21 @@ class Controller:
             try:
                 term = await claim(self._zookeeper, self._config.broker_id, str(int(self._wall_clock() * 1000)))
             except ZnodeError:
-                if await self._epoch_makes_sense():
+                if await self._check_epoch():
                     continue
                 return
-            self._wrong_epoch = None
+            self._logged_epoch_problem = None
             if term is not None:
                 await self._begin(term)
 
-    async def _epoch_makes_sense(self) -> bool:
-        """Returns whether the epoch's znode is valid; if not, its next change is a trigger.
-
-        Each problem is logged once.
-        """
+    async def _check_epoch(self) -> bool:
+        """Returns whether the epoch's znode is valid. If not, logs each problem once; its next change is a trigger."""
         try:
             await read_epoch(self._zookeeper, self._queue.watch(Trigger.CLAIM))
         except ZnodeError as error:
-            if str(error) != self._wrong_epoch:
+            if str(error) != self._logged_epoch_problem:
                 _log.error("%s", error)
-            self._wrong_epoch = str(error)
+            self._logged_epoch_problem = str(error)
             return False
         return True
 
@@ -193,11 +190,9 @@ class Controller:
             _log.info("the claim changed while it was being given up")
 
     async def _begin(self, term: ControllerTerm) -> None:
-        """Begins a term: reads everything after the election's multi.
+        """Begins a term: reads brokers and topics, after the election's multi. If that fails, ends the term.
 
-        If that fails, it ends the term and gives up the claim.
-
-        Anything not read yet would look as if it did not exist.
+        A term with an incomplete state would treat anything not read yet as missing.
         """
         self._cache.controller_id = self._config.broker_id
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)

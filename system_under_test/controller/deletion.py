@@ -2,8 +2,7 @@
 
 1. Until every broker with a replica is alive, a marked topic is served as any other.
 2. The mark records that the deletion has begun, before any replica is asked. From now on the topic is out of service,
-   under later controllers, too. A replica that had deleted its files and was asked to lead would begin with an empty
-   log.
+   under later controllers, too. Otherwise a replica without its files could be made leader, with an empty log.
 3. The replicas delete their files.
 4. The topic's znodes are removed.
 """
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError
+from kazoo.protocol.serialization import Delete, SetData
 
 from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.controller import topics
@@ -24,7 +24,7 @@ from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.tasks import BACK_OFF, BackgroundTasks
-from assay.system_under_test.zookeeper import paths
+from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 
@@ -34,15 +34,15 @@ class TopicDeletions:
     """The deletions of one controller.
 
     - ``perform``: runs an action between two triggers
-    - ``look_again``: triggers ``look``
-    - ``endings``: returns the writes that end everything else in progress for a topic
+    - ``trigger``: causes a call of ``begin_due``
+    - ``plan_endings``: returns the writes that end everything else in progress for a topic
     """
 
     zookeeper: ZooKeeper
     background: BackgroundTasks
     perform: Callable[[Action[None]], Awaitable[None]]
-    look_again: Callable[[], None]
-    endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]]
+    trigger: Callable[[], None]
+    plan_endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]]
 
     async def request(self, name: str) -> None:
         """Marks the topic; returns once every replica and the topic itself are gone. Raises ``TopicError``.
@@ -55,29 +55,32 @@ class TopicDeletions:
             if name not in active.cluster.topics:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             if name not in active.cluster.deleting:
-                with contextlib.suppress(NodeExistsError):  # an earlier request marked it; it waits for a dead replica
-                    await active.fence.write(topics.make_deletion_mark(name))
-            active.cluster.when_forgotten(name, gone)
-            self.look_again()
+                with contextlib.suppress(
+                    NodeExistsError
+                ):  # marked by an earlier request, which waits for a dead replica
+                    await active.fence.write([znodes.make_create(paths.delete_topic(name))])
+            active.cluster.notify_when_forgotten(name, gone)
+            self.trigger()
 
         await self.perform(act)
         await gone
 
-    async def look(self, active: ActiveTerm, watch: Watch) -> None:
+    async def begin_due(self, active: ActiveTerm, watch: Watch) -> None:
         """Begins all deletions that can begin; removes marks of topics that do not exist."""
         cluster = active.cluster
         for name in await self.zookeeper.get_children(paths.DELETE_TOPICS, watch):
             if name not in cluster.topics or (name in INTERNAL_TOPICS and name not in cluster.deleting):
                 if name in cluster.topics:
                     _log.error("znode %s: topic %s is internal and cannot be deleted", paths.delete_topic(name), name)
-                await active.fence.write(topics.make_mark_removal(name))
+                await active.fence.write([Delete(paths.delete_topic(name), -1)])
                 continue
-            if name not in cluster.deleting_replicas and active.brokers.reaches(cluster.replicas_of(name)):
+            if name not in cluster.deleting_replicas and active.brokers.has_channels(cluster.replicas_of(name)):
                 if name not in cluster.deleting:
-                    await active.fence.write(topics.make_deletion_begin(name, cluster.topics[name].czxid))
+                    begun = znodes.encode(znodes.TopicDeletion(cluster.topics[name].czxid))
+                    await active.fence.write([SetData(paths.delete_topic(name), begun, -1)])
                     cluster.deleting[name] = None
                 cluster.deleting_replicas[name] = None
-                active.machines.topic_deletion_begins(name)
+                active.machines.record_topic_deletion_start(name)
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
 
     async def _delete(self, active: ActiveTerm, name: str) -> None:
@@ -86,7 +89,7 @@ class TopicDeletions:
         parts = [p for p in active.cluster.all_partitions() if p[0] == name]
         deleted = await active.brokers.delete_replicas(name, active.cluster.replicas_of(name))
 
-        def is_the_one() -> bool:
+        def is_same_topic() -> bool:
             now = active.cluster.topics.get(name)
             return now is not None and now.czxid == topic.czxid
 
@@ -94,18 +97,18 @@ class TopicDeletions:
             if current is not active:
                 return
             try:
-                endings = await self.endings(active, name) if deleted else []
-                if deleted and is_the_one():
+                endings = await self.plan_endings(active, name) if deleted else []
+                if deleted and is_same_topic():
                     await active.fence.write([*await topics.plan_removal(self.zookeeper, name, parts), *endings])
                     moves = active.cluster.moves.items()
                     active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
                     active.forget(name, deleted=True)
                     active.brokers.send()
             finally:
-                if is_the_one():
+                if is_same_topic():
                     active.cluster.deleting_replicas.pop(name, None)
                     for partition in parts:
-                        active.machines.deletion_failed(partition)
+                        active.machines.record_deletion_failure(partition)
 
         try:
             await self.perform(finish)
@@ -114,4 +117,4 @@ class TopicDeletions:
             deleted = False
         if not deleted:
             await asyncio.sleep(BACK_OFF)
-            self.look_again()
+            self.trigger()

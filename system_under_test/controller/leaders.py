@@ -4,7 +4,7 @@
   it has failed, whether the controller saw that or not (KIP-903).
 - A member that came back after a clean stop still has its whole log.
 - Any other returning member may have lost records that were not on disk. It is elected only if all members came back
-  that way and its log is the longest (KIP-966). Members with an equal log stay eligible.
+  after an unclean stop, and its log is the longest (KIP-966). Members with an equal log stay eligible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class BrokerIncarnation:
     port: int
     czxid: int
     clean_lives: tuple[int, ...] = ()
-    """Former registrations whose records it still has, all of them; none after an unclean start."""
+    """Former registrations of which it still has all records; none after an unclean start."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ElectionPolicy:
 
 @dataclass(frozen=True)
 class AskLogEnds:
-    """The decision needs the (last epoch, log end) of these brokers, all of which came back uncleanly."""
+    """The decision needs the (last epoch, log end) of these brokers, which all came back after an unclean stop."""
 
     members: tuple[int, ...]
 
@@ -45,7 +45,7 @@ Brokers = Mapping[int, BrokerIncarnation]
 
 
 def make_first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: int) -> PartitionState | None:
-    """Returns a new partition's state: all live replicas are in sync, as there are no records; None without any."""
+    """Returns a new partition's state: all live replicas are in sync. None if no replica is alive."""
     live = [member for member in assignment if member in brokers]
     if not live:
         return None
@@ -65,29 +65,31 @@ def decide_next_state(
     """Returns the state that follows from the live brokers; None if the present one is right."""
     members = InSyncMembers.from_state(state)
 
-    def same_life(member: int) -> bool:
+    def is_same_registration(member: int) -> bool:
         return member in brokers and members.epochs.get(member) == brokers[member].czxid
 
-    def came_back_clean(member: int) -> bool:
-        """Returns whether the member still has everything from the registration with which it was admitted.
+    def kept_all_records(member: int) -> bool:
+        """Returns whether the member still has all records from the registration with which it was admitted.
 
-        A clean end of its last life is not enough. A life that began uncleanly, was never admitted again and then
-        stopped cleanly has not recovered the lost records.
+        A clean stop of its last process is not enough. If that process had started uncleanly and was never admitted
+        again, the lost records are still missing.
         """
         return member in brokers and members.epochs.get(member) in brokers[member].clean_lives
 
     if has_live_leader(state, brokers):
-        failed = [member for member in state.isr if not same_life(member)]
+        failed = [member for member in state.isr if not is_same_registration(member)]
         if not failed:
             return None
-        left = members.without(failed, policy.min_insync)
-        return left.to_state(controller_epoch, state.leader, state.leader_epoch + 1)
+        remaining = members.without(failed, policy.min_insync)
+        return remaining.to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
     for group in (members.isr, members.elr):
-        for alive in (same_life, came_back_clean):
+        for alive in (is_same_registration, kept_all_records):
             for candidate in assignment:
                 if candidate in group and alive(candidate):
-                    stay = [m for m in members.isr if m == candidate or (group is members.isr and same_life(m))]
+                    stay = [
+                        m for m in members.isr if m == candidate or (group is members.isr and is_same_registration(m))
+                    ]
                     return _elect(candidate, stay, members, brokers, policy).to_state(
                         controller_epoch, candidate, state.leader_epoch + 1
                     )
@@ -118,8 +120,8 @@ def elect_longest(
 ) -> PartitionState:
     """Elects the member with the longest log.
 
-    If it alone is fewer than min.insync.replicas, members with an equal log stay eligible. They have everything it has,
-    and nothing is acknowledged until the set is large enough.
+    If min.insync.replicas is more than one, members with an equal log stay eligible. They have all of the leader's
+    records, and nothing is acknowledged until the in-sync set is large enough.
     """
     leader = find_longest(ends, assignment)
     if policy.min_insync <= 1:
@@ -130,7 +132,7 @@ def elect_longest(
 
 
 def elect_alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
-    """Makes this leader the only member: the others' logs may lack its records."""
+    """Makes this leader the only member, because the other logs may lack its records."""
     members = InSyncMembers((leader,), {leader: brokers[leader].czxid})
     return members.to_state(controller_epoch, leader, state.leader_epoch + 1)
 
@@ -146,9 +148,9 @@ def remove_damaged(state: PartitionState, damaged: int, controller_epoch: int) -
     - If both become empty, the damaged replica stays.
     """
     members = InSyncMembers.from_state(state)
-    left = _remove_members(members, [damaged])
-    if left.isr or left.elr:
-        members = left if left.isr else InSyncMembers(left.elr, left.epochs)
+    remaining = _remove_members(members, [damaged])
+    if remaining.isr or remaining.elr:
+        members = remaining if remaining.isr else InSyncMembers(remaining.elr, remaining.epochs)
     leader = NO_LEADER if damaged in (state.leader, *members.isr) else state.leader
     return members.to_state(controller_epoch, leader, state.leader_epoch + 1)
 
@@ -163,13 +165,15 @@ def renew_epoch(
     members = InSyncMembers.from_state(state)
     if state.leader not in replicas or not _are_in_sync([state.leader], members, brokers):
         return None
-    left = [member for member in (*members.isr, *members.elr) if member not in replicas]
-    return _remove_members(members, left).to_state(controller_epoch, state.leader, state.leader_epoch + 1)
+    remaining = [member for member in (*members.isr, *members.elr) if member not in replicas]
+    return _remove_members(members, remaining).to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
 
-def _remove_members(members: InSyncMembers, left: Sequence[int]) -> InSyncMembers:
-    isr, elr = (tuple(m for m in group if m not in left) for group in (members.isr, members.elr))
-    return InSyncMembers(isr, {member: epoch for member, epoch in members.epochs.items() if member not in left}, elr)
+def _remove_members(members: InSyncMembers, remaining: Sequence[int]) -> InSyncMembers:
+    isr, elr = (tuple(m for m in group if m not in remaining) for group in (members.isr, members.elr))
+    return InSyncMembers(
+        isr, {member: epoch for member, epoch in members.epochs.items() if member not in remaining}, elr
+    )
 
 
 def elect_first_replica(
@@ -206,7 +210,7 @@ def _are_in_sync(replicas: Sequence[int], members: InSyncMembers, brokers: Broke
 def _elect(
     candidate: int, stay: Sequence[int], members: InSyncMembers, brokers: Brokers, policy: ElectionPolicy
 ) -> InSyncMembers:
-    left = members.without([m for m in members.isr if m not in stay], policy.min_insync)
-    if candidate not in left.isr:
-        return left.with_member(candidate, brokers[candidate].czxid, policy.min_insync)
-    return replace(left, epochs={**left.epochs, candidate: brokers[candidate].czxid})
+    remaining = members.without([m for m in members.isr if m not in stay], policy.min_insync)
+    if candidate not in remaining.isr:
+        return remaining.with_member(candidate, brokers[candidate].czxid, policy.min_insync)
+    return replace(remaining, epochs={**remaining.epochs, candidate: brokers[candidate].czxid})

@@ -15,8 +15,8 @@ class MetadataCache:
 
     A late duplicate of the controller's requests changes nothing (``replication.request_dedup``).
 
-    The controller sends the complete metadata once this broker is registered. Until then an unknown topic is answered
-    with a retriable error, because clients take "unknown topic" as final.
+    The controller sends the complete metadata once this broker is registered. Until then the answer for an unknown
+    topic is a retriable error, because clients take "unknown topic" as final.
     """
 
     def __init__(self) -> None:
@@ -25,24 +25,24 @@ class MetadataCache:
         self._brokers: dict[int, internal.LiveBroker] = {}
         self._topics: dict[str, dict[int, internal.PartitionStateUpdate]] = {}
         self._deduplicator = RequestDeduplicator()
-        self._whole = False
+        self._complete = False
 
     def update(self, request: internal.UpdateMetadataRequest) -> None:
         if not self._deduplicator.admit(request):
             return
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
-            self._topics, self._whole = {}, True
+            self._topics, self._complete = {}, True
         for topic in request.deleted:  # first: another topic of that name may exist by now
             self._topics.pop(topic, None)
         for partition in request.partitions:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
 
-    def learn(self, request: internal.LeaderAndIsrRequest) -> None:
-        """Updates leaders from new roles: a client rejected by the old leader must find the new one here at once.
+    def update_leaders(self, request: internal.LeaderAndIsrRequest) -> None:
+        """Updates leaders of known partitions: a client rejected by the old leader must find the new one here at once.
 
-        New partitions come from the full metadata only. A broker gets roles only for those that it replicates, and
-        would present part of a topic as the whole.
+        New partitions come from UpdateMetadata only. LeaderAndIsr has only the partitions that this broker replicates,
+        and the cache would show a part of a topic as the whole.
         """
         if not self._deduplicator.admit(request):
             return
@@ -81,18 +81,18 @@ class MetadataCache:
     def _topic(self, name: str) -> metadata.MetadataTopic:
         partitions = self._topics.get(name)
         if partitions is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self._whole else ErrorCode.LEADER_NOT_AVAILABLE
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self._complete else ErrorCode.LEADER_NOT_AVAILABLE
             return metadata.MetadataTopic(error_code=error, topic=name, partitions=[])
         states = [self._partition(partitions[index]) for index in sorted(partitions)]
-        own = name in INTERNAL_TOPICS
-        return metadata.MetadataTopic(error_code=ErrorCode.NONE, topic=name, is_internal=own, partitions=states)
+        is_internal = name in INTERNAL_TOPICS
+        return metadata.MetadataTopic(error_code=ErrorCode.NONE, topic=name, is_internal=is_internal, partitions=states)
 
     def _partition(self, state: internal.PartitionStateUpdate) -> metadata.MetadataPartition:
-        led = state.leader != NO_LEADER and state.leader in self._brokers
+        has_leader = state.leader != NO_LEADER and state.leader in self._brokers
         return metadata.MetadataPartition(
-            error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+            error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
             partition=state.partition,
-            leader=state.leader if led else NO_LEADER,
+            leader=state.leader if has_leader else NO_LEADER,
             replicas=state.replicas,
             isr=state.isr,
         )

@@ -31,7 +31,7 @@ Decide = Callable[
 
 @dataclass
 class PartitionStates:
-    """Keeps the partitions' states up to date; elections that wait are in the cluster's ``undecided``."""
+    """Keeps the partitions' states up to date. ``ClusterState.undecided`` has the elections that wait for a broker."""
 
     zookeeper: ZooKeeper
     term: ControllerTerm
@@ -44,7 +44,7 @@ class PartitionStates:
     decide: Decide
 
     async def update(self, partitions: Iterable[PartitionId]) -> None:
-        """Settles these partitions; marks states that were written, or that differ from the last read, for sending."""
+        """Writes the states that these partitions should have. Marks written and changed states for sending."""
         for partition in partitions:
             await self._settle(partition)
 
@@ -54,7 +54,7 @@ class PartitionStates:
         try:
             state = znodes.decode_versioned(PartitionState, path, await self.zookeeper.get(path))
         except NoNodeError:
-            self.machines.new(partition)
+            self.machines.record_new(partition)
             return None
         if self.cluster.states.get(partition) != state:
             self.events.emit(
@@ -68,19 +68,19 @@ class PartitionStates:
                 osr=self._out_of_sync(partition, state.value),
                 version=state.version,
             )
-        self._note(partition, state)
+        self._remember(partition, state)
         return state
 
-    def _note(self, partition: PartitionId, state: Versioned[PartitionState], *, written: bool = False) -> None:
+    def _remember(self, partition: PartitionId, state: Versioned[PartitionState], *, written: bool = False) -> None:
         known = self.cluster.states.get(partition)
         if known != state:
             self.cluster.states[partition] = state
-            self.brokers.changed(partition)
+            self.brokers.mark_changed(partition)
         elected = written and known is not None and known.value.leader != state.value.leader
-        self.machines.settled(partition, state.value, elected=elected)
+        self.machines.record_state(partition, state.value, elected=elected)
 
     async def _settle(self, partition: PartitionId) -> None:
-        """Returns when the state is right, or waits for a broker. A lost race for the znode's version starts over."""
+        """Writes the state until it is right, or must wait for a broker. A lost race for its version starts over."""
         while True:
             self.cluster.undecided.pop(partition, None)
             assignment = self.cluster.topics[partition[0]].assignment[partition[1]]
@@ -91,29 +91,29 @@ class PartitionStates:
                 _log.error("%s; the partition's state is left as it is", error)
                 return
             if partition[0] in self.cluster.deleting:
-                return  # a member of its in-sync set may have an empty log by now
+                return  # an in-sync member may have deleted its log already
             wanted: PartitionState | None
             if found is None:
                 wanted = leaders.make_first_state(assignment, self.cluster.brokers, self.term.epoch)
             else:
-                wanted = await self._next(partition, found.value, assignment)
+                wanted = await self._decide(partition, found.value, assignment)
             if wanted is None:
                 return
             try:
                 version = await self._write(partition, wanted, found)
             except (BadVersionError, NodeExistsError):
                 continue
-            if found is None and not await self._still_there(partition[0]):
+            if found is None and not await self._exists_unchanged(partition[0]):
                 with contextlib.suppress(NoNodeError):
                     await self.fence.write([Delete(paths.state(*partition), version)])
                 return
-            self._note(partition, Versioned(wanted, version), written=True)
+            self._remember(partition, Versioned(wanted, version), written=True)
 
-    async def _still_there(self, topic: str) -> bool:
+    async def _exists_unchanged(self, topic: str) -> bool:
         """Returns whether the topic still exists with the same czxid, after its first state was written.
 
-        No transaction can check which topic of that name it writes to. A watch reports a topic that was deleted, or
-        created again, by hand.
+        A transaction cannot check the czxid of the topic to which it writes. If the topic was deleted, or created
+        again, by hand, a watch reports that.
         """
         stat = await self.zookeeper.exists(paths.topic(topic))
         return stat is not None and stat.czxid == self.cluster.topics[topic].czxid
@@ -137,11 +137,11 @@ class PartitionStates:
 
         return await self.rewrite(partition, without)
 
-    async def take_out(self, partition: PartitionId, broker_id: int, leader_epoch: int) -> None:
-        """Removes a replica whose log is damaged, as of this leader epoch; another member takes over.
+    async def remove_damaged(self, partition: PartitionId, broker_id: int, leader_epoch: int) -> None:
+        """Removes a replica whose log was damaged in this leader epoch; another member takes over.
 
-        In a later epoch the replica may be complete again. Then nothing is done; the broker decides again when it
-        learns of that epoch.
+        In a later epoch the replica may be complete again. So nothing is done then; the broker reports the damage again
+        in that epoch if it must.
         """
 
         def without(state: PartitionState) -> PartitionState | None:
@@ -152,8 +152,8 @@ class PartitionStates:
         if await self.rewrite(partition, without):
             state = self.cluster.states[partition].value
             if broker_id in state.isr:
-                life = self.cluster.brokers[broker_id].czxid
-                self.cluster.damaged[partition] = DamagedMember(broker_id, life, state.leader_epoch)
+                czxid = self.cluster.brokers[broker_id].czxid
+                self.cluster.damaged[partition] = DamagedMember(broker_id, czxid, state.leader_epoch)
                 _log.error(
                     "%s-%d has no leader: the log of broker %d is damaged, and no other has every acknowledged record; "
                     "restore its files and remove the file `damaged` next to them, or allow unclean election",
@@ -166,11 +166,11 @@ class PartitionStates:
         self,
         partition: PartitionId,
         change: Callable[[PartitionState], PartitionState | None],
-        also: Sequence[Any] = (),
+        other_writes: Sequence[Any] = (),
     ) -> bool:
-        """Writes the state that ``change`` returns, and other znodes in the same multi(); returns False if it is None.
+        """Writes the state that ``change`` returns, with ``other_writes`` in one multi(). Returns False if it is None.
 
-        A lost race for the state's version starts over; with ``also`` it raises ``BadVersionError``.
+        A lost race for the state's version starts over; with ``other_writes`` it raises ``BadVersionError``.
         """
         while True:
             try:
@@ -182,12 +182,12 @@ class PartitionStates:
             if wanted is None:
                 return False
             try:
-                version = await self._write(partition, wanted, found, also)
+                version = await self._write(partition, wanted, found, other_writes)
             except BadVersionError:
-                if also:
+                if other_writes:
                     raise
                 continue
-            self._note(partition, Versioned(wanted, version), written=True)
+            self._remember(partition, Versioned(wanted, version), written=True)
             return True
 
     def _out_of_sync(self, partition: PartitionId, state: PartitionState) -> list[int]:
@@ -197,7 +197,7 @@ class PartitionStates:
         config = self.config.topic.override(self.cluster.topics[topic].settings.values)
         return ElectionPolicy(config.min_insync_replicas, config.unclean_leader_election_enable)
 
-    async def _next(
+    async def _decide(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
     ) -> PartitionState | None:
         brokers, policy, epoch = (
@@ -213,7 +213,7 @@ class PartitionStates:
             return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
         ends: dict[int, tuple[int, int]] = {}
         for member in wanted.members:
-            end = await self.brokers.log_end(member, partition)
+            end = await self.brokers.ask_log_end(member, partition)
             if end is None:
                 self.cluster.undecided[partition] = None
                 return None
@@ -228,13 +228,13 @@ class PartitionStates:
         partition: PartitionId,
         state: PartitionState,
         found: Versioned[PartitionState] | None,
-        also: Sequence[Any] = (),
+        other_writes: Sequence[Any] = (),
     ) -> int:
         """Writes a state, and returns the znode's new version."""
         topic, index = partition
         path, data = paths.state(topic, index), znodes.encode(state)
         if found is not None:
-            results = await self.fence.write([SetData(path, data, found.version), *also])
+            results = await self.fence.write([SetData(path, data, found.version), *other_writes])
             policy = self._policy(topic)
             self.events.emit(
                 "partition-state-written",

@@ -70,22 +70,23 @@ async def elect_preferred_leader(active: ActiveTerm, partition: PartitionId) -> 
 
 
 def find_imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
-    """Returns the partitions to move to their preferred leader, of live brokers that lead too few of their own.
+    """Returns the partitions to give back to their preferred leaders.
 
-    As in Kafka, partitions being reassigned or deleted count, but are not moved.
+    They are those of live brokers that do not lead more than ``percentage`` of the partitions that prefer them. As in
+    Kafka, partitions being reassigned or deleted count, but are not moved.
     """
-    should: Counter[int] = Counter()
-    elsewhere: dict[int, list[PartitionId]] = {}
+    preferred_counts: Counter[int] = Counter()
+    led_by_others: dict[int, list[PartitionId]] = {}
     for partition, known in cluster.states.items():
         first = cluster.topics[partition[0]].assignment[partition[1]][0]
-        should[first] += 1
+        preferred_counts[first] += 1
         if known.value.leader != first:
-            elsewhere.setdefault(first, []).append(partition)
+            led_by_others.setdefault(first, []).append(partition)
     staying = cluster.brokers_not_leaving()
     return [
         partition
-        for first, led_by_others in elsewhere.items()
-        if first in staying and 100 * len(led_by_others) > percentage * should[first]
-        for partition in led_by_others
+        for first, partitions in led_by_others.items()
+        if first in staying and 100 * len(partitions) > percentage * preferred_counts[first]
+        for partition in partitions
         if partition not in cluster.moves and partition[0] not in cluster.deleting
     ]

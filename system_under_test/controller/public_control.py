@@ -1,7 +1,7 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata on their public keys, 4 to 6, from any sender.
 
-The checks are those of 0.10.2: a request with an older controller epoch is rejected as a whole (11), one with an older
-leader epoch for its partition.
+The checks are those of 0.10.2. A request with an older controller epoch is rejected as a whole, with
+STALE_CONTROLLER_EPOCH. A partition in it is rejected if its leader epoch is not newer than the known one.
 
 These requests cannot name a broker's registration or a topic's incarnation, and any client can send them. So a
 controller epoch that ZooKeeper does not have yet is rejected, too. Roles change only if ZooKeeper confirms them; the
@@ -27,22 +27,27 @@ from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 
 NO_BROKER_EPOCH = -1
-PATIENCE = 5.0
-"""Seconds to wait for ZooKeeper before the answer is that the outcome is unknown (-1)."""
+ZOOKEEPER_TIMEOUT = 5.0
+"""Seconds to wait for ZooKeeper before the answer is UNKNOWN."""
 
 
 class PublicControl:
+    """Answers the requests of one broker."""
+
     def __init__(self, manager: ReplicaManager, zookeeper: ZooKeeper, cache: MetadataCache) -> None:
         self._manager = manager
         self._zookeeper = zookeeper
         self._cache = cache
 
     async def _admit(self, request: str, controller_epoch: int) -> ErrorCode:
-        """Returns 0 for the epoch of the present controller, 11 for any other, -1 if ZooKeeper cannot be read."""
+        """Returns NONE for the present controller's epoch, STALE_CONTROLLER_EPOCH for any other, else UNKNOWN.
+
+        UNKNOWN means that ZooKeeper cannot be read.
+        """
         epoch = self._manager.controller_epoch
         if controller_epoch > epoch:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(ZOOKEEPER_TIMEOUT):
                     epoch = await read_epoch(self._zookeeper)
             except (KazooException, TimeoutError, znodes.ZnodeError):
                 return ErrorCode.UNKNOWN
@@ -63,7 +68,7 @@ class PublicControl:
         newer = [partition for partition, result in results.items() if result is ErrorCode.NONE]
         if newer:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(ZOOKEEPER_TIMEOUT):
                     cluster = await self._read(newer)
             except (KazooException, TimeoutError):
                 return control.LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
@@ -74,9 +79,9 @@ class PublicControl:
                     controller_id=request.controller_id,
                     controller_epoch=request.controller_epoch,
                     broker_epoch=self._manager.broker_epoch,
-                    partitions=cluster.updates(confirmed),
-                    topics=cluster.settings({name for name, _ in confirmed}),
-                    live_brokers=cluster.live(),
+                    partitions=cluster.to_updates(confirmed),
+                    topics=cluster.to_settings_updates({name for name, _ in confirmed}),
+                    live_brokers=cluster.to_live_brokers(),
                 )
             )
             if response.error_code != ErrorCode.NONE:
@@ -101,22 +106,22 @@ class PublicControl:
             return control.StopReplicaResponse(error_code=code, partitions=[])
         stopped = []
         results: dict[PartitionId, ErrorCode] = {}
-        for named in request.partitions:
+        for asked in request.partitions:
             try:
-                replica = self._manager.get(named.topic, named.partition)
-                async with asyncio.timeout(PATIENCE):
-                    allowed = await self._may_stop((named.topic, named.partition), delete=request.delete_partitions)
+                replica = self._manager.get(asked.topic, asked.partition)
+                async with asyncio.timeout(ZOOKEEPER_TIMEOUT):
+                    allowed = await self._may_stop((asked.topic, asked.partition), delete=request.delete_partitions)
             except PartitionError:
-                results[named.topic, named.partition] = ErrorCode.NONE  # nothing to stop
+                results[asked.topic, asked.partition] = ErrorCode.NONE  # nothing to stop
                 continue
             except (KazooException, TimeoutError):
                 return control.StopReplicaResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
-            results[named.topic, named.partition] = ErrorCode.STALE_CONTROLLER_EPOCH
+            results[asked.topic, asked.partition] = ErrorCode.STALE_CONTROLLER_EPOCH
             if allowed:
                 stopped.append(
                     internal.StopReplicaPartition(
-                        topic=named.topic,
-                        partition=named.partition,
+                        topic=asked.topic,
+                        partition=asked.partition,
                         leader_epoch=replica.leader_epoch,
                         topic_czxid=replica.incarnation,
                     )

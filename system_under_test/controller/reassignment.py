@@ -3,12 +3,12 @@
 The next step of an entry follows from ZooKeeper alone, and each step is one multi(). So the next controller continues
 where one ended, and half a step is never visible:
 
-1. *grow*: once the new replicas live, the assignment becomes old and new. The leader epoch rises, so that the leader
-   learns of it; the new replicas copy.
-2. *switch*: once all replicas that shall stay are in sync, the assignment, the in-sync set and the leader are
-   restricted to them. The entry names the replicas to be deleted (``removing``).
-3. *clean*: those delete their files; each leaves the entry after it has confirmed that. The entry is removed when none
-   is left, and all assigned replicas are in sync. Without replicas to remove, only the latter is waited for.
+1. *grow*: once the brokers of the new replicas are alive, the assignment becomes the old and the new replicas. The
+   leader epoch rises, so that the leader learns of it. The new replicas copy the log.
+2. *switch*: once all target replicas are in sync, the assignment, the in-sync set and the leader are restricted to
+   them. The entry names the replicas to be deleted (``removing``).
+3. *clean*: the old replicas delete their files. Each is removed from the entry after it has confirmed that. The entry
+   is removed when no old replica is left and all assigned replicas are in sync.
 
 Each step waits for dead replicas. Deleting a topic ends its reassignment.
 """
@@ -46,23 +46,23 @@ class Reassignments:
     """The reassignments of one controller.
 
     - ``perform``: runs an action between two triggers
-    - ``look_again``: triggers ``look``
-    - ``learn``: reads topics, partitions and assignments
+    - ``trigger``: causes a call of ``perform_steps``
+    - ``read_topics``: reads topics, partitions and assignments
     """
 
     zookeeper: ZooKeeper
     background: BackgroundTasks
     events: EventLog
     perform: Callable[[Action[None]], Awaitable[None]]
-    look_again: Callable[[], None]
-    learn: Callable[[ActiveTerm], Awaitable[None]]
+    trigger: Callable[[], None]
+    read_topics: Callable[[ActiveTerm], Awaitable[None]]
 
     # -- the znode ---------------------------------------------------------------------------------------------------
 
     async def _read(
         self, active: ActiveTerm, watch: Watch | None = None
     ) -> tuple[ReassignmentsByPartition, int | None, list[str]]:
-        """Reads the reassignments, the znode's version (None: there is none), and the problems of invalid entries."""
+        """Returns the reassignments, the znode's version (None if missing), and the problems of invalid entries."""
         cluster = active.cluster
         found = await read_watched(self.zookeeper, PATH, watch)
         entries: list[ReassignmentEntry] = []
@@ -74,7 +74,7 @@ class Reassignments:
                 entries, problems = list(cluster.moves.values()), [str(error)]
         moves = {(m.topic, m.partition): _add_unfinished(m, cluster.moves) for m in entries}
         if moves != cluster.moves:
-            await self.learn(active)  # reads new topics, and steps whose outcome was unknown
+            await self.read_topics(active)  # reads new topics, and steps whose outcome was unknown
         for partition, move in list(moves.items()):
             problem = _find_problem(active, move)
             if problem is not None:
@@ -85,8 +85,8 @@ class Reassignments:
         cluster.moves, cluster.moves_known = moves, True
         return moves, None if found is None else found[1].version, problems
 
-    async def know(self, active: ActiveTerm) -> None:
-        """Reads the reassignments unless they are known: they show who has files of a topic."""
+    async def ensure_read(self, active: ActiveTerm) -> None:
+        """Reads the reassignments unless they are known. They show which brokers have files of a topic."""
         if not active.cluster.moves_known:
             await self._read(active)
 
@@ -94,7 +94,7 @@ class Reassignments:
         await active.fence.write([_make_write(moves, version)])
         active.cluster.moves = moves
 
-    async def endings(self, active: ActiveTerm, name: str) -> list[Any]:
+    async def plan_endings(self, active: ActiveTerm, name: str) -> list[Any]:
         """Returns the write that removes a deleted topic's reassignments, which must not apply to a later topic."""
         moves, version, _ = await self._read(active)
         left = {partition: move for partition, move in moves.items() if partition[0] != name}
@@ -122,14 +122,14 @@ class Reassignments:
         except (BadVersionError, NodeExistsError, NoNodeError) as error:
             raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; try again") from error
 
-    async def under_way(self, active: ActiveTerm) -> list[tuple[ReassignmentEntry, list[int]]]:
+    async def list_in_progress(self, active: ActiveTerm) -> list[tuple[ReassignmentEntry, list[int]]]:
         """Returns the reassignments, each with its partition's present assignment."""
         moves, _, _ = await self._read(active)
         return [(move, active.cluster.topics[move.topic].assignment[move.partition]) for move in moves.values()]
 
     # -- step by step ------------------------------------------------------------------------------------------------
 
-    async def look(self, active: ActiveTerm, watch: Watch) -> None:
+    async def perform_steps(self, active: ActiveTerm, watch: Watch) -> None:
         """Performs all steps that are possible now. Each change of the znode triggers it again by the watch."""
         moves, version, problems = await self._read(active, watch)
         try:
@@ -143,7 +143,7 @@ class Reassignments:
                     break
         except (BadVersionError, NoNodeError) as error:
             _log.info("reassignment: another writer was faster (%r); it is tried again", error)
-            self.look_again()
+            self.trigger()
         active.brokers.send()
 
     async def _step(
@@ -157,16 +157,16 @@ class Reassignments:
             return False
         if assignment == target:
             return await self._clean(active, moves, version, move)
-        coming = set(target) - set(assignment)
-        if coming:
-            grown = assignments.merge_replicas(assignment, target)
-            if coming <= alive.keys():
+        new_replicas = set(target) - set(assignment)
+        if new_replicas:
+            both = assignments.merge_replicas(assignment, target)
+            if new_replicas <= alive.keys():
                 await self._assign(
-                    active, partition, grown, lambda state: leaders.renew_epoch(state, grown, alive, epoch), []
+                    active, partition, both, lambda state: leaders.renew_epoch(state, both, alive, epoch), []
                 )
             return False
-        going = [replica for replica in assignment if replica not in target]
-        left = {**moves, partition: msgspec.structs.replace(move, removing=[*move.removing, *going])}
+        old_replicas = [replica for replica in assignment if replica not in target]
+        left = {**moves, partition: msgspec.structs.replace(move, removing=[*move.removing, *old_replicas])}
         if not await self._assign(
             active,
             partition,
@@ -176,10 +176,10 @@ class Reassignments:
         ):
             return False
         cluster.moves = left
-        for (
-            replica
-        ) in going:  # it gets no more requests about the partition, and might lead, or follow, until it is deleted
-            active.brokers.stop(replica, [partition])
+        for replica in (
+            old_replicas
+        ):  # it gets no more requests about the partition, and might lead, or follow, until it is deleted
+            active.brokers.stop_replicas(replica, [partition])
         return True
 
     async def _assign(
@@ -188,22 +188,25 @@ class Reassignments:
         partition: PartitionId,
         replicas: list[int],
         change: Callable[[PartitionState], PartitionState | None],
-        also: Sequence[Any],
+        other_writes: Sequence[Any],
     ) -> bool:
-        """Writes the assignment, the changed state and ``also`` in one multi(); False if ``change`` returns None."""
+        """Writes the assignment, the changed state and ``other_writes`` in one multi().
+
+        Returns False, and writes nothing, if ``change`` returns None or the assignment in ZooKeeper is another one.
+        """
         name, index = partition
         topic, path = active.cluster.topics[name], paths.topic(name)
         data, stat = await self.zookeeper.get(path)
         if stat.czxid != topic.czxid or not _encodes_assignment(path, data, topic.assignment):
-            self.look_again()  # after a new read, which the watch triggers
+            self.trigger()  # the watch of the assignment triggers a new read first
             return False
         wanted = {**topic.assignment, index: replicas}
         written = await active.partitions.rewrite(
-            partition, change, [assignments.make_assignment_write(name, wanted, stat.version), *also]
+            partition, change, [assignments.make_assignment_write(name, wanted, stat.version), *other_writes]
         )
         if written:
             active.cluster.topics[name] = replace(topic, assignment=wanted)
-            active.machines.reassigned(partition)
+            active.machines.record_assignment(partition)
             gone = [replica for replica in topic.assignment[index] if replica not in replicas]
             self._emit(
                 "assignment-written", active, partition, active.cluster.states[partition], replicas=replicas, gone=gone
@@ -213,7 +216,7 @@ class Reassignments:
     async def _clean(
         self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None, move: ReassignmentEntry
     ) -> bool:
-        """Deletes the old replicas on live brokers; removes the entry once none is left and the others are in sync."""
+        """Deletes old replicas on live brokers. Removes the entry if there are none, and the others are in sync."""
         partition = (move.topic, move.partition)
         if not move.removing:
             known, alive = active.cluster.states.get(partition), active.cluster.brokers_not_leaving()
@@ -221,14 +224,14 @@ class Reassignments:
                 known is None
                 or leaders.restrict_to_target(known.value, move.replicas, alive, active.term.epoch) is None
             ):
-                return False  # a replica that was added without removing another may have copied nothing yet
+                return False  # a replica may not be in sync yet if the reassignment has only added replicas
             await self._write(active, {other: m for other, m in moves.items() if other != partition}, version)
             self._emit("reassignment-ended", active, partition, known, replicas=move.replicas)
             return True
-        brokers = [broker for broker in move.removing if active.brokers.reaches([broker])]
+        brokers = [broker for broker in move.removing if active.brokers.has_channels([broker])]
         if brokers and partition not in active.cluster.deleting_old_replicas and partition in active.cluster.states:
             active.cluster.deleting_old_replicas[partition] = None
-            active.machines.deletion_begins(partition, brokers)
+            active.machines.record_deletion_start(partition, brokers)
             self.background.spawn(self._delete(active, partition, brokers), f"old replicas of {partition}")
         return False
 
@@ -241,15 +244,15 @@ class Reassignments:
             active.cluster.deleting_old_replicas.pop(partition, None)
             known = active.cluster.states.get(partition)
             if known is None or known.value.leader_epoch != epoch:
-                deleted.clear()  # the replica may have been assigned again since
+                deleted.clear()  # the replica may have been assigned again meanwhile
             if current is not active:
                 return
             try:
                 if deleted:
-                    await self._deleted(active, partition, deleted)
+                    await self._record_deleted(active, partition, deleted)
             finally:
                 if partition[0] not in active.cluster.deleting:  # otherwise the topic's deletion asks them again
-                    active.machines.deletion_failed(partition)
+                    active.machines.record_deletion_failure(partition)
 
         try:
             await self.perform(finish)
@@ -257,16 +260,16 @@ class Reassignments:
             _log.info("deleting old replicas of %s-%d: %s; it is tried again", *partition, error)
         if len(deleted) < len(brokers):
             await asyncio.sleep(BACK_OFF)
-            self.look_again()
+            self.trigger()
 
-    async def _deleted(self, active: ActiveTerm, partition: PartitionId, deleted: Sequence[int]) -> None:
+    async def _record_deleted(self, active: ActiveTerm, partition: PartitionId, deleted: Sequence[int]) -> None:
         moves, version, _ = await self._read(active)
         if partition in moves:
             move = moves[partition]
             rest = [broker for broker in move.removing if broker not in deleted]
             left = {**moves, partition: msgspec.structs.replace(move, removing=rest)}
             await self._write(active, left, version)
-        active.machines.deleted(partition, deleted)
+        active.machines.record_deleted(partition, deleted)
 
     def _emit(
         self,
@@ -303,7 +306,7 @@ def _encodes_assignment(path: str, data: bytes, assignment: Mapping[int, Sequenc
 
 
 def _find_problem(active: ActiveTerm, move: ReassignmentEntry) -> str | None:
-    """Returns why the entry is invalid, whichever brokers live."""
+    """Returns why the entry is invalid, or None. Does not depend on which brokers are alive."""
     if not _is_partition(active, move.topic, move.partition):
         return "there is no such partition"
     replicas = [*move.replicas, *move.removing]
@@ -313,7 +316,7 @@ def _find_problem(active: ActiveTerm, move: ReassignmentEntry) -> str | None:
 
 
 def _add_unfinished(move: ReassignmentEntry, known: ReassignmentsByPartition) -> ReassignmentEntry:
-    """Adds the replicas that were being removed before, in case the entry was overwritten."""
+    """Adds the known entry's ``removing`` replicas, in case another writer has overwritten the entry."""
     before = known.get((move.topic, move.partition), move).removing
     removing = dict.fromkeys(replica for replica in (*move.removing, *before) if replica not in move.replicas)
     return msgspec.structs.replace(move, removing=list(removing))

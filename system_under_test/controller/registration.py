@@ -28,7 +28,7 @@ def matches_session(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, sta
 
 
 def matches_address(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
-    """Recognizes it by its address: also that of a former session, with which it will expire (KAFKA-1387)."""
+    """Recognizes the registration by its address. It may be a former session's, and expire with it (KAFKA-1387)."""
     found = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)
     return (found.host, found.port) == (config.host, config.port)
 
@@ -78,9 +78,9 @@ async def register_broker(
             async with asyncio.timeout(zookeeper.session_timeout + GRACE):
                 await gone.wait()
         except TimeoutError:
-            # a process that was stopped learns late that the znode is gone; the timeout may then come first
-            there = await zookeeper.exists(path)
-            if there is not None and there.czxid == stat.czxid:
+            # a paused process learns late that the znode is gone, so the timeout may fire first
+            current = await zookeeper.exists(path)
+            if current is not None and current.czxid == stat.czxid:
                 raise BrokerIdTaken(await _describe_holder(zookeeper, config, stat)) from None
 
 

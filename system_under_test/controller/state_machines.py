@@ -2,7 +2,7 @@
 
 States and transitions are those of Kafka 0.10.2. Only this module changes a state, and it emits an event each time. The
 states follow from what the controller reads and does; no decision depends on them. An invalid transition is a bug of
-the controller. It is logged, and emitted like any other, so that the event log shows what happened. An object that
+the controller. It is logged, and emitted like any other, so that the event log shows it. A partition or replica that
 existed before this term has no former state at first.
 """
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("assay.controller")
 class PartitionStateName(StrEnum):
     NON_EXISTENT = "NonExistent"
     NEW = "New"
-    """It is assigned to replicas, none of which has led it yet."""
+    """It is assigned to replicas, but has not had a leader yet."""
     ONLINE = "Online"
     """It has a live leader."""
     OFFLINE = "Offline"
@@ -79,24 +79,24 @@ class StateMachines:
 
     # -- what the controller has learned or done ---------------------------------------------------------------------
 
-    def new(self, partition: PartitionId) -> None:
-        """Enters a partition without a state in ZooKeeper."""
+    def record_new(self, partition: PartitionId) -> None:
+        """Records a partition that has no state in ZooKeeper yet."""
         if partition not in self._partitions:
             self._partitions[partition] = _P.NON_EXISTENT
             self._move(partition, _P.NEW)
-            self._assigned(partition)
+            self._add_assigned(partition)
 
-    def settled(self, partition: PartitionId, state: PartitionState, *, elected: bool = False) -> None:
-        """Follows the state in ZooKeeper. ``elected``: it was just written, with another leader."""
+    def record_state(self, partition: PartitionId, state: PartitionState, *, elected: bool = False) -> None:
+        """Records the state in ZooKeeper. ``elected``: it was just written, with another leader."""
         known = self._partitions.get(partition)
         now = _P.ONLINE if leaders.has_live_leader(state, self._cluster.brokers) else _P.OFFLINE
         if known is not now or (elected and now is _P.ONLINE):
             self._move(partition, now)
         if known is not None:
-            self._assigned(partition)
-        self.follow(partition)
+            self._add_assigned(partition)
+        self.follow_brokers(partition)
 
-    def follow(self, partition: PartitionId) -> None:
+    def follow_brokers(self, partition: PartitionId) -> None:
         """Sets the replicas online or offline as their brokers are; replicas being deleted keep their states."""
         assigned = self._cluster.topics[partition[0]].assignment[partition[1]]
         staying, known = self._cluster.brokers_not_leaving(), self._replicas.setdefault(partition, {})
@@ -111,18 +111,18 @@ class StateMachines:
             if state is not now:
                 self._move_replica(partition, replica, now)
 
-    def reassigned(self, partition: PartitionId) -> None:
-        """Follows a changed assignment."""
-        self._assigned(partition)
-        self.follow(partition)
+    def record_assignment(self, partition: PartitionId) -> None:
+        """Records a changed assignment."""
+        self._add_assigned(partition)
+        self.follow_brokers(partition)
 
-    def stopped(self, broker: int, partitions: Iterable[PartitionId]) -> None:
+    def record_stopped(self, broker: int, partitions: Iterable[PartitionId]) -> None:
         """Sets these replicas of a broker that shuts down offline."""
         for partition in partitions:
             if self._replicas.get(partition, {}).get(broker) is _R.ONLINE:
                 self._move_replica(partition, broker, _R.OFFLINE)
 
-    def deletion_begins(self, partition: PartitionId, replicas: Iterable[int]) -> None:
+    def record_deletion_start(self, partition: PartitionId, replicas: Iterable[int]) -> None:
         """Records that these replicas are asked to delete their files."""
         for replica in replicas:
             state = self._replicas.setdefault(partition, {}).get(replica)
@@ -133,22 +133,22 @@ class StateMachines:
                     self._move_replica(partition, replica, _R.OFFLINE)
                 self._move_replica(partition, replica, _R.DELETION_STARTED)
 
-    def topic_deletion_begins(self, name: str) -> None:
+    def record_topic_deletion_start(self, name: str) -> None:
         for index, assigned in self._cluster.topics[name].assignment.items():
             partition = name, index
             removing = self._cluster.moves[partition].removing if partition in self._cluster.moves else []
             if partition in self._partitions:
-                self.deletion_begins(partition, (*assigned, *removing))
+                self.record_deletion_start(partition, (*assigned, *removing))
 
-    def deletion_failed(self, partition: PartitionId) -> None:
+    def record_deletion_failure(self, partition: PartitionId) -> None:
         """Records a failed deletion of all replicas that have not confirmed it, or whose confirmation may be lost."""
         for replica, state in self._replicas.get(partition, {}).items():
             if state is _R.DELETION_STARTED:
                 self._move_replica(partition, replica, _R.DELETION_INELIGIBLE)
         if partition in self._partitions:
-            self.follow(partition)
+            self.follow_brokers(partition)
 
-    def deleted(self, partition: PartitionId, replicas: Iterable[int]) -> None:
+    def record_deleted(self, partition: PartitionId, replicas: Iterable[int]) -> None:
         """Records that these replicas' files are gone and they are no longer assigned."""
         for replica in replicas:
             if self._replicas.get(partition, {}).get(replica) is _R.DELETION_STARTED:
@@ -156,11 +156,11 @@ class StateMachines:
                 self._move_replica(partition, replica, _R.NON_EXISTENT)
 
     def forget(self, name: str, *, deleted: bool) -> None:
-        """Removes a topic. ``deleted``: after its replicas were; else by hand, or by a write of unknown outcome."""
+        """Removes a topic. ``deleted``: its replicas have deleted their files. Otherwise they still have them."""
         for partition in [known for known in self._replicas if known[0] == name]:
             replicas = self._replicas[partition]
             if deleted:
-                self.deleted(partition, replicas)
+                self.record_deleted(partition, replicas)
             for replica, state in replicas.items():
                 if state is _R.DELETION_STARTED:
                     self._move_replica(partition, replica, _R.DELETION_INELIGIBLE)
@@ -175,7 +175,7 @@ class StateMachines:
 
     # -- the transitions ---------------------------------------------------------------------------------------------
 
-    def _assigned(self, partition: PartitionId) -> None:
+    def _add_assigned(self, partition: PartitionId) -> None:
         known = self._replicas.setdefault(partition, {})
         for replica in self._cluster.topics[partition[0]].assignment[partition[1]]:
             if known.setdefault(replica, _R.NON_EXISTENT) is _R.NON_EXISTENT:
@@ -186,7 +186,7 @@ class StateMachines:
         self._partitions[partition] = now
         if former is not None and former not in PARTITION_TRANSITIONS[now]:
             _log.error(_NOT_VALID, "partition", *partition, former, now)
-        moved: Columns = {**self._named(partition), "from_state": former, "to_state": now}
+        moved: Columns = {**self._make_columns(partition), "from_state": former, "to_state": now}
         self._events.emit("partition-transition", **moved)
 
     def _move_replica(self, partition: PartitionId, replica: int, now: ReplicaStateName) -> None:
@@ -195,10 +195,10 @@ class StateMachines:
         known[replica] = now
         if former is not None and former not in REPLICA_TRANSITIONS[now]:
             _log.error(_NOT_VALID, f"replica {replica} of", *partition, former, now)
-        moved: Columns = {**self._named(partition), "replica": replica, "from_state": former, "to_state": now}
+        moved: Columns = {**self._make_columns(partition), "replica": replica, "from_state": former, "to_state": now}
         self._events.emit("replica-transition", **moved)
 
-    def _named(self, partition: PartitionId) -> Columns:
+    def _make_columns(self, partition: PartitionId) -> Columns:
         name, index = partition
         zxid = self._cluster.topics[name].czxid
         return {"key": f"{name}-{index}", "controller_epoch": self._controller_epoch, "topic_zxid": zxid}

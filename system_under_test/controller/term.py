@@ -80,8 +80,8 @@ async def _read_or_create_epoch(zookeeper: ZooKeeper) -> tuple[bytes, int]:
 async def remove_false_claim(zookeeper: ZooKeeper) -> None:
     """Removes /controller if it is persistent: no session holds it, so it would block elections forever.
 
-    Only the claim that was read is removed. Its version does not identify it, because a later claim has version 0
-    again. But every claim raises the epoch, and the epoch's version was read first.
+    Only the claim that was read is removed. The znode's version does not identify it, because every claim begins with
+    version 0. But each election raises the epoch, whose version is read before the claim and checked here.
     """
     _, epoch_version = await _read_or_create_epoch(zookeeper)
     try:

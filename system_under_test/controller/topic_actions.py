@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from kazoo.exceptions import BadVersionError, NodeExistsError
 from kazoo.protocol.serialization import SetData
 
-from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
+from assay.system_under_test.config import INTERNAL_TOPICS, BrokerConfig, ConfigError, TopicConfig
 from assay.system_under_test.controller import assignments, topics
 from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.changes import ChangeHandlers
@@ -46,7 +46,8 @@ class TopicActions:
 
     async def delete(self, name: str) -> None:
         """Deletes a topic; returns once every replica and the topic itself are gone."""
-        topics.require_deletable(name)
+        if name in INTERNAL_TOPICS:
+            raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; it cannot be deleted")
         await self._changes.deletions.request(name)
 
     async def add_partitions(

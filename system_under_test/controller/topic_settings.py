@@ -1,7 +1,7 @@
 """The settings of topics, and this broker's own: as stored in ZooKeeper, and as changed while brokers run.
 
 Settings reach a broker in two ways: from the controller with a role, and from ZooKeeper when they change. The two may
-overtake each other. So each reading has the zxid as of which it is true, and never replaces a newer one.
+overtake each other. So settings carry the zxid as of which they were valid, and never replace newer ones.
 
 Every broker watches /config/changes, where a sequence node names the topic of a change; the settings themselves are in
 /config/topics. A broker's own are in /config/brokers, and are announced the same way. All settings are read again at
@@ -25,8 +25,8 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 
-KEPT_MS = 15 * 60 * 1000
-"""How long an announcement stays, as in Kafka; but by ZooKeeper's clock, compared with the newest announcement."""
+LIFETIME_MS = 15 * 60 * 1000
+"""Announcements that are older than the newest one by more than this are deleted. Kafka uses a broker's clock."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class VersionedSettings:
 async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> VersionedSettings | None:
     """Reads a topic's settings; logs an invalid znode and returns None.
 
-    ``zxid`` is that of a transaction known to be visible: without a znode there are no settings as of then.
+    ``zxid`` is that of a transaction known to be visible. If the znode is missing, there were no settings then.
     """
     try:
         found = await znodes.read(zookeeper, znodes.TopicSettings, paths.topic_config(topic))
@@ -53,7 +53,7 @@ async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> Versione
 
 
 def _filter_usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings that this broker knows and accepts: other tools may write anything there."""
+    """Returns the settings that this broker accepts; other tools may write anything to the znode."""
     usable = {}
     for key, value in settings.items():
         try:
@@ -111,7 +111,7 @@ class ConfigChanges:
         self._fired.set()
 
     async def _handle(self, names: list[str]) -> None:
-        self._handled = {name: made for name, made in self._handled.items() if name in names}
+        self._handled = {name: created_ms for name, created_ms in self._handled.items() if name in names}
         for name in names:
             if name in self._handled:
                 continue
@@ -151,7 +151,7 @@ class ConfigChanges:
 
     async def _forget_old(self) -> None:
         newest = max(self._handled.values(), default=0)
-        for name, made in self._handled.items():
-            if newest - made > KEPT_MS:
+        for name, created_ms in self._handled.items():
+            if newest - created_ms > LIFETIME_MS:
                 with contextlib.suppress(NoNodeError):  # every broker does this
                     await self.zookeeper.delete(f"{paths.CONFIG_CHANGES}/{name}")

@@ -13,7 +13,7 @@ from typing import Any
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.serialization import Delete, SetData
 
-from assay.system_under_test.config import INTERNAL_TOPICS, BrokerConfig, ConfigError, TopicConfig
+from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, is_topic_name
@@ -104,12 +104,6 @@ def spread_replicas(
     return assignment
 
 
-def require_deletable(name: str) -> None:
-    """Raises ``TopicError`` for an internal topic."""
-    if name in INTERNAL_TOPICS:
-        raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; it cannot be deleted")
-
-
 async def plan_creation(zookeeper: ZooKeeper, name: str, plan: TopicPlan) -> list[Any]:
     """Returns the writes that create a topic. Settings left behind by a former topic of that name are replaced."""
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
@@ -124,15 +118,6 @@ async def plan_creation(zookeeper: ZooKeeper, name: str, plan: TopicPlan) -> lis
     return operations
 
 
-def make_deletion_mark(name: str) -> list[Any]:
-    return [znodes.make_create(paths.delete_topic(name))]
-
-
-def make_deletion_begin(name: str, czxid: int) -> list[Any]:
-    """Returns the write that takes the topic out of service for good, because some replicas may be gone afterwards."""
-    return [SetData(paths.delete_topic(name), znodes.encode(znodes.TopicDeletion(czxid)), -1)]
-
-
 async def has_deletion_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> bool:
     """Returns whether any replica of this topic was ever asked to delete its files."""
     path = paths.delete_topic(name)
@@ -144,10 +129,6 @@ async def has_deletion_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> boo
     except znodes.ZnodeError as error:
         _log.error("%s; the topic's deletion counts as not begun", error)
         return False
-
-
-def make_mark_removal(name: str) -> list[Any]:
-    return [Delete(paths.delete_topic(name), -1)]
 
 
 async def plan_removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[PartitionId]) -> list[Any]:
@@ -197,11 +178,11 @@ def plan_offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
 async def auto_create(
     zookeeper: ZooKeeper, config: BrokerConfig, wanted: CreatableTopic, brokers: Sequence[int], rng: random.Random
 ) -> ErrorCode:
-    """Creates a topic on demand. Returns 5 if it exists now, since its leader comes later; else why it cannot exist."""
+    """Creates a topic on demand. Returns LEADER_NOT_AVAILABLE, as its leader comes later, or why it is impossible."""
     name = wanted.topic
     try:
-        made = plan_topic(wanted, sorted(brokers), config, rng)
-        await zookeeper.multi(await plan_creation(zookeeper, name, made))
+        plan = plan_topic(wanted, sorted(brokers), config, rng)
+        await zookeeper.multi(await plan_creation(zookeeper, name, plan))
     except TopicError as error:
         return error.code
     except KazooException as error:  # it exists already, or the outcome is unknown; the client asks again

@@ -1,4 +1,4 @@
-"""The behavior of a controller or registration that a historic defect replaces.
+"""Traits of the controller and the registration: the functions and flags that a historic defect replaces.
 
 See ``assay.system_under_test.defects``.
 """
@@ -19,17 +19,18 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 @dataclass(frozen=True)
 class ControllerTraits:
-    """The rules that defects change.
-
-    They cover elections, writes, resignation after a replacement, the recognition of one's own registration, and its
-    renewal after a deletion.
-    """
+    """The rules that defects change, with their correct versions as defaults."""
 
     decide: Decide = leaders.decide_next_state
+    """Decides the next state of a partition."""
     fence: Callable[[ZooKeeper, ControllerTerm], FencedWriter] = FencedWriter
+    """Makes the writer of a term."""
     resigns: bool = True
+    """Whether a controller ends its term when it is replaced."""
     recognises: RegistrationMatcher = matches_session
+    """Decides whether a registration is this process's own."""
     stays_registered: bool = True
+    """Whether a broker registers again after its registration was deleted."""
 
 
 CORRECT = ControllerTraits()

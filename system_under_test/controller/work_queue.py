@@ -25,7 +25,7 @@ class Trigger(enum.Enum):
     REJECTED = "rejected by a broker"
 
 
-SEEN_IN_ZOOKEEPER: Final = (
+ZOOKEEPER_TRIGGERS: Final = (
     Trigger.CLAIM,
     Trigger.BROKERS,
     Trigger.TOPICS,
@@ -35,6 +35,7 @@ SEEN_IN_ZOOKEEPER: Final = (
     Trigger.MOVES,
     Trigger.PREFERRED,
 )
+"""Triggers that repeat a read of ZooKeeper; the others come from requests and timers."""
 
 RequestedAction = tuple[Action[Any], asyncio.Future[Any]]
 """An action and the future that its caller waits for."""
@@ -76,8 +77,8 @@ class WorkQueue:
     async def perform(self, action: Action[T]) -> T:
         """Runs the action between two triggers, and returns its result.
 
-        Raises ``TopicError``: 41 if this broker is not the controller, -1 if the outcome is unknown, and what the
-        action raises.
+        Raises ``TopicError``: NOT_CONTROLLER if this broker is not the controller, UNKNOWN if the outcome is unknown,
+        and those of the action.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((action, done))

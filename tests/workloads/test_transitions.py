@@ -52,18 +52,18 @@ def deletes_what_is_online(patch: pytest.MonkeyPatch) -> None:
         for replica in replicas:
             self._move_replica(partition, replica, ReplicaStateName.DELETION_STARTED)
 
-    patch.setattr(StateMachines, "deletion_begins", begins)
+    patch.setattr(StateMachines, "record_deletion_start", begins)
 
 
 def is_never_offline(patch: pytest.MonkeyPatch) -> None:
-    settled = StateMachines.settled
+    settled = StateMachines.record_state
 
     def online(self: StateMachines, partition: tuple[str, int], state: PartitionState, **given: Any) -> None:
         was = self._partitions.get(partition)
         if was is not PartitionStateName.ONLINE or leaders.has_live_leader(state, self._cluster.brokers):
             settled(self, partition, state, **given)
 
-    patch.setattr(StateMachines, "settled", online)
+    patch.setattr(StateMachines, "record_state", online)
 
 
 def says_nothing_of_what_is_offline(patch: pytest.MonkeyPatch) -> None:

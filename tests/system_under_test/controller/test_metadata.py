@@ -60,14 +60,14 @@ def leaders(cache: MetadataCache) -> list[int]:
 def test_a_new_leader_is_known_as_soon_as_it_is_commanded() -> None:
     cache = MetadataCache()
     cache.update(update(state(0, leader=1), state(1, leader=2)))
-    cache.learn(commanded(state(1, leader=3, leader_epoch=1)))
+    cache.update_leaders(commanded(state(1, leader=3, leader_epoch=1)))
     assert leaders(cache) == [1, 3]
 
 
 def test_a_new_topic_is_not_shown_by_halves() -> None:
     """A broker that replicates one partition of two is commanded for that one alone."""
     cache = MetadataCache()
-    cache.learn(commanded(state(1, leader=3)))
+    cache.update_leaders(commanded(state(1, leader=3)))
     assert leaders(cache) == []
     cache.update(update(state(0, leader=1), state(1, leader=3)))
     assert leaders(cache) == [1, 3]
@@ -76,7 +76,7 @@ def test_a_new_topic_is_not_shown_by_halves() -> None:
 def test_new_partitions_of_a_topic_are_not_shown_by_halves() -> None:
     cache = MetadataCache()
     cache.update(update(state(0, leader=1)))
-    cache.learn(commanded(state(2, leader=3)))
+    cache.update_leaders(commanded(state(2, leader=3)))
     assert leaders(cache) == [1]
 
 
@@ -85,10 +85,10 @@ def test_a_copy_that_comes_late_is_no_news() -> None:
     cache = MetadataCache()
     before = replace(update(state(0, leader=1), state(1, leader=2)), serial=7)
     cache.update(before)
-    cache.learn(replace(commanded(state(1, leader=3, leader_epoch=1)), serial=8))
+    cache.update_leaders(replace(commanded(state(1, leader=3, leader_epoch=1)), serial=8))
     cache.update(replace(update(state(1, leader=3, leader_epoch=1)), serial=8))
     cache.update(before)
-    cache.learn(replace(commanded(state(1, leader=2)), serial=7))
+    cache.update_leaders(replace(commanded(state(1, leader=2)), serial=7))
     assert leaders(cache) == [1, 3]
 
 

@@ -506,7 +506,7 @@ def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
     )
     unused: Any = None
     reassignments = Reassignments(zookeeper, unused, unused, unused, lambda: again.append(True), unused)
-    asyncio.run(reassignments.look(active, lambda _: None))
+    asyncio.run(reassignments.perform_steps(active, lambda _: None))
     assert again == [True]
 
 
@@ -528,8 +528,8 @@ def test_topics_are_read_before_an_entry_of_an_unknown_one_is_judged() -> None:
     active: Any = SimpleNamespace(cluster=cluster)
     unused: Any = None
     reassignments = Reassignments(zookeeper, unused, unused, unused, unused, learn)
-    assert asyncio.run(reassignments.under_way(active)) == [(asked, [1])]
-    assert asyncio.run(reassignments.under_way(active)) == [(asked, [1])]
+    assert asyncio.run(reassignments.list_in_progress(active)) == [(asked, [1])]
+    assert asyncio.run(reassignments.list_in_progress(active)) == [(asked, [1])]
     assert learned == [{}], "once, as nothing is new then"
 
 

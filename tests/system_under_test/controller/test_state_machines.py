@@ -41,15 +41,15 @@ def machines(*alive: int) -> tuple[StateMachines, ClusterState, Written]:
 
 def test_a_deletion_that_fails_may_be_tried_again() -> None:
     machine, cluster, written = machines(1, 2)
-    machine.new(P)
-    machine.follow(P)
-    machine.topic_deletion_begins("t")
+    machine.record_new(P)
+    machine.follow_brokers(P)
+    machine.record_topic_deletion_start("t")
     del cluster.brokers[2]
-    machine.follow(P)
-    machine.deletion_failed(P)
+    machine.follow_brokers(P)
+    machine.record_deletion_failure(P)
     cluster.brokers[2] = BrokerIncarnation(2, "h", 1, 99)
-    machine.follow(P)
-    machine.topic_deletion_begins("t")
+    machine.follow_brokers(P)
+    machine.record_topic_deletion_start("t")
     machine.forget("t", deleted=True)
     began = ["NonExistent New", "New Online", "Online Offline", "Offline ReplicaDeletionStarted",
              "ReplicaDeletionStarted ReplicaDeletionIneligible"]  # fmt: skip
@@ -63,9 +63,9 @@ def test_a_deletion_that_fails_may_be_tried_again() -> None:
 
 def test_a_topic_that_is_deleted_by_hand_leaves_its_replicas_offline() -> None:
     machine, _, written = machines(1, 2)
-    machine.new(P)
-    machine.follow(P)
-    machine.deletion_begins(P, [2])
+    machine.record_new(P)
+    machine.follow_brokers(P)
+    machine.record_deletion_start(P, [2])
     machine.forget("t", deleted=False)
     assert written.steps(1)[-1] == "Online Offline"
     assert written.steps(2)[-1] == "ReplicaDeletionIneligible Offline"
@@ -74,14 +74,14 @@ def test_a_topic_that_is_deleted_by_hand_leaves_its_replicas_offline() -> None:
 
 def test_a_replica_of_a_broker_that_is_about_to_stop_stays_offline_until_its_next_life() -> None:
     machine, cluster, written = machines(1, 2)
-    machine.new(P)
-    machine.follow(P)
+    machine.record_new(P)
+    machine.follow_brokers(P)
     cluster.leaving[2] = cluster.brokers[2].czxid
-    machine.stopped(2, [P])
-    machine.follow(P)
+    machine.record_stopped(2, [P])
+    machine.follow_brokers(P)
     assert written.steps(2)[-1] == "Online Offline"
     cluster.brokers[2] = BrokerIncarnation(2, "h", 1, 99)
-    machine.follow(P)
+    machine.follow_brokers(P)
     assert written.steps(2)[-1] == "Offline Online"
 
 
@@ -89,7 +89,7 @@ def test_a_step_that_is_not_valid_is_an_error_in_the_log_and_written_all_the_sam
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     machine, _, written = machines(1, 2)
-    machine.new(P)
+    machine.record_new(P)
     machine._move_replica(P, 1, ReplicaStateName.DELETION_SUCCESSFUL)
     assert written.steps(1)[-1] == "New ReplicaDeletionSuccessful"
     (record,) = caplog.records

@@ -240,7 +240,7 @@ def test_settings_that_make_no_sense_change_nothing(caplog: pytest.LogCaptureFix
 
 
 def test_old_announcements_go_when_a_much_younger_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_settings, "KEPT_MS", 5_000)
+    monkeypatch.setattr(topic_settings, "LIFETIME_MS", 5_000)
 
     async def check() -> None:
         async with tools() as (cluster, zookeeper, _):
