@@ -84,7 +84,7 @@ async def filled(folder: str) -> Log:
 
 
 async def measure(log: Log, size: int, total: int, sendfile_from: int) -> Figures:
-    local.SENDFILE_FROM = sendfile_from
+    local.SENDFILE_MIN_BYTES = sendfile_from
     offset, count = 0, max(20, min(5_000, total // size))
 
     async def fetch(request: FetchRequest, _: Context) -> FetchResponse:

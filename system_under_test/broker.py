@@ -114,7 +114,7 @@ class BrokerProcess:
         answers = make_handlers(
             zookeeper, manager, self._controller, self._coordinator, metadata, PublicControl(manager, zookeeper, cache)
         )
-        self._server = Server(answers, {**APIS, **INTERNAL_APIS}, Limits.configured(config))
+        self._server = Server(answers, {**APIS, **INTERNAL_APIS}, Limits.from_config(config))
 
     async def _configure(self, topic: str, settings: VersionedSettings) -> None:
         await self._manager.replicas.configure(topic, settings.values, settings.zxid)

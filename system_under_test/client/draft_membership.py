@@ -243,7 +243,7 @@ class DraftMembership(coordinated.CoordinatorClient):
             return
         try:
             async with asyncio.timeout(self._interval):
-                await (await self._pulse.get(self._coordinator, self._interval)).ended()
+                await (await self._pulse.get(self._coordinator, self._interval)).wait_ended()
         except (TimeoutError, CallError):
             return
 

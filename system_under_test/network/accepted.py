@@ -35,8 +35,8 @@ from assay.system_under_test.protocol.header import (
 )
 from assay.system_under_test.protocol.schema import ProtocolError
 
-PIECE = 64 * 1024
-"""Bytes requested from the stream at once, and so about the most that is buffered here."""
+PIECE_BYTES = 64 * 1024
+"""Bytes requested from the stream at once. Not much more is buffered here."""
 
 
 class ReadAhead:
@@ -48,11 +48,11 @@ class ReadAhead:
         self._position = 0
 
     @property
-    def ahead(self) -> bool:
+    def has_buffered(self) -> bool:
         """Whether bytes are buffered."""
         return self._position < len(self._data)
 
-    async def exactly(self, size: int) -> bytes:
+    async def read_exactly(self, size: int) -> bytes:
         """Returns the next ``size`` bytes. Raises ``OSError``, or ``IncompleteReadError`` if the stream ends too early.
 
         A cancelled call loses its bytes, so the stream is unusable afterwards.
@@ -63,8 +63,8 @@ class ReadAhead:
         if end > len(data):
             data = data[position:]
             self._data, self._position = b"", 0
-            if len(data) + PIECE > size:  # the usual case: one more read is enough
-                data += await self._stream.read(PIECE)
+            if len(data) + PIECE_BYTES > size:  # the usual case: one more read is enough
+                data += await self._stream.read(PIECE_BYTES)
             if len(data) < size:
                 data = await self._gather(data, size)
             self._data = data
@@ -75,7 +75,7 @@ class ReadAhead:
     async def _gather(self, data: bytes, size: int) -> bytes:
         pieces, have = [data], len(data)
         while have < size:
-            piece = await self._stream.read(PIECE)
+            piece = await self._stream.read(PIECE_BYTES)
             if not piece:
                 raise asyncio.IncompleteReadError(b"".join(pieces), size)
             pieces.append(piece)
@@ -86,35 +86,36 @@ class ReadAhead:
 class Outbox:
     """Limits the bytes of unsent responses of all connections to ``total``, by dropping connections.
 
-    A response is read from disk whole, so each peer that does not read holds one in memory. Other clients must not wait
-    for that memory, or such a peer could block them all. Beyond ``total`` the connection with the oldest unsent
-    response is closed, but never the only one.
+    A response is read from disk as a whole, and stays in memory until the peer has read it. Other clients must not wait
+    for that memory, or one peer could block them all. Beyond ``total`` the connection with the oldest unsent response
+    is closed, unless it is the only one.
     """
 
     def __init__(self, total: int) -> None:
         self._total = total
         self.unsent = 0
         """Bytes that are being sent."""
-        self._held: dict[Callable[[], None], int] = {}  # oldest first
+        self._unsent_by_connection: dict[Callable[[], None], int] = {}
+        """By the callback that closes the connection; the connection with the oldest response first."""
 
-    def hold(self, drop: Callable[[], None], size: int) -> None:
+    def add(self, drop: Callable[[], None], size: int) -> None:
         """Adds ``size`` bytes that a connection is sending; ``drop`` closes that connection."""
-        self._held[drop] = self._held.get(drop, 0) + size
+        self._unsent_by_connection[drop] = self._unsent_by_connection.get(drop, 0) + size
         self.unsent += size
-        while self.unsent > self._total and len(self._held) > 1:
-            oldest = next(iter(self._held))
-            self.sent(oldest)
+        while self.unsent > self._total and len(self._unsent_by_connection) > 1:
+            oldest = next(iter(self._unsent_by_connection))
+            self.release(oldest)
             oldest()
 
-    def sent(self, drop: Callable[[], None]) -> None:
+    def release(self, drop: Callable[[], None]) -> None:
         """Releases the connection's bytes, because the peer took them or the connection ended."""
-        self.unsent -= self._held.pop(drop, 0)
+        self.unsent -= self._unsent_by_connection.pop(drop, 0)
 
 
 logger = logging.getLogger("assay.network")
 
-_TURN = 0.005
-"""Seconds for which buffered requests of one connection may keep the others waiting."""
+_TURN_SECONDS = 0.005
+"""How long buffered requests of one connection may keep the other connections waiting."""
 
 
 class AcceptedConnection:
@@ -173,7 +174,7 @@ class AcceptedConnection:
         if clean:
             await self._close()
         elif lost:
-            with suppress(OSError):  # asyncio stores the error for this call, too, and logs it if no one retrieves it
+            with suppress(OSError):  # asyncio raises the error here again, and logs it if this is not called
                 await self._writer.wait_closed()
 
     def reject(self) -> None:
@@ -193,13 +194,13 @@ class AcceptedConnection:
         reader = self._reader
         while True:
             now = self.waiting_since = self._loop.time()
-            if not reader.ahead:
-                self._turn_ends = now + _TURN  # the read below waits, so other connections get their turn
+            if not reader.has_buffered:
+                self._turn_ends = now + _TURN_SECONDS  # the read below waits, so other connections get their turn
             elif now >= self._turn_ends:
                 await asyncio.sleep(0)  # otherwise a thousand small buffered requests would block the event loop
-                self._turn_ends = now + _TURN
+                self._turn_ends = now + _TURN_SECONDS
             try:
-                prefix = await reader.exactly(SIZE_BYTES)
+                prefix = await reader.read_exactly(SIZE_BYTES)
             except asyncio.IncompleteReadError as error:
                 if not error.partial:
                     return
@@ -208,7 +209,7 @@ class AcceptedConnection:
             if not 0 <= size <= self._limits.max_request_bytes:
                 raise ProtocolError(f"request of {size} bytes; the limit is {self._limits.max_request_bytes}")
             if size <= FREE_REQUEST_BYTES:
-                await self._handle(await reader.exactly(size))
+                await self._handle(await reader.read_exactly(size))
             else:
                 await self._handle_large(size)
 
@@ -217,7 +218,7 @@ class AcceptedConnection:
 
         An announced size alone reserves no memory.
         """
-        first = await self._reader.exactly(FREE_REQUEST_BYTES)
+        first = await self._reader.read_exactly(FREE_REQUEST_BYTES)
         with self._memory.share(size, self.drop) as share:
             await self._handle(await self._receive(share, first), partial(self._memory.release, share))
 
@@ -233,7 +234,7 @@ class AcceptedConnection:
             self.waiting_since = share.receiving_since = self._loop.time()
             try:
                 async with asyncio.timeout(self._limits.stall_timeout):
-                    piece = await self._reader.exactly(min(share.need, FREE_REQUEST_BYTES))
+                    piece = await self._reader.read_exactly(min(share.need, FREE_REQUEST_BYTES))
             except TimeoutError as error:
                 raise CloseConnection(
                     f"{share.need} bytes of a request of {share.size} do not arrive, the next of them not within "
@@ -246,7 +247,7 @@ class AcceptedConnection:
         start = peek_request_header(frame)
         api = self._apis.get(start.api_key)
         handler = self._handlers.get(start.api_key)
-        if start.api_key == API_VERSIONS_KEY and api is not None and not api.speaks(start.api_version):
+        if start.api_key == API_VERSIONS_KEY and api is not None and not api.supports_version(start.api_version):
             # A client cannot know the supported versions before this request. The response is in version 0, without
             # reading the request's body (KIP-35), and lists the supported versions of ApiVersions (KIP-511). Otherwise
             # a client counts down to version 0 and may halve its timeout at each step.
@@ -254,21 +255,21 @@ class AcceptedConnection:
             return
         if api is None or handler is None:
             raise CloseConnection(f"unknown request key {start.api_key} (v{start.api_version})")
-        if not api.speaks(start.api_version):
+        if not api.supports_version(start.api_version):
             raise CloseConnection(
                 f"{api.name} v{start.api_version} is not supported, only {api.min_version} to {api.max_version}"
             )
         key, version, correlation_id, client_id, body = decode_request_header(frame)
         request = decode(api.request, version, frame, body)
-        del frame  # a handler that drops the request's bytes must not wait beside a copy of them
+        del frame  # otherwise a waiting handler would keep a copy of the request's bytes in memory
         self.waiting_since = math.inf
         after = self._after_response
         context = Context(key, version, correlation_id, client_id, self.peer, after.append)
         response = await handler(request, context if release is None else context._replace(release=release))
         if response is not None:
             await self._send(response, version, correlation_id)
-            for deed in after:
-                deed()
+            for callback in after:
+                callback()
         if after:
             after.clear()
 
@@ -279,15 +280,15 @@ class AcceptedConnection:
         try:
             for chunk in chunks:
                 if isinstance(chunk, bytes):
-                    self._outbox.hold(self._drop_response, len(chunk))
+                    self._outbox.add(self._drop_response, len(chunk))
                     writer.write(chunk)
                 else:
-                    self._outbox.hold(self._drop_response, chunk.size)
+                    self._outbox.add(self._drop_response, chunk.size)
                     await chunk.send(writer)
             if writer.transport.get_write_buffer_size() or writer.is_closing():
                 await writer.drain()
         finally:
-            self._outbox.sent(self._drop_response)
+            self._outbox.release(self._drop_response)
 
     def _drop_response(self) -> None:
         self.drop("it does not take its response, and others need the memory")

@@ -3,8 +3,8 @@
 Calls are pipelined: each is written at once and matched with its response by correlation id. After an error a caller
 must know whether the request may have been carried out. There are exactly two errors:
 
-- :class:`NotSent`: no byte of the request left, so it was not carried out
-- :class:`Unknown`: the request was written and no response came
+- :class:`NotSent`: no byte of the request was sent, so it was not carried out
+- :class:`UnknownOutcome`: the request was written and no response came
 
 A call that times out makes the connection *suspect*. A suspect connection takes no new calls, so its users connect
 again at once. It is closed when its pending calls have ended, each by a response or at its own deadline.
@@ -31,7 +31,7 @@ MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """A larger announced size means that the peer does not speak this protocol."""
 
 
-AT_ONCE = struct.pack("ii", 1, 0)
+LINGER_NONE = struct.pack("ii", 1, 0)
 """Value of ``SO_LINGER`` with which closing discards unacknowledged data and sends a reset."""
 
 
@@ -59,7 +59,9 @@ class _FrameProtocol(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.full = False
+        """Whether the transport's write buffer is full."""
         self.ended = False
+        """Whether the transport is closed."""
         self.transport: asyncio.Transport
         self.on_frame: Callable[[bytes], None] = _ignore
         self.on_end: Callable[[Exception | None], None] = _ignore
@@ -112,17 +114,17 @@ class _FrameProtocol(asyncio.Protocol):
         self.on_end(error)
         self._wake()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Waits until the transport accepts more data or has ended."""
         while self.full and not self.ended:
-            await self._change()
+            await self._wait_for_change()
 
-    async def end(self) -> None:
+    async def wait_for_end(self) -> None:
         """Waits until the transport is closed."""
         while not self.ended:
-            await self._change()
+            await self._wait_for_change()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         future = self._loop.create_future()
         self._waiting.append(future)
         try:
@@ -139,7 +141,7 @@ class _FrameProtocol(asyncio.Protocol):
 
 
 def _ignore(_: object) -> None:
-    """Ignores callbacks before a connection listens and after it has ended."""
+    """Ignores frames and errors: no connection has set its callbacks yet, or it has ended."""
 
 
 class Connection:
@@ -154,11 +156,13 @@ class Connection:
         self._pending: dict[int, _PendingCall] = {}
         self._next_id = 0
         self._suspect: str | None = None
+        """Why the connection takes no new calls, while earlier calls may still be answered."""
         self._broken: str | None = None
-        wire.on_frame = self._answer
-        wire.on_end = self._ended
+        """Why the connection has ended."""
+        wire.on_frame = self._on_response
+        wire.on_end = self._on_end
         if wire.ended:
-            self._ended(None)
+            self._on_end(None)
 
     @classmethod
     async def open(
@@ -167,7 +171,7 @@ class Connection:
         """Connects within ``timeout`` seconds. Raises ``NotSent``.
 
         With ``abort_on_timeout``, a call that times out or is cancelled ends the connection at once and discards unsent
-        data. Otherwise the kernel still sends its buffered data, in a partition even long afterwards.
+        data. Otherwise the kernel still sends its buffered data, even long afterwards if the network was partitioned.
         """
         peer = f"{host}:{port}"
         loop = asyncio.get_running_loop()
@@ -182,17 +186,17 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether it takes new calls."""
+        """Whether the connection takes new calls."""
         return self._suspect is None and self._broken is None
 
     @property
     def finished(self) -> bool:
-        """Whether it is broken and its socket is closed."""
+        """Whether the socket is closed."""
         return self._wire.ended
 
-    async def ended(self) -> None:
-        """Waits until its socket is closed, by either side."""
-        await self._wire.end()
+    async def wait_ended(self) -> None:
+        """Waits until the socket is closed, by either side."""
+        await self._wire.wait_for_end()
 
     async def call(self, request: Request[R], version: int, timeout: float) -> R:
         """Sends ``request`` in ``version`` and returns the response.
@@ -204,9 +208,9 @@ class Connection:
         frame, correlation_id = self._frame(request, version)
         name = type(request).__name__
         try:
-            await self._room(name, timeout)
+            await self._wait_for_room(name, timeout)
         except TimeoutError as error:
-            self._doubt(f"{name} to {self.peer} was not taken within {timeout:.3g} s")
+            self._mark_suspect(f"{name} to {self.peer} was not taken within {timeout:.3g} s")
             raise NotSent(f"{name} to {self.peer}: earlier requests were not taken within {timeout:.3g} s") from error
         if self._loop.time() >= deadline:
             raise NotSent(f"{name} to {self.peer}: no time is left")
@@ -220,7 +224,7 @@ class Connection:
             timer.cancel()
             self._pending.pop(correlation_id, None)
             if self._abort_on_timeout and answer.cancelled():
-                self._doubt(f"{name} to {self.peer} was given up")
+                self._mark_suspect(f"{name} to {self.peer} was given up")
             self._end_if_suspect()
             if answer.done() and not answer.cancelled():
                 answer.exception()  # marks it as retrieved, in case the caller was cancelled when it arrived
@@ -230,7 +234,7 @@ class Connection:
         frame, _ = self._frame(request, version)
         name = type(request).__name__
         try:
-            await self._room(name, timeout)
+            await self._wait_for_room(name, timeout)
         except TimeoutError as error:
             self._break(f"requests to {self.peer} were not taken within {timeout:.3g} s")
             raise NotSent(f"{name} to {self.peer}: {self._broken}") from error
@@ -243,7 +247,7 @@ class Connection:
     async def close(self) -> None:
         """Breaks the connection like ``abort`` and waits until its socket is closed."""
         self._break(f"the connection to {self.peer} was closed")
-        await self._wire.end()
+        await self._wire.wait_for_end()
 
     def _frame(self, request: object, version: int) -> tuple[bytes, int]:
         if not self.usable:
@@ -251,11 +255,11 @@ class Connection:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         return encode_request(request, version, self._next_id, self._client_id), self._next_id
 
-    async def _room(self, request: str, timeout: float) -> None:
-        """Waits for room before a request is written, because an unwritten request was certainly not carried out."""
+    async def _wait_for_room(self, request: str, timeout: float) -> None:
+        """Waits until the transport takes a request. If that fails, the request was certainly not carried out."""
         if self._wire.full:
             async with asyncio.timeout(timeout):
-                await self._wire.room()
+                await self._wire.wait_for_room()
             if self._broken is not None:
                 raise NotSent(f"{request} to {self.peer}: {self._broken}")
 
@@ -265,9 +269,11 @@ class Connection:
             return
         what = f"{pending.request} to {self.peer}"
         pending.answer.set_exception(UnknownOutcome(f"{what}: no answer within {timeout:.3g} s"))
-        self._doubt(f"{what} was not answered within {timeout:.3g} s")  # may break the connection and end all calls
+        self._mark_suspect(
+            f"{what} was not answered within {timeout:.3g} s"
+        )  # may break the connection and end all calls
 
-    def _doubt(self, reason: str) -> None:
+    def _mark_suspect(self, reason: str) -> None:
         self._suspect = self._suspect or reason
         self._end_if_suspect()
 
@@ -275,7 +281,7 @@ class Connection:
         if self._suspect is not None and (self._abort_on_timeout or not self._pending):
             self._break(self._suspect)
 
-    def _answer(self, frame: bytes) -> None:
+    def _on_response(self, frame: bytes) -> None:
         pending = self._pending.pop(decode_correlation_id(frame), None)
         if pending is None or pending.answer.done():
             return  # the caller no longer waits
@@ -285,7 +291,7 @@ class Connection:
             pending.answer.set_exception(UnknownOutcome(f"the answer of {self.peer} cannot be read: {error}"))
             raise
 
-    def _ended(self, error: Exception | None) -> None:
+    def _on_end(self, error: Exception | None) -> None:
         if error is None:
             self._break(f"{self.peer} closed the connection")
         elif isinstance(error, ProtocolError):
@@ -299,7 +305,7 @@ class Connection:
         self._broken = reason
         self._wire.on_frame = self._wire.on_end = _ignore
         if self._abort_on_timeout and not self._wire.ended:
-            self._wire.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            self._wire.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NONE)
         self._wire.transport.abort()
         pending, self._pending = self._pending, {}
         for call in pending.values():

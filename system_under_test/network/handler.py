@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 
-def _ignore_callback(deed: Callable[[], None]) -> None:
+def _ignore_callback(callback: Callable[[], None]) -> None:
     """Ignores the callback, because no response is sent."""
 
 
-def _nothing() -> None:
+def _release_nothing() -> None:
     """The request has no memory of its own to give back."""
 
 
@@ -24,7 +24,7 @@ class Context(NamedTuple):
     """``address:port`` of the client, for log lines."""
     after_response: Callable[[Callable[[], None]], None] = _ignore_callback
     """Registers a callback to run after the response was written. Whether the peer received it is unknown."""
-    release: Callable[[], None] = _nothing
+    release: Callable[[], None] = _release_nothing
     """Gives back the memory of a large request before it is answered. The handler has dropped the request's bytes."""
 
 

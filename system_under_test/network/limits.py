@@ -15,7 +15,7 @@ Followers' small fetches complete a large produce request, so they must never wa
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits with the defaults of 0.10.2 if it has the setting; see :meth:`configured`."""
+    """The limits. Defaults are those of 0.10.2 where it has such a setting; see :meth:`from_config`."""
 
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES
@@ -36,8 +36,8 @@ class Limits:
     """Seconds for the peer to read what was written before its connection is closed."""
 
     @classmethod
-    def configured(cls, config: BrokerConfig) -> Limits:
-        """Returns the limits that the broker's configuration sets:
+    def from_config(cls, config: BrokerConfig) -> Limits:
+        """Returns the default limits, except those that the broker's configuration sets:
 
         - ``socket.request.max.bytes``
         - ``queued.max.request.bytes``

@@ -84,7 +84,7 @@ class Server:
             reader, writer, self._handlers, self._apis, self._limits, self._memory, self._outbox
         )
         try:
-            refusal = self._refusal(accepted)
+            refusal = self._find_refusal_reason(accepted)
             if refusal is not None:
                 logger.warning("refusing %s: %s", accepted.peer, refusal)
                 accepted.reject()
@@ -104,7 +104,7 @@ class Server:
         finally:
             self._accepted.pop(task, None)
 
-    def _refusal(self, accepted: AcceptedConnection) -> str | None:
+    def _find_refusal_reason(self, accepted: AcceptedConnection) -> str | None:
         """Returns why another connection is refused, or None."""
         limits = self._limits
         if self._closing:

@@ -47,8 +47,9 @@ class Api:
     min_version: int
     max_version: int
     announced: bool
+    """Whether ApiVersions lists it."""
 
-    def speaks(self, version: int) -> bool:
+    def supports_version(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
 
 

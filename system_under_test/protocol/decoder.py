@@ -34,108 +34,114 @@ def _find_min_size(type_: schema.WireType, version: int) -> int:
 
 
 class DecoderSource(Source):
+    """The source of a decoder. ``data`` are the bytes, ``p`` is the position, and ``n`` counts array elements."""
+
     def compile(self) -> Decoder:
         self.limited = schema.is_request(self.cls)
         if self.limited:
-            self.line("n = 0")
-        made = self.message(self.cls, "message")
+            self.emit("n = 0")
+        target = self.emit_message(self.cls, "message")
         left_over = self.bind(_reject_left_over)
-        self.line(f"if p != end: {left_over}({self.title!r}, end - p)")
-        self.line(f"return {made}")
+        self.emit(f"if p != end: {left_over}({self.title!r}, end - p)")
+        self.emit(f"return {target}")
         truncated = self.bind(_reject_truncated)
         errors = self.bind((struct.error, UnicodeDecodeError))
         epilogue = [f"    except {errors} as error:", f"        {truncated}({self.title!r}, error)"]
-        function: Decoder = self.function("def function(data, p{bound}):\n    end = len(data)\n    try:", epilogue)
+        function: Decoder = self.compile_function(
+            "def function(data, p{bound}):\n    end = len(data)\n    try:", epilogue
+        )
         return function
 
     def flush(self) -> None:
+        """Emits code that reads the pending fields."""
         if self.pending_fields:
             layout, targets = self.take_pending()
             name = f"unpack_{layout.format[1:].replace('?', 'B')}"
             self.names[name] = layout.unpack_from
-            self.line(f"{', '.join(targets)}, = {name}(data, p)")
-            self.line(f"p += {layout.size}")
+            self.emit(f"{', '.join(targets)}, = {name}(data, p)")
+            self.emit(f"p += {layout.size}")
 
-    def message(self, cls: type[Any], path: str) -> str:
+    def emit_message(self, cls: type[Any], path: str) -> str:
         """Emits code that reads all fields; returns the variable that holds the new object."""
         values: list[tuple[str, str]] = []
         for row in schema.read_table(cls):
             if row.exists_in(self.version):
-                values.append((row.name, self.value(row.type, row.name)))
+                values.append((row.name, self.emit_value(row.type, row.name)))
             else:
                 values.append((row.name, f"{self.bind(row.default)}()"))
         self.flush()
         # Bypassing __init__ saves a frame and the matching of keywords.
-        new, made = self.bind(object.__new__), self.variable()
-        self.line(f"{made} = {new}({self.bind(cls)})")
+        new, target = self.bind(object.__new__), self.new_variable()
+        self.emit(f"{target} = {new}({self.bind(cls)})")
         for name, expression in values:
-            self.line(f"{made}.{name} = {expression}")
-        return made
+            self.emit(f"{target}.{name} = {expression}")
+        return target
 
-    def value(self, type_: schema.WireType, path: str) -> str:
-        """Emits code that reads one value; returns the variable that holds it once the run is flushed."""
+    def emit_value(self, type_: schema.WireType, path: str) -> str:
+        """Emits code that reads one value; returns the variable that holds it after the next ``flush``."""
         match type_:
             case schema.Fixed(code=code):
-                value = self.variable()
+                value = self.new_variable()
                 self.pending_fields.append((code, value))
                 return value
             case schema.Text(nullable=nullable):
-                return self.sized("h", ".decode()", path, nullable)
+                return self.emit_sized("h", ".decode()", path, nullable)
             case schema.Blob(nullable=nullable):
-                return self.sized("i", "", path, nullable)
+                return self.emit_sized("i", "", path, nullable)
             case schema.RecordsType():
-                return self.sized("i", "", path, nullable=True, null="b''")
+                return self.emit_sized("i", "", path, nullable=True, null="b''")
             case schema.Array():
-                return self.array(type_, path)
+                return self.emit_array(type_, path)
             case _ if schema.is_message(type_):
-                return self.message(type_, path)
+                return self.emit_message(type_, path)
             case _:
                 raise TypeError(f"{self.title}: {type_!r} is not a wire type")
 
-    def sized(self, code: str, convert: str, path: str, nullable: bool, null: str = "None") -> str:
-        size, value, stop = self.variable(), self.variable(), self.variable()
+    def emit_sized(self, code: str, convert: str, path: str, nullable: bool, null: str = "None") -> str:
+        """Emits code that reads a length, with this struct letter, and as many bytes."""
+        size, value, stop = self.new_variable(), self.new_variable(), self.new_variable()
         self.pending_fields.append((code, size))
         self.flush()
         if nullable:
-            self.line(f"if {size} == -1: {value} = {null}")
-            self.line("else:")
+            self.emit(f"if {size} == -1: {value} = {null}")
+            self.emit("else:")
             self.indent += 1
-        self.line(f"{stop} = p + {size}")
-        bad = self.bind(_reject_length)
-        self.line(f"if {size} < 0 or {stop} > end: {bad}({self.title!r}, {path!r}, {size}, end - p)")
-        self.line(f"{value} = data[p:{stop}]{convert}")
-        self.line(f"p = {stop}")
+        self.emit(f"{stop} = p + {size}")
+        reject = self.bind(_reject_length)
+        self.emit(f"if {size} < 0 or {stop} > end: {reject}({self.title!r}, {path!r}, {size}, end - p)")
+        self.emit(f"{value} = data[p:{stop}]{convert}")
+        self.emit(f"p = {stop}")
         if nullable:
             self.indent -= 1
         return value
 
-    def array(self, type_: schema.Array, path: str) -> str:
-        count, value = self.variable(), self.variable()
+    def emit_array(self, type_: schema.Array, path: str) -> str:
+        count, value = self.new_variable(), self.new_variable()
         self.pending_fields.append(("i", count))
         self.flush()
         if type_.nullable:
-            self.line(f"if {count} == -1: {value} = None")
-            self.line("else:")
+            self.emit(f"if {count} == -1: {value} = None")
+            self.emit("else:")
             self.indent += 1
-        bad = self.bind(_reject_length)
-        # An element without bytes in this version counts as one byte: otherwise a huge count costs its sender nothing.
+        reject = self.bind(_reject_length)
+        # An element without fields in this version counts as one byte. Otherwise a huge count would need no bytes.
         least = max(1, _find_min_size(type_.element, self.version))
-        self.line(f"if {count} < 0 or {count} * {least} > end - p:")
-        self.line(f"    {bad}({self.title!r}, {path!r}, {count}, end - p)")
+        self.emit(f"if {count} < 0 or {count} * {least} > end - p:")
+        self.emit(f"    {reject}({self.title!r}, {path!r}, {count}, end - p)")
         if self.limited:
-            self.line(f"n += {count}")
-            self.line(f"if n > {MAX_ELEMENTS}: {self.bind(_reject_too_many)}({self.title!r}, {path!r})")
+            self.emit(f"n += {count}")
+            self.emit(f"if n > {MAX_ELEMENTS}: {self.bind(_reject_too_many)}({self.title!r}, {path!r})")
         if isinstance(type_.element, schema.Fixed):
             unpack = self.bind(struct.unpack_from)
-            self.line(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
-            self.line(f"p += {count} * {type_.element.size}")
+            self.emit(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
+            self.emit(f"p += {count} * {type_.element.size}")
         else:
-            self.line(f"{value} = []")
-            self.line(f"for _ in range({count}):")
+            self.emit(f"{value} = []")
+            self.emit(f"for _ in range({count}):")
             self.indent += 1
-            element = self.value(type_.element, path)
+            element = self.emit_value(type_.element, path)
             self.flush()
-            self.line(f"{value}.append({element})")
+            self.emit(f"{value}.append({element})")
             self.indent -= 1
         if type_.nullable:
             self.indent -= 1

@@ -31,7 +31,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_frame_size(prefix: bytes) -> int:
-    """Returns the size that a frame's first four bytes announce. The size may be negative or absurd."""
+    """Returns the size that a frame's first four bytes announce. It is unchecked, and may be negative."""
     size: int = _SIZE.unpack(prefix)[0]
     return size
 

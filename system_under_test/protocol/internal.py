@@ -67,8 +67,8 @@ class TopicSettingsUpdate:
 class LeaderAndIsrRequest(Request[control.LeaderAndIsrResponse]):
     """Announces partition states to a broker.
 
-    ``serial`` rises with each LeaderAndIsr, StopReplica and UpdateMetadata request of one controller epoch. 0 means
-    none.
+    ``serial`` numbers the LeaderAndIsr, StopReplica and UpdateMetadata requests of one controller epoch. 0 means that
+    the request has no number.
     """
 
     controller_id: Int32
@@ -104,7 +104,7 @@ class StopReplicaRequest(Request[control.StopReplicaResponse]):
 
 @request(key=1002, versions=(0, 0))
 class UpdateMetadataRequest(Request[control.UpdateMetadataResponse]):
-    """``deleted`` names deleted topics. A full update names every existing topic.
+    """Updates a broker's metadata. ``deleted`` names deleted topics. A full update names every existing topic.
 
     ``serial`` is that of :class:`LeaderAndIsrRequest`.
     """
@@ -147,7 +147,10 @@ class ReplicaFetchResponse:
 
 @request(key=1003, versions=(0, 0))
 class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
-    """A follower's fetch, with its own broker epoch, the leader's as the follower knows it, and leader epochs."""
+    """A follower's fetch.
+
+    ``replica_epoch`` is the follower's broker epoch, and ``broker_epoch`` is the leader's, as the follower knows it.
+    """
 
     replica_id: Int32
     replica_epoch: Int64
@@ -176,7 +179,7 @@ class EpochEntry:
 
 @message
 class EpochAnswer:
-    """``epoch``: the largest up to the requested one, -1 if none. ``end_offset``: its end on the leader."""
+    """``epoch``: the leader's largest epoch up to the requested one, or -1. ``end_offset``: where it ends there."""
 
     topic: str
     partition: Int32
@@ -197,6 +200,8 @@ class EpochEndResponse:
 
 @request(key=1004, versions=(0, 0))
 class EpochEndRequest(Request[EpochEndResponse]):
+    """Asks a leader where the follower's latest epochs end (Kafka's OffsetForLeaderEpoch)."""
+
     replica_id: Int32
     broker_epoch: Int64
     partitions: list[EpochQuery]
@@ -220,7 +225,10 @@ class EndOffsetsResponse:
 
 @request(key=1005, versions=(0, 0))
 class EndOffsetsRequest(Request[EndOffsetsResponse]):
-    """ListOffsets -1 for testers. The response adds the leader's epoch, log start and incarnation."""
+    """Asks for log ends, like ListOffsets with ``LATEST``, for testers.
+
+    The response adds the leader's epoch, log start and incarnation.
+    """
 
     partitions: list[control.PartitionName]
 

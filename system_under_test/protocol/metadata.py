@@ -40,7 +40,7 @@ class MetadataResponse:
 @request(key=3, versions=(0, 2))
 class MetadataRequest(Request[MetadataResponse]):
     topics: list[str] | None
-    """The requested topics; see :func:`topics_wanted`."""
+    """The requested topics; see :func:`find_requested_topics`."""
 
 
 def find_requested_topics(request: MetadataRequest, version: int) -> list[str] | None:

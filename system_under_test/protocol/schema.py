@@ -121,7 +121,7 @@ def wire(*, since: int = 0, until: int | None = None, default: Any) -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def message(cls: type[T]) -> type[T]:
-    """Makes a message of a class whose fields all have wire types."""
+    """Decorates a class whose fields all have wire types, and makes it a message."""
     return dataclass(slots=True, kw_only=True)(cls)
 
 
@@ -143,12 +143,12 @@ class Request(Generic[R]):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def request(*, key: int, versions: tuple[int, int]) -> Callable[[type[T]], type[T]]:
-    """Makes a request of a class, which must derive from ``Request[ItsResponse]``."""
+    """Decorates a class, which must derive from ``Request[ItsResponse]``, and makes it a request."""
 
     def decorate(cls: type[T]) -> type[T]:
-        made = message(cls)
-        made._request_info = RequestInfo(key, *versions, _find_response(cls))  # type: ignore[attr-defined]
-        return made
+        decorated = message(cls)
+        decorated._request_info = RequestInfo(key, *versions, _find_response(cls))  # type: ignore[attr-defined]
+        return decorated
 
     return decorate
 

@@ -17,7 +17,7 @@ def compile_struct(format_: str) -> struct.Struct:
 
 
 class Source:
-    """Lines of a generated function, and the names that it uses."""
+    """The source of one function: its lines, and the names that it uses. Subclasses emit the code of each wire type."""
 
     def __init__(self, cls: type[Any], version: int) -> None:
         self.cls = cls
@@ -27,12 +27,15 @@ class Source:
         self.indent = 2
         self.names: dict[str, Any] = {}
         self.counter = 0
-        self.pending_fields: list[tuple[str, str]] = []  # pending fixed-width fields: struct letter, expression
+        self.pending_fields: list[tuple[str, str]] = []
+        """Fixed-width fields that one struct will code, each with its struct letter and its expression."""
 
-    def line(self, text: str) -> None:
+    def emit(self, text: str) -> None:
+        """Adds a line at the present indentation."""
         self.lines.append("    " * self.indent + text)
 
-    def variable(self) -> str:
+    def new_variable(self) -> str:
+        """Returns an unused name for a local variable of the generated function."""
         self.counter += 1
         return f"v{self.counter}"
 
@@ -52,7 +55,7 @@ class Source:
         self.pending_fields = []
         return compile_struct(">" + codes), expressions
 
-    def function(self, header: str, epilogue: list[str]) -> Any:
+    def compile_function(self, header: str, epilogue: list[str]) -> Any:
         """Compiles ``header``, the lines and ``epilogue``. ``{bound}`` in ``header`` marks the place for parameters."""
         # Bound names are default arguments, because locals are faster than globals.
         bound = "".join(f", {name}={name}" for name in self.names)

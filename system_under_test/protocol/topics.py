@@ -189,7 +189,12 @@ class ReassignRequest(Request[PartitionChangeResponse]):
 
 @message
 class MovingPartition:
-    """Replicas now, replicas afterwards, and brokers whose deletion of the files is not confirmed yet."""
+    """A partition that is being reassigned.
+
+    - ``replicas``: the present ones
+    - ``target``: those after the reassignment
+    - ``removing``: brokers that have not confirmed yet that they have deleted their files
+    """
 
     topic: str
     partition: Int32

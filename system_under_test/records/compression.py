@@ -62,12 +62,12 @@ def _find_codec(functions: dict[int, F], codec: int) -> F:
     return functions[codec]
 
 
-def _gzip(data: bytes, magic: int) -> bytes:
+def _compress_gzip(data: bytes, magic: int) -> bytes:
     compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
     return compressor.compress(data) + compressor.flush()
 
 
-def _gunzip(data: bytes, magic: int, limit: int) -> bytes:
+def _decompress_gzip(data: bytes, magic: int, limit: int) -> bytes:
     """Decompresses all members in turn, because gzip allows several."""
     parts: list[bytes] = []
     size = 0
@@ -83,7 +83,7 @@ def _gunzip(data: bytes, magic: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _snap(data: bytes, magic: int) -> bytes:
+def _compress_snappy(data: bytes, magic: int) -> bytes:
     chunks = [_XERIAL_HEADER.pack(_XERIAL, 1, 1)]
     for start in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
@@ -91,9 +91,9 @@ def _snap(data: bytes, magic: int) -> bytes:
     return b"".join(chunks)
 
 
-def _unsnap(data: bytes, magic: int, limit: int) -> bytes:
+def _decompress_snappy(data: bytes, magic: int, limit: int) -> bytes:
     if not data.startswith(_XERIAL):
-        return _unsnap_raw(data, limit)
+        return _decompress_raw_snappy(data, limit)
     parts: list[bytes] = []
     position = _XERIAL_HEADER.size
     while position < len(data):
@@ -101,29 +101,29 @@ def _unsnap(data: bytes, magic: int, limit: int) -> bytes:
         position += _SIZE.size
         if not 0 <= size <= len(data) - position:
             raise CompressionError(f"snappy: a block of {size} bytes in {len(data) - position}")
-        parts.append(_unsnap_raw(data[position : position + size], limit))
+        parts.append(_decompress_raw_snappy(data[position : position + size], limit))
         limit -= len(parts[-1])
         position += size
     return b"".join(parts)
 
 
-def _unsnap_raw(data: bytes, limit: int) -> bytes:
+def _decompress_raw_snappy(data: bytes, limit: int) -> bytes:
     if cramjam.snappy.decompress_raw_len(data) > limit:  # the declared length, which the decoder enforces
         raise ExpandsTooFar(f"snappy: more than {limit} bytes")
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
-def _lz4(data: bytes, magic: int) -> bytes:
+def _compress_lz4(data: bytes, magic: int) -> bytes:
     """Writes independent blocks without the content size, because older Java readers accept nothing else."""
     frame = lz4.frame.compress(
         data, block_linked=False, store_size=False, block_size=lz4.frame.BLOCKSIZE_MAX64KB, content_checksum=False
     )
-    return frame if magic else _with_header_checksum(frame, 0)
+    return frame if magic else _replace_header_checksum(frame, 0)
 
 
-def _unlz4(data: bytes, magic: int, limit: int) -> bytes:
+def _decompress_lz4(data: bytes, magic: int, limit: int) -> bytes:
     if not magic:
-        data = _with_header_checksum(data, len(_LZ4_MAGIC))
+        data = _replace_header_checksum(data, len(_LZ4_MAGIC))
     decompressor = lz4.frame.LZ4FrameDecompressor()
     result: bytes = decompressor.decompress(data, max_length=limit + 1)
     if len(result) > limit:
@@ -133,7 +133,7 @@ def _unlz4(data: bytes, magic: int, limit: int) -> bytes:
     return result
 
 
-def _with_header_checksum(frame: bytes, start: int) -> bytes:
+def _replace_header_checksum(frame: bytes, start: int) -> bytes:
     """Replaces the header checksum by one over the bytes from ``start``: 4 is correct, 0 is the mistake of format 0."""
     if not frame.startswith(_LZ4_MAGIC):
         raise CompressionError("lz4: no frame")
@@ -143,5 +143,13 @@ def _with_header_checksum(frame: bytes, start: int) -> bytes:
     return frame[:end] + bytes([checksum]) + frame[end + 1 :]
 
 
-_COMPRESS: dict[int, Callable[[bytes, int], bytes]] = {GZIP: _gzip, SNAPPY: _snap, LZ4: _lz4}
-_DECOMPRESS: dict[int, Callable[[bytes, int, int], bytes]] = {GZIP: _gunzip, SNAPPY: _unsnap, LZ4: _unlz4}
+_COMPRESS: dict[int, Callable[[bytes, int], bytes]] = {
+    GZIP: _compress_gzip,
+    SNAPPY: _compress_snappy,
+    LZ4: _compress_lz4,
+}
+_DECOMPRESS: dict[int, Callable[[bytes, int, int], bytes]] = {
+    GZIP: _decompress_gzip,
+    SNAPPY: _decompress_snappy,
+    LZ4: _decompress_lz4,
+}

@@ -38,7 +38,7 @@ KEY_POSITION = (TIMESTAMP_POSITION, TIMESTAMP_POSITION + INT64.size)
 MINIMUM_SIZES = (14, 22)
 """Size of a message with null key and null value, by magic. A smaller size field is invalid."""
 MINIMUM_SIZE = MINIMUM_SIZES[0]
-SMALLEST = HEADER_SIZE + MINIMUM_SIZE
+MINIMUM_ENTRY_SIZE = HEADER_SIZE + MINIMUM_SIZE
 """Size of the smallest entry, in bytes."""
 
 CODEC_MASK = 0x07

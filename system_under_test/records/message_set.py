@@ -17,9 +17,9 @@ from assay.system_under_test.records.message import (
     ENTRY_PREFIX,
     HEADER_SIZE,
     INT64,
+    MINIMUM_ENTRY_SIZE,
     MINIMUM_SIZE,
     NO_TIMESTAMP,
-    SMALLEST,
     TIMESTAMP_POSITION,
     TIMESTAMP_TYPE_BIT,
     Buffer,
@@ -119,7 +119,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
     position = count = 0
     begin, newest, youngest = next_offset, NO_TIMESTAMP, NO_OFFSET
     problem = None
-    while length - position >= SMALLEST:
+    while length - position >= MINIMUM_ENTRY_SIZE:
         offset, size, crc, magic, attributes = prefix(data, position)
         codec_number = attributes & CODEC_MASK
         if offset != next_offset and not ((gaps or codec_number) and next_offset < offset <= highest):
@@ -187,13 +187,11 @@ def convert(data: Buffer, magic: int) -> bytes:
 
     A partial last message is dropped. Raises like :func:`decode`.
     """
-    shallow = list(iterate_entries(data))
-    if all(entry.magic == magic for entry in shallow):
-        size = 0
-        for position, length, _ in scan(data):
-            size = position + length
-        return bytes(data[:size])
-    return b"".join(encode(convert_entry(entry, magic), entry.attributes & CODEC_MASK) for entry in shallow)
+    entries = list(iterate_entries(data))
+    if all(entry.magic == magic for entry in entries):
+        *_, end = (0, *(position + size for position, size, _ in scan(data)))
+        return bytes(data[:end])
+    return b"".join(encode(convert_entry(entry, magic), entry.attributes & CODEC_MASK) for entry in entries)
 
 
 def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:

@@ -22,10 +22,10 @@ from assay.system_under_test.records.message import (
     INT64,
     KEY_POSITION,
     LAST_CODEC,
+    MINIMUM_ENTRY_SIZE,
     MINIMUM_SIZE,
     MINIMUM_SIZES,
     NO_TIMESTAMP,
-    SMALLEST,
     TIMESTAMP_POSITION,
     TIMESTAMP_TYPE_BIT,
     UINT32,
@@ -83,10 +83,10 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
     prefix, stamp_and_key, int32 = ENTRY_PREFIX.unpack_from, _STAMP_AND_KEY.unpack_from, INT32.unpack_from
     view, length = memoryview(data), len(data)
     positions: list[int] = []
-    position = count = shapes = 0
+    position = count = kinds = 0
     newest, youngest, oldest = NO_TIMESTAMP, -1, None
     regular = keyed = True
-    while length - position >= SMALLEST:
+    while length - position >= MINIMUM_ENTRY_SIZE:
         _, size, crc, magic, attributes = prefix(data, position)
         end = position + HEADER_SIZE + size
         if size < MINIMUM_SIZE or end > length:
@@ -105,12 +105,12 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
             if key_length < -1 or value_length < -1 or value + 4 + (value_length if value_length > 0 else 0) != end:
                 codec.find_key_and_value(data, position, end, magic, attributes)  # raises the specific error
             number, earliest = 1, timestamp
-            shapes |= _PLAIN
+            kinds |= _PLAIN
         else:
             entry = _validate_entry(data, position, end)
             number, timestamp, earliest, has_key = entry.number, entry.newest, entry.oldest, entry.keyed
             regular = regular and entry.regular
-            shapes |= 1 << (magic * _CODECS + (attributes & CODEC_MASK))
+            kinds |= 1 << (magic * _CODECS + (attributes & CODEC_MASK))
         positions.append(position)
         count += number
         position = end
@@ -121,7 +121,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
         keyed = keyed and has_key
     for _ in scan(data, position):  # raises if the rest is not the beginning of a message
         pass
-    magics, codecs = _SHAPES[shapes]
+    magics, codecs = _FORMATS_AND_CODECS[kinds]
     return ValidatedSet(data, position, positions, count, magics, codecs, newest, youngest, oldest, regular, keyed)
 
 
@@ -160,18 +160,21 @@ def _validate_entry(data: Buffer, position: int, end: int) -> _EntryFacts:
 _CODECS = LAST_CODEC + 1
 _PLAIN = 1 << _CODECS
 """The bit of an uncompressed message of format 1."""
-_SHAPES = [
+_FORMATS_AND_CODECS = [
     (
-        frozenset(bit // _CODECS for bit in range(2 * _CODECS) if shapes >> bit & 1),
-        frozenset(bit % _CODECS for bit in range(2 * _CODECS) if shapes >> bit & 1),
+        frozenset(bit // _CODECS for bit in range(2 * _CODECS) if kinds >> bit & 1),
+        frozenset(bit % _CODECS for bit in range(2 * _CODECS) if kinds >> bit & 1),
     )
-    for shapes in range(1 << 2 * _CODECS)
+    for kinds in range(1 << 2 * _CODECS)
 ]
-"""Formats and codecs in a set, by its entries' bits. Building Python sets per message would double the cost."""
+"""Formats and codecs of a set, by the bits of its entries' kinds (format and codec).
+
+Building Python sets per message would double the cost.
+"""
 
 
 def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:
-    """Returns a copy with offsets from ``base_offset`` on, and its ``youngest`` as in :class:`~.message_set.Checked`.
+    """Returns a copy with offsets from ``base_offset`` on, and its ``youngest`` as in ``CheckResult``.
 
     ``append_time``, in milliseconds, replaces all timestamps and requires format 1. The set must be regular: a
     compressed entry's offset is the number of its messages less one. Compressed entries of format 0 are repacked,
@@ -223,7 +226,7 @@ def _repack(data: Buffer, base_offset: int) -> bytes:
 
 
 def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
-    """Rebuilds a producer's set, with any offsets, in this format and :attr:`regular <Produced.regular>`.
+    """Rebuilds a producer's set, whatever its offsets, in this format and :attr:`regular <ValidatedSet.regular>`.
 
     - ``codec_number`` None: each entry keeps its codec
     - ``codec_number`` 0: each message becomes an entry of its own

@@ -27,7 +27,7 @@ from assay.system_under_test.records.message import (
 )
 
 MAX_EXPANDED: Final = 32 * 1024 * 1024
-"""Most decompressed bytes of a wrapper. Kafka has no such limit, and one megabyte can decompress to a gigabyte."""
+"""Limit of a wrapper's decompressed bytes. Kafka has none, although one megabyte can decompress to a gigabyte."""
 
 
 def unwrap(wrapper: Message, *, check_crc: bool = True) -> list[Message]:
@@ -71,11 +71,12 @@ def read_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """
     wrapper = codec.decode(data[position:end], check_crc=False)
     expanded = _decompress(wrapper)
-    count = at = 0
-    first = last = 0
-    while at < len(expanded):
-        last = ENTRY_HEADER.unpack_from(expanded, at)[0] if len(expanded) - at >= ENTRY_HEADER.size else 0
-        at = codec.find_entry_end(expanded, at)
+    count = position_inside = first = last = 0
+    while position_inside < len(expanded):
+        # an entry without a whole header makes find_entry_end raise
+        rest = len(expanded) - position_inside
+        last = ENTRY_HEADER.unpack_from(expanded, position_inside)[0] if rest >= ENTRY_HEADER.size else 0
+        position_inside = codec.find_entry_end(expanded, position_inside)
         first = last if not count else first
         count += 1
     if not count:

@@ -2,8 +2,7 @@
 
 In reading order:
 
-- ``local``: files, and fsync
-- ``sendfile``: sends large ranges to a connection
+- ``local``: files, fsync, and sending large ranges to a connection
 - ``atomic``: replaces a small file
 
 Imports ``runtime`` alone; the log, replication and the real process import it.

@@ -3,8 +3,8 @@
 Appends and reads are plain system calls: they touch the page cache and take microseconds. Only fsync waits for the
 device. It runs in the loop's default executor, so that the loop keeps serving.
 
-A file is locked by ``flock(2)`` on an open file. The kernel releases the lock when the last descriptor is closed, so
-whenever the process ends. No exec passes the descriptor on.
+A file is locked by ``flock(2)`` on an open file. The kernel releases the lock when the last descriptor is closed, at
+the latest when the process ends. A program that the process starts does not inherit the descriptor.
 
 The log relies on three properties:
 
@@ -42,7 +42,10 @@ PIECE = 64 * 1024
 
 
 async def send_range(descriptor: int, position: int, size: int, writer: asyncio.StreamWriter) -> None:
-    """Returns when the kernel has everything. Raises ``OSError`` if the connection is lost or the file is shorter."""
+    """Sends a range of a file; returns when the kernel has all of it.
+
+    Raises ``OSError`` if the connection is lost or the file is shorter.
+    """
     transport = writer.transport
     socket = writer.get_extra_info("socket")
     low, high = transport.get_write_buffer_limits()
@@ -68,7 +71,7 @@ async def send_range(descriptor: int, position: int, size: int, writer: asyncio.
         transport.set_write_buffer_limits(high, low)
 
 
-SENDFILE_FROM = 4 * 1024 * 1024
+SENDFILE_MIN_BYTES = 4 * 1024 * 1024
 """Size in bytes from which sendfile pays (``benchmarks/sendfile.py``, docs/contributing/performance.md)."""
 HOLDER_BYTES = 64
 """Bytes of a locked file that may name its holder."""
@@ -76,26 +79,26 @@ OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 class FsyncGuard:
-    """All fsyncs of one process."""
+    """Runs all fsyncs of one process, and rejects every fsync after one has failed."""
 
     def __init__(self) -> None:
         self.failed = False
         """Whether an fsync, or an equally durable truncation, has failed: the content of the disk is unknown."""
 
-    def check(self, path: str) -> None:
+    def require_intact(self, path: str) -> None:
         if self.failed:
             raise OSError(errno.EIO, "an earlier fsync or truncation failed: disk content is unknown, restart", path)
 
-    async def run(self, descriptor: int) -> None:
+    async def fsync_and_close(self, descriptor: int) -> None:
         """Fsyncs and closes the descriptor. Waits for a running fsync even if the caller is cancelled.
 
         The kernel reports a failure only once, so an abandoned failure would let the next fsync succeed.
         """
-        flight = asyncio.get_running_loop().run_in_executor(None, self._run, descriptor)
+        fsync = asyncio.get_running_loop().run_in_executor(None, self._run, descriptor)
         try:
-            await asyncio.shield(flight)
+            await asyncio.shield(fsync)
         except asyncio.CancelledError:
-            await asyncio.wait([flight])
+            await asyncio.wait([fsync])
             raise
 
     def _run(self, descriptor: int) -> None:
@@ -124,7 +127,7 @@ class LocalSlice:
 
     async def send(self, writer: asyncio.StreamWriter) -> None:
         """Writes the range to the connection and waits until its buffer has drained. Raises as :meth:`read`."""
-        if self.size < SENDFILE_FROM or writer.get_extra_info("socket") is None:
+        if self.size < SENDFILE_MIN_BYTES or writer.get_extra_info("socket") is None:
             writer.write(self.read())
             await writer.drain()
             return
@@ -151,7 +154,7 @@ class LocalFile:
         self.size = os.fstat(self._descriptor).st_size
         self._reserved = False
         self._lent = 0
-        """The end of the bytes whose pages may lie in sockets' queues."""
+        """The end of the bytes whose pages may be in the queues of sockets."""
 
     def append(self, data: bytes) -> None:
         """Appends all of ``data``, or raises ``OSError`` and appends nothing."""
@@ -162,7 +165,7 @@ class LocalFile:
                 written += os.pwrite(self._descriptor, view[written:], self.size + written)
         except OSError:
             if written:
-                self._end_at(self.size)
+                self._truncate_to(self.size)
             raise
         self.size += written
 
@@ -181,14 +184,14 @@ class LocalFile:
     def truncate(self, size: int) -> None:
         """Truncates the file; if a lent range is affected, replaces the file by a copy of the remaining bytes.
 
-        A truncation zeroes the end of a page, and later appends fill it, also in sockets' queues. So the senders keep
-        the old file. The copy is slow, and durable at once. A log lends committed records only, so this hardly occurs
+        A truncation zeroes the end of a page, and later appends fill it, even in the queues of sockets. So the senders
+        keep the old file. The copy is slow, and durable at once. A log lends only committed records, so this is rare
         except after an unclean election.
         """
         if size < self._lent:
-            self._go_on_as_copy(size)
+            self._replace_by_copy(size)
         elif size < self.size or self._reserved:
-            self._end_at(min(size, self.size))
+            self._truncate_to(min(size, self.size))
         self.size = min(size, self.size)
 
     def reserve(self, size: int) -> None:
@@ -196,17 +199,17 @@ class LocalFile:
             try:
                 os.posix_fallocate(self._descriptor, 0, size)
             except OSError:
-                self._end_at(self.size)
+                self._truncate_to(self.size)
                 raise
             self._reserved = True
         elif self._reserved:
-            self._end_at(self.size)
+            self._truncate_to(self.size)
 
-    def _end_at(self, size: int) -> None:
+    def _truncate_to(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._reserved = False
 
-    def _go_on_as_copy(self, size: int) -> None:
+    def _replace_by_copy(self, size: int) -> None:
         temporary = self.path + TEMPORARY_SUFFIX
         copy = os.open(temporary, OPEN_FLAGS | os.O_TRUNC, 0o644)
         try:
@@ -221,7 +224,7 @@ class LocalFile:
             _fsync_and_close(os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError:
             os.close(copy)
-            self._fsyncs.failed = True  # it is unknown which of the two files the path means after a power loss
+            self._fsyncs.failed = True  # after a power loss, the path may mean either file
             raise
         os.close(self._descriptor)
         self._descriptor = copy
@@ -229,9 +232,9 @@ class LocalFile:
         self._lent = 0
 
     async def fsync(self) -> None:
-        self._fsyncs.check(self.path)
-        # A duplicate, because the file may be closed, and its number reused, while the executor works.
-        await self._fsyncs.run(os.dup(self._descriptor))
+        self._fsyncs.require_intact(self.path)
+        # A duplicate, because the file may be closed, and its descriptor reused, while the executor works.
+        await self._fsyncs.fsync_and_close(os.dup(self._descriptor))
 
     def close(self) -> None:
         """Closes the file; every later use fails with EBADF. Idempotent."""
@@ -293,7 +296,7 @@ class LocalStorage:
 
     def lock(self, path: str) -> None:
         absolute = self._absolute(path)
-        descriptor = _open_lock(absolute)
+        descriptor = _open_regular(absolute, OPEN_FLAGS | os.O_NOFOLLOW)  # its content is replaced, so follow no link
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -313,13 +316,8 @@ class LocalStorage:
         return os.path.join(self._root, path)
 
     async def _fsync(self, absolute: str, flags: int) -> None:
-        self._fsyncs.check(absolute)
-        await self._fsyncs.run(os.open(absolute, flags | os.O_CLOEXEC))
-
-
-def _open_lock(path: str) -> int:
-    """Opens the file of a lock, whose content is replaced, so it may not be a link to a file elsewhere."""
-    return _open_regular(path, OPEN_FLAGS | os.O_NOFOLLOW)
+        self._fsyncs.require_intact(absolute)
+        await self._fsyncs.fsync_and_close(os.open(absolute, flags | os.O_CLOEXEC))
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -344,7 +342,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def make_lock_error(holder: str, path: str) -> BlockingIOError:
-    """Returns the error of a failed lock; ``holder`` is what the file says about the holding process, if anything."""
+    """Returns the error of a failed lock. ``holder`` is the process id in the file, or empty."""
     return BlockingIOError(errno.EWOULDBLOCK, f"process {holder or 'unknown'} holds the lock", path)
 
 

@@ -58,26 +58,27 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is no
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not typed
-    """Remembers the negotiated timeout (seconds) before any listener is called.
+    """Remembers the negotiated timeout, before any listener is called, and the latest answered request."""
 
-    Also remembers, for the latest answered request, its session and when it was sent (loop time).
-    """
-
-    negotiated = 0.0
-    proved: tuple[int, float] = (0, 0.0)
+    negotiated_timeout = 0.0
+    """Seconds."""
+    last_answered: tuple[int, float] = (0, 0.0)
+    """The session of the latest answered request, and the loop time at which that request was sent."""
 
     def __init__(self, client: KazooClient, retry: Any, clock: Callable[[], float]) -> None:
         super().__init__(client, retry, logger=log)
         self._clock = clock
         self._pings: deque[float] = deque()
+        """When each unanswered ping was sent."""
         self._requests: deque[float] = deque()
+        """When each other unanswered request was sent."""
 
     def _invoke(self, timeout: float, request: Any, xid: Any = None) -> Any:
         sent = self._clock()
         answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect) and answer[0].time_out > 0:
-            self.negotiated = answer[0].time_out / 1000
-            self.proved = answer[0].session_id, sent
+            self.negotiated_timeout = answer[0].time_out / 1000
+            self.last_answered = answer[0].session_id, sent
             self._pings.clear()
             self._requests.clear()
         return answer
@@ -91,7 +92,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not type
         found = super()._read_header(timeout)
         waiting = self._pings if found[0].xid == PING_XID else self._requests
         if found[0].xid != WATCH_XID and waiting:
-            self.proved = self.proved[0], waiting.popleft()
+            self.last_answered = self.last_answered[0], waiting.popleft()
         return found
 
 
@@ -116,11 +117,11 @@ class KazooZooKeeper:
         )
         self._connection = _Connection(self._client, self._client._conn_retry.copy(), self._loop.time)
         self._client._connection = self._connection
-        self._client.add_listener(self._changed)
+        self._client.add_listener(self._on_state_change)
 
     @property
     def alive_until(self) -> float:
-        session, sent = self._connection.proved
+        session, sent = self._connection.last_answered
         return sent + self.session_timeout if session and session == self.session_id else 0.0
 
     def add_listener(self, listener: StateListener) -> None:
@@ -141,35 +142,35 @@ class KazooZooKeeper:
         if not self._closed:
             self._closed = True
             self.session_id = 0
-            await asyncio.to_thread(self._shut)
+            await asyncio.to_thread(self._stop_client)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
-        answer: tuple[bytes, ZnodeStat] = await self._answer(self._client.get_async(path, watch))
+        answer: tuple[bytes, ZnodeStat] = await self._await_result(self._client.get_async(path, watch))
         return answer
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
-        return await self._answer(self._client.exists_async(path, watch))
+        return await self._await_result(self._client.exists_async(path, watch))
 
     async def get_children(self, path: str, watch: Watch | None = None) -> list[str]:
-        return sorted(await self._answer(self._client.get_children_async(path, watch)))
+        return sorted(await self._await_result(self._client.get_children_async(path, watch)))
 
     async def create(
         self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
     ) -> str:
         request = self._client.create_async(path, value, ephemeral=ephemeral, sequence=sequence, makepath=makepath)
-        created: str = await self._answer(request)
+        created: str = await self._await_result(request)
         return created
 
     async def set(self, path: str, value: bytes, version: int = -1) -> ZnodeStat:
-        return await self._answer(self._client.set_async(path, value, version))
+        return await self._await_result(self._client.set_async(path, value, version))
 
     async def delete(self, path: str, version: int = -1) -> None:
-        await self._answer(self._client.delete_async(path, version))
+        await self._await_result(self._client.delete_async(path, version))
 
     async def multi(self, operations: Sequence[Any]) -> list[Any]:
         transaction = self._client.transaction()
         transaction.operations = list(operations)
-        results = await self._answer(transaction.commit_async())
+        results = await self._await_result(transaction.commit_async())
         failures = [result for result in results if isinstance(result, Exception)]
         for failure in failures:
             if not isinstance(failure, RolledBackError | RuntimeInconsistency):  # another operation's error
@@ -179,11 +180,11 @@ class KazooZooKeeper:
         return [None if result is True else result for result in results]
 
     async def sync(self, path: str) -> None:
-        await self._answer(self._client.sync_async(path))
+        await self._await_result(self._client.sync_async(path))
 
     # From kazoo's thread to the event loop
 
-    async def _answer(self, pending: Any) -> Any:
+    async def _await_result(self, pending: Any) -> Any:
         future = self._loop.create_future()
         pending.rawlink(functools.partial(self._post, _resolve, future))
         return await future
@@ -196,19 +197,19 @@ class KazooZooKeeper:
 
     def _post_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
         # one more turn of the loop, because a coroutine that awaits a result also runs one turn after it is resolved
-        self._post(self._loop.call_soon, self._unless_closed, callback, *arguments)
+        self._post(self._loop.call_soon, self._call_unless_closed, callback, *arguments)
 
-    def _unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:
+    def _call_unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:
         if not self._closed:
             callback(*arguments)
 
-    def _changed(self, state: str) -> None:
+    def _on_state_change(self, state: str) -> None:
         """Runs in kazoo's thread: posts the session and timeout as of this moment with the state."""
         identity = self._client.client_id
         session = identity[0] if state == KazooState.CONNECTED and identity is not None else None
-        self._post_callback(self._announce, state, session, self._connection.negotiated)
+        self._post_callback(self._apply_state, state, session, self._connection.negotiated_timeout)
 
-    def _announce(self, state: str, session: int | None, negotiated: float) -> None:
+    def _apply_state(self, state: str, session: int | None, negotiated: float) -> None:
         if state == KazooState.CONNECTED and session is not None:
             self.session_id = session
             self.session_timeout = negotiated
@@ -218,7 +219,7 @@ class KazooZooKeeper:
         for listener in list(self._listeners):
             listener(state)
 
-    def _shut(self) -> None:
+    def _stop_client(self) -> None:
         self._client.stop()
         self._client.close()
 

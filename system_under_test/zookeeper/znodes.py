@@ -159,8 +159,8 @@ class ClusterId(msgspec.Struct, frozen=True):
 
 
 _JSON = msgspec.json.Encoder()
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors of decoding: text need not be UTF-8, and lists may be nested without limit."""
+_DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""A znode may contain anything: other text than UTF-8, or lists nested without limit."""
 
 
 def encode(value: msgspec.Struct) -> bytes:
@@ -168,10 +168,10 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def decode(kind: type[T], path: str, data: bytes) -> T:
-    """Decodes a znode's content. Raises ``ZnodeError`` naming the path."""
+    """Decodes a znode's content. Raises ``ZnodeError``, which names the path."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except _UNREADABLE as error:
+    except _DECODE_ERRORS as error:
         raise ZnodeError(f"znode {path} holds {data[:120]!r}: {error}") from error
 
 
@@ -200,7 +200,7 @@ def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list
     for raw in decode(_Entries, path, data).partitions:
         try:
             found.append(msgspec.json.decode(raw, type=kind))
-        except _UNREADABLE as error:
+        except _DECODE_ERRORS as error:
             problems.append(f"znode {path} holds {bytes(raw)[:120]!r}: {error}")
     return found, problems
 
@@ -209,7 +209,7 @@ def parse_controller_id(data: bytes) -> int:
     """Returns the id in /controller, also in the old plain-integer format; -1, which means none, if malformed."""
     try:
         found = msgspec.json.decode(data, type=ControllerClaim).brokerid
-    except _UNREADABLE:
+    except _DECODE_ERRORS:
         try:
             found = int(data)
         except ValueError:
@@ -234,7 +234,7 @@ def make_create(path: str, value: bytes = b"", *, ephemeral: bool = False, seque
 
 
 async def read_watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
-    """Returns content and stat, or None if there is no such znode; watches its change or creation."""
+    """Returns content and stat, or None if there is no such znode. Watches its change, or else its creation."""
     while True:
         try:
             return await zookeeper.get(path, watch)

@@ -262,7 +262,7 @@ def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(a
             with pytest.raises(UnknownOutcome):
                 await connection.call(ASK, 0, 1.5)
             if abort_on_timeout:  # it does not wait for the others
-                await connection.ended()
+                await connection.wait_ended()
             loop.network.heal(broker.host)
             await asyncio.sleep(10)
             await connection.close()

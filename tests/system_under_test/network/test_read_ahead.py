@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.network.accepted import PIECE, ReadAhead
+from assay.system_under_test.network.accepted import PIECE_BYTES, ReadAhead
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.lists(st.integers(0, 200), max_size=20))
@@ -20,10 +20,10 @@ def test_reads_give_the_stream_in_order_and_its_end(pieces: list[bytes], sizes: 
         for size in sizes:
             if position + size > len(whole):
                 with pytest.raises(asyncio.IncompleteReadError) as error:
-                    await reader.exactly(size)
+                    await reader.read_exactly(size)
                 assert error.value.partial == whole[position:]
                 break
-            assert await reader.exactly(size) == whole[position : position + size]
+            assert await reader.read_exactly(size) == whole[position : position + size]
             position += size
         await feeding
 
@@ -32,14 +32,14 @@ def test_reads_give_the_stream_in_order_and_its_end(pieces: list[bytes], sizes: 
 
 def test_more_than_a_piece_is_gathered() -> None:
     async def check() -> None:
-        stream, whole = asyncio.StreamReader(), bytes(range(256)) * (PIECE // 64)
+        stream, whole = asyncio.StreamReader(), bytes(range(256)) * (PIECE_BYTES // 64)
         stream.feed_data(whole)
         stream.feed_eof()
         reader = ReadAhead(stream)
-        assert await reader.exactly(3) == whole[:3]
-        assert reader.ahead
-        assert await reader.exactly(len(whole) - 3) == whole[3:]
-        assert not reader.ahead
+        assert await reader.read_exactly(3) == whole[:3]
+        assert reader.has_buffered
+        assert await reader.read_exactly(len(whole) - 3) == whole[3:]
+        assert not reader.has_buffered
 
     asyncio.run(check())
 

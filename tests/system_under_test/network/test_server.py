@@ -713,8 +713,8 @@ def test_a_broker_may_be_configured_for_what_any_client_may_ask_of_it() -> None:
     config = BrokerConfig(
         "zk:2181", "h", connections_max_idle_ms=1_500, max_connections_per_ip=7, socket_request_max_bytes=9
     )
-    limits = Limits.configured(config)
+    limits = Limits.from_config(config)
     assert (limits.idle_timeout, limits.max_connections_per_ip, limits.max_request_bytes) == (1.5, 7, 9)
-    assert Limits.configured(BrokerConfig("zk:2181", "h")) == Limits()
-    little = Limits.configured(BrokerConfig("zk:2181", "h", queued_max_request_bytes=70_000))
+    assert Limits.from_config(BrokerConfig("zk:2181", "h")) == Limits()
+    little = Limits.from_config(BrokerConfig("zk:2181", "h", queued_max_request_bytes=70_000))
     assert (little.max_buffered_bytes, little.max_request_bytes) == (70_000, 70_000), "a larger one would wait for ever"

@@ -13,7 +13,7 @@ from assay.system_under_test.deployment import Broker
 from assay.system_under_test.replication.throttle import (
     FOLLOWER_RATE,
     LEADER_RATE,
-    SECONDS,
+    WINDOW_SECONDS,
     UNLIMITED,
     Throttle,
     Throttles,
@@ -62,7 +62,7 @@ def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
         await asyncio.sleep(5)
         throttle.record(1)
         assert throttle.exceeded
-        await asyncio.sleep(SECONDS - 5)
+        await asyncio.sleep(WINDOW_SECONDS - 5)
         assert not throttle.exceeded
 
     simulate(check)
@@ -135,6 +135,6 @@ def test_a_throttled_replica_catches_up_at_the_rate_and_another_at_once(side: st
         slow = await seconds_to_catch_up(replicas, f"{side}.replication.throttled.rate")
         fast = await seconds_to_catch_up(replicas, f"{other}.replication.throttled.rate")
         assert fast < 8
-        assert COUNT * len(MESSAGE) / RATE - SECONDS - 2 < slow < 3 * COUNT * len(MESSAGE) / RATE
+        assert COUNT * len(MESSAGE) / RATE - WINDOW_SECONDS - 2 < slow < 3 * COUNT * len(MESSAGE) / RATE
 
     simulate(check)

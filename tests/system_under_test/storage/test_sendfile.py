@@ -24,7 +24,7 @@ Sending = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @pytest.fixture(autouse=True)
 def from_small_sizes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "SENDFILE_FROM", FROM)
+    monkeypatch.setattr(local, "SENDFILE_MIN_BYTES", FROM)
 
 
 @pytest.fixture
