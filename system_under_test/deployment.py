@@ -31,7 +31,7 @@ from assay.system_under_test.first_topics import FirstTopic, create_first_topics
 from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.inspection import AcknowledgementInspection
-from assay.system_under_test.invariants.asserted import InvariantSet
+from assay.system_under_test.invariants.invariant_set import InvariantSet
 from assay.system_under_test.log.directory import LOCK
 from assay.system_under_test.protocol.metadata import MetadataResponse
 

@@ -1,17 +1,18 @@
 """Replicas hold the same record, of the same leader epoch, at each offset that they know to be committed.
 
-A replica knows this by its high watermark: from its checkpoint, its events, and from acknowledgements to clients. A
-record below it is entered into a ledger. Any replica's record at that offset, now or later, below the replica's own
-high watermark, must be the same. Compacted logs lack some offsets.
+A replica knows this by its high watermark. The high watermark is known from the replica's checkpoint, from its events,
+and from acknowledgements to clients. The first record that is seen below it is entered into a ledger. Every other
+replica's record at that offset, below that replica's own high watermark, must be the same. Compacted logs lack some
+offsets.
 
 A partition has two kinds of ledgers:
 
-- A ledger for all replicas, because committed records stay. It is used until a loss may be legitimate. That is
-  after a power loss, a wipe or a rollback of any node, or after an unclean election, if the topic allows it. A log
-  promises only what enough acknowledging replicas keep. After an unclean election, a follower of the new leader
-  removes committed records, and one that does not know that leader yet still has them.
-- After that, a ledger for each leader epoch, for the replicas that have reconciled in it: from then on a follower's log
-  is a prefix of its leader's.
+- A ledger for all replicas, because committed records stay. It is used until committed records may be lost
+  legitimately: after a power loss, a wipe or a rollback of any node, or after an unclean election that the topic
+  allows. After an unclean election, a follower of the new leader removes committed records, while a follower that does
+  not know that leader yet still has them.
+- From then on a ledger for each leader epoch, for the replicas that have reconciled in it: their logs are prefixes of
+  the leader's.
 
 A replica is left out in these cases:
 
@@ -29,11 +30,11 @@ from assay.system_under_test.invariants.copies import HighWatermarks, ReplicaCop
 from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
 from assay.system_under_test.invariants.roles import ObservedRole, ObservedRoles
 
-WHEN = ("high-watermark", "became-leader", "reconciled", "recovered", "isr-change")
-"""Events after which something new may be comparable: each change, and once a second per active partition."""
+COMPARED_AFTER = ("high-watermark", "became-leader", "reconciled", "recovered", "isr-change")
+"""Events after which a partition's replicas are compared. An active leader emits one about once a second."""
 
-Ledger = tuple[str, int | None, int | None]
-"""A partition, its topic's czxid, and perhaps one leader epoch."""
+LedgerId = tuple[str, int | None, int | None]
+"""A partition, its topic's czxid, and the leader epoch; None for the ledger of all replicas."""
 
 
 class _Entry(NamedTuple):
@@ -50,14 +51,14 @@ class ReplicaAgreement:
     name = "agreement"
 
     def __init__(self, roles: ObservedRoles, nodes: Mapping[str, Any], data: str) -> None:
-        self.looks = 0
+        self.checks = 0
         self._roles = roles
         self._nodes = nodes
         self._marks = {name: HighWatermarks(node.disk, data) for name, node in nodes.items()}
         self._data = data
         self._copies: dict[tuple[str, str], ReplicaCopy] = {}
-        self._ledgers: dict[Ledger, dict[int, _Entry]] = {}
-        self._entered: dict[tuple[Ledger, str], tuple[int, int]] = {}
+        self._ledgers: dict[LedgerId, dict[int, _Entry]] = {}
+        self._compared: dict[tuple[LedgerId, str], tuple[int, int]] = {}
         """By ledger and node: the log's number of changes, and the offset up to which it was compared."""
         self._pending: dict[str, tuple[str, ObservedRole]] = {}
         """By partition: the leader whose acknowledged records are not entered yet."""
@@ -71,72 +72,71 @@ class ReplicaAgreement:
             place = line.key, line.topic_zxid
             self._terms[place] = max(line.epoch, self._terms.get(place, line.epoch))
             self._newest[line.key] = max(line.topic_zxid or 0, self._newest.get(line.key, 0))
-        if line.event in WHEN and line.key is not None:
-            yield from self._learned(line.key)
-            for name, role in self._roles.all_of(line.key):
-                yield from self._look(line.key, name, role)
+        if line.event in COMPARED_AFTER and line.key is not None:
+            yield from self._enter_acknowledged(line.key)
+            for name, role in self._roles.find_all(line.key):
+                yield from self._check_replica(line.key, name, role)
 
     def acknowledged(self, key: str, position: int) -> None:
-        """Records that a client learned that this offset is committed, so its leader knew.
+        """Records that a client learned that this offset is committed. So the leader knew it.
 
-        The leader's log is read with the partition's next event, before any other replica can lead. If that leader no
-        longer leads, only an outdated leader may still believe it does: of an earlier epoch, or of a deleted topic. It
-        did not know.
+        The leader's log is read with the partition's next event, before any other replica can lead. Outdated leaders,
+        of an earlier epoch or of a deleted topic, do not count: they did not know it.
         """
         leaders = [
             (role.epoch, name, role)
-            for name, role in self._roles.all_of(key)
+            for name, role in self._roles.find_all(key)
             if role.leads
             and (role.topic_zxid or 0) >= self._newest.get(key, 0)
             and role.epoch >= self._terms.get((key, role.topic_zxid), role.epoch)
         ]
         if leaders:
-            _, name, role = max(leaders, key=lambda one: one[:2])
-            role.mark = max(role.mark, position + 1)
+            _, name, role = max(leaders, key=lambda leader: leader[:2])
+            role.high_watermark = max(role.high_watermark, position + 1)
             self._pending[key] = name, role
 
-    def _learned(self, key: str) -> Iterator[InvariantViolation]:
-        """Enters the records that clients know to be committed, even if their leader is gone by now."""
+    def _enter_acknowledged(self, key: str) -> Iterator[InvariantViolation]:
+        """Enters the records that clients know to be committed, even if their leader has failed since."""
         name, role = self._pending.pop(key, (None, None))
-        if name is not None and role is not None and not self._lost(key) and not role.damaged:
+        if name is not None and role is not None and not self._may_lose_committed(key) and not role.damaged:
             yield from self._compare((key, role.topic_zxid, None), name, role)
 
-    def _lost(self, key: str) -> bool:
+    def _may_lose_committed(self, key: str) -> bool:
         """Returns whether committed records may be lost legitimately."""
-        return key in self._roles.unclean or any(one.losses or one.damaged for one in self._nodes.values())
+        return key in self._roles.unclean or any(node.losses or node.damaged for node in self._nodes.values())
 
-    def _look(self, key: str, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
+    def _check_replica(self, key: str, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
         node = self._nodes.get(name)
         if node is None or not node.running or node.damaged or role.damaged:
             return
-        if not self._lost(key):
+        if not self._may_lose_committed(key):
             yield from self._compare((key, role.topic_zxid, None), name, role)
-        elif role.agreed:
+        elif role.is_prefix:
             yield from self._compare((key, role.topic_zxid, role.epoch), name, role)
 
-    def _compare(self, which: Ledger, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
+    def _compare(self, which: LedgerId, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
         key = which[0]
-        mark = max(role.mark, self._marks[name].of(key))
+        mark = max(role.high_watermark, self._marks[name].find(key))
         if not mark:
             return
         if (name, key) not in self._copies:
             self._copies[name, key] = ReplicaCopy(self._nodes[name].disk, f"{self._data}/{key}")
         copy, ledger = self._copies[name, key], self._ledgers.setdefault(which, {})
         copy.refresh()
-        changes, begin = self._entered.get((which, name), (0, 0))
+        changes, begin = self._compared.get((which, name), (0, 0))
         begin = max(begin if changes == copy.changes else 0, copy.start)
         end = begin
         for offset, crc in copy.between(begin, mark).items():
-            self.looks += 1
+            self.checks += 1
             found = _Entry(crc, copy.epoch(offset), name)
             first = ledger.setdefault(offset, found)
             if first.crc != crc or (None not in (first.epoch, found.epoch) and first.epoch != found.epoch):
-                yield self._broken(key, offset, first, found, mark)
+                yield self._make_violation(key, offset, first, found, mark)
                 return
             end = max(end, offset + 1)
-        self._entered[which, name] = copy.changes, end
+        self._compared[which, name] = copy.changes, end
 
-    def _broken(self, key: str, offset: int, first: _Entry, found: _Entry, mark: int) -> InvariantViolation:
+    def _make_violation(self, key: str, offset: int, first: _Entry, found: _Entry, mark: int) -> InvariantViolation:
         claim = (
             f"{found.node} has a record with the CRC {found.crc:08x}, of leader epoch {found.epoch}, at offset "
             f"{offset} of {key}, below its high watermark {mark}; {first.node} had one with the CRC {first.crc:08x}, "

@@ -1,7 +1,7 @@
 """A coordinator's state is the fold of its partition of the offsets topic: the last record of each key.
 
-- After loading, its state is the fold of what former leaders left in the log up to the start of its own term: groups,
-  their generations, and committed offsets.
+- After loading, its state is the fold of the log up to the start of its own term: groups, their generations, and
+  committed offsets.
 - It accepts a commit only once it has loaded, and only in the stored generation. Before the commit's record, the log
   has no later generation of the group, unless that was never in force. If the write of a new generation has an unknown
   outcome, its record may be in the log although the group continues in the earlier generation. A generation that this
@@ -11,9 +11,9 @@
   paused, and still under the same registration (see ``watermarks``). Commits are checked ten times a second, and at
   the end of a term.
 
-Answers to clients that fetch offsets are in no log; clients check them (``stale-read``). Committed offsets may go back:
-a client may seek, an administrator may reset them, and they expire. Groups of the earlier draft
-keep their generations in ZooKeeper, so only their commits are checked, not their generations.
+Responses to OffsetFetch are in no log; the check ``stale-read`` judges them from the history. Committed offsets may go
+back: a client may seek, an administrator may reset them, and they expire. Groups of the earlier draft keep their
+generations in ZooKeeper, so only their commits are checked, not their generations.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -36,9 +36,11 @@ from assay.system_under_test.zookeeper import paths
 from assay.system_under_test.zookeeper.znodes import TopicAssignment
 
 Record = GroupRecord | OffsetRecord
-DRAFT = "draft-"
-LATEST = 1 << 62
-APART = 0.1
+DRAFT_EVENTS = "draft-"
+"""Prefix of the events of draft groups."""
+LOG_END = 1 << 62
+"""Above every offset."""
+CHECK_INTERVAL = 0.1
 """Seconds between two checks of commits.
 
 Checking one commit costs as much as checking all commits since the last check, so commits are checked in batches.
@@ -49,17 +51,18 @@ class GroupJournal(ReplicaLog[Record | None]):
     """A partition of the offsets topic on one node, with indexes of groups and commits. Positions rise in each index.
 
     A leader only appends to its log, but compaction removes records that later ones replace. So records seen in a term
-    are kept until the next one. A record removed before it was seen leaves a gap, because a leader gives every position
-    to one record. Records of irrelevant kinds are None.
+    are kept until the next term. A record that was removed before it was seen leaves a gap in the positions. Records of
+    irrelevant kinds are None.
     """
 
     def __init__(self, disk: Any, folder: str) -> None:
-        super().__init__(disk, folder, self._take)
-        self._fresh: list[tuple[int, Record | None]] = []
+        super().__init__(disk, folder, self._parse_entries)
+        self._new_records: list[tuple[int, Record | None]] = []
         self._records: dict[int, Record | None] = {}
         self._indexed: int | None = None
-        """The number of changes that the index includes."""
+        """``changes`` when the indexes were built."""
         self._term: tuple[int, int] | None = None
+        """The leader epoch and its start."""
         self.seen_below = 0
         """Every record of the term below this position has been seen."""
         self.generations: dict[str, list[tuple[int, int | None]]] = {}
@@ -67,35 +70,35 @@ class GroupJournal(ReplicaLog[Record | None]):
         self.commits: dict[tuple[str, str, int], list[int]] = {}
         """By group, partition and offset: the positions of its commits."""
 
-    def look(self, role: ObservedRole) -> None:
+    def read_new(self, role: ObservedRole) -> None:
         """Reads new records in the log of a leader."""
         self.refresh()
-        fresh, self._fresh = dict(self._fresh), []
+        new, self._new_records = dict(self._new_records), []
         term = role.epoch, role.start
         if self.changes != self._indexed:
             seen = self._records if self._term == term else {}
             kept = {position: record for position, record in seen.items() if position >= role.start}
-            fresh = dict(sorted((kept | self.between(0, LATEST)).items()))
+            new = dict(sorted((kept | self.between(0, LOG_END)).items()))
             self._indexed, self._records, self.generations, self.commits = self.changes, {}, {}, {}
         if self._term != term:
             self._term, self.seen_below = term, role.start
-        self._records |= fresh
+        self._records |= new
         while self.seen_below in self._records:
             self.seen_below += 1
-        for position, record in fresh.items():
+        for position, record in new.items():
             if isinstance(record, GroupRecord):
                 generation = None if record.value is None else record.value.generation
                 self.generations.setdefault(record.group, []).append((position, generation))
             elif record is not None and record.value is not None:
-                what = record.group, f"{record.topic}-{record.partition}", record.value.offset
-                self.commits.setdefault(what, []).append(position)
+                commit = record.group, f"{record.topic}-{record.partition}", record.value.offset
+                self.commits.setdefault(commit, []).append(position)
 
     @property
     def complete(self) -> bool:
         """Whether every record of the term has been seen."""
         return self.seen_below > max(self._records, default=-1)
 
-    def _take(self, file: SegmentFile[Record | None], data: bytes) -> None:
+    def _parse_entries(self, file: SegmentFile[Record | None], data: bytes) -> None:
         """Parses the whole entries at the beginning of ``data``."""
         try:
             for position, size, _ in message_set.scan(data):
@@ -104,7 +107,7 @@ class GroupJournal(ReplicaLog[Record | None]):
                     with suppress(UnknownRecord):
                         record = parse(message.key, message.value)
                     file.records[message.offset] = record
-                    self._fresh.append((message.offset, record))
+                    self._new_records.append((message.offset, record))
                 file.size += size
         except RecordError:
             file.broken = True
@@ -122,13 +125,13 @@ class CoordinatorFold:
         inspection: AcknowledgementInspection,
         nodes: Mapping[str, Any],
     ) -> None:
-        self.looks = 0
+        self.checks = 0
         self._roles = roles
         self._members = members
         self._inspection = inspection
         self._nodes = nodes
         self._journals: dict[tuple[str, str], GroupJournal] = {}
-        self._ready: dict[tuple[str, str], tuple[int, int]] = {}
+        self._loaded_in: dict[tuple[str, str], tuple[int, int]] = {}
         """By node and partition: the incarnation and the epoch in which it last finished loading."""
         self._in_force: dict[str, dict[int, int]] = {}
         """By group: each generation that was in force, with the leader epoch in which it was first in force."""
@@ -139,34 +142,34 @@ class CoordinatorFold:
         """The offsets topic's number of partitions, which never changes; 0: not known."""
 
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
-        if line.event.startswith(DRAFT) and line.key is not None:
+        if line.event.startswith(DRAFT_EVENTS) and line.key is not None:
             self._drafts.add(line.key)
         elif line.event == "groups-loaded":
-            yield from self._loaded(node, line)
+            yield from self._check_loaded(node, line)
         elif line.event in ("group-generation", "group-forgotten", "offset-commit"):
-            yield from self._of_group(node, line)
+            yield from self._check_group_event(node, line)
         elif line.event == "high-watermark" and (node, line.key) in self._waiting:
             key = line.key or ""
-            role = self._roles.of(node, key)  # the event that ends a term follows this one
+            role = self._roles.find(node, key)  # the event that ends a term follows this one
             if role is not None:
-                yield from self._look(node, key, role, line.time)
+                yield from self._check_commits(node, key, role, line.time)
 
     # -- what was loaded -----------------------------------------------------------------------------------------
 
-    def _loaded(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
+    def _check_loaded(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         key, epoch = line.key or "", -1 if line.epoch is None else line.epoch
-        role = self._roles.of(node, key)
-        self._ready[node, key] = line.incarnation, epoch
+        role = self._roles.find(node, key)
+        self._loaded_in[node, key] = line.incarnation, epoch
         if role is None or not role.leads or role.epoch != epoch or self._nodes[node].damaged:
             return
         last: dict[object, Record] = {}
-        for record in self._journal(node, key, role).between(0, role.start).values():
+        for record in self._read_journal(node, key, role).between(0, role.start).values():
             if record is not None:
                 last[_to_key(record)] = record
         generations, offsets = _fold(list(last.values()))
         for group, generation in generations.items():
             self._in_force.setdefault(group, {}).setdefault(generation, epoch)
-        self.looks += 1
+        self.checks += 1
         found = (line.detail or {}).get("fingerprint")
         if found is not None and found != compute_fingerprint(generations, offsets):
             claim = (
@@ -177,57 +180,66 @@ class CoordinatorFold:
 
     # -- what is accepted ----------------------------------------------------------------------------------------
 
-    def _of_group(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
+    def _check_group_event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         group = line.key or ""
         if line.event == "group-forgotten":
             self._in_force.pop(group, None)  # its generations may start again
             return
-        key = self._partition(group)
-        role = None if key is None else self._roles.of(node, key)
+        key = self._find_partition(group)
+        role = None if key is None else self._roles.find(node, key)
         if key is None or role is None or not role.leads or line.epoch is None:
             return
         if line.event == "group-generation":
             self._in_force.setdefault(group, {}).setdefault(line.epoch, role.epoch)
             return
-        if self._ready.get((node, key)) != (line.incarnation, role.epoch):
+        if self._loaded_in.get((node, key)) != (line.incarnation, role.epoch):
             claim = f"{node} accepted a commit of the group {group} before it had loaded the groups of {key}."
             yield InvariantViolation(self.name, claim, node, key, epoch=role.epoch)
             return
         last, waiting = self._waiting.setdefault((node, key), (line.time, []))
         waiting.append((line, role.epoch))
-        if line.time == last or line.time >= last + APART:
-            yield from self._look(node, key, role, line.time)
+        if line.time == last or line.time >= last + CHECK_INTERVAL:
+            yield from self._check_commits(node, key, role, line.time)
 
-    def _look(self, node: str, key: str, role: ObservedRole, time: float) -> Iterator[InvariantViolation]:
+    def _check_commits(self, node: str, key: str, role: ObservedRole, time: float) -> Iterator[InvariantViolation]:
         """Checks the commits accepted since the last check."""
         _, waiting = self._waiting.get((node, key), (time, []))
         self._waiting[node, key] = time, []
         accepted = [line for line, epoch in waiting if epoch == role.epoch and role.leads]
         if not accepted:
             return
-        self.looks += len(accepted)
-        journal, reached = self._journal(node, key, role), -1
+        self.checks += len(accepted)
+        journal, highest = self._read_journal(node, key, role), -1
         for line in accepted:
-            for place, offset in (line.detail or {}).get("offsets", {}).items():
-                position = yield from self._accepted(node, line, key, role, journal, place, offset)
-                reached = max(reached, position)
-        lacking = self._members.lacking(key, role.topic_zxid, role.epoch, role.committed | role.proposed, reached + 1)
+            for partition, offset in (line.detail or {}).get("offsets", {}).items():
+                position = yield from self._check_commit(node, line, key, role, journal, partition, offset)
+                highest = max(highest, position)
+        lacking = self._members.find_lacking(
+            key, role.topic_zxid, role.epoch, role.committed | role.proposed, highest + 1
+        )
         for member, has in lacking or ():
             claim = (
-                f"{node} had accepted commits of the group {accepted[-1].key}, up to {reached} of {key}, when "
+                f"{node} had accepted commits of the group {accepted[-1].key}, up to {highest} of {key}, when "
                 f"{member}, a member of the in-sync set, {has}."
             )
-            yield InvariantViolation(self.name, claim, member, key, position=reached)
+            yield InvariantViolation(self.name, claim, member, key, position=highest)
 
-    def _accepted(
-        self, node: str, line: EventLine, key: str, role: ObservedRole, journal: GroupJournal, place: str, offset: int
+    def _check_commit(
+        self,
+        node: str,
+        line: EventLine,
+        key: str,
+        role: ObservedRole,
+        journal: GroupJournal,
+        partition: str,
+        offset: int,
     ) -> Generator[InvariantViolation, None, int]:
         """Checks an accepted commit; returns its position in the log, or -1 if that is unknown."""
         group = line.key or ""
-        commits = journal.commits.get((group, place, offset), ())
+        commits = journal.commits.get((group, partition, offset), ())
         # A client that commits the offset again may have added later records, which are not accepted yet.
         position = next((at for at in commits if at >= role.start), None)
-        what = f"the commit of {offset} for {place} by the group {group}"
+        what = f"the commit of {offset} for {partition} by the group {group}"
         if position is None:
             if journal.complete and not journal.changes:  # otherwise compaction may have removed it
                 yield InvariantViolation(
@@ -238,13 +250,13 @@ class CoordinatorFold:
             return -1
         if group in self._drafts or line.epoch is None or line.epoch < 0:
             return position
-        stored = self._stored_at(journal, position, group, role.epoch)
+        stored = self._find_generation_before(journal, position, group, role.epoch)
         if stored is not None and stored > line.epoch:
             claim = f"{node} accepted {what}, in generation {line.epoch}, when {stored} was stored."
             yield InvariantViolation(self.name, claim, node, key, position=position)
         return position
 
-    def _stored_at(self, journal: GroupJournal, position: int, group: str, epoch: int) -> int | None:
+    def _find_generation_before(self, journal: GroupJournal, position: int, group: str, epoch: int) -> int | None:
         """Returns the group's last generation in force that the log has before this position."""
         known = self._in_force.get(group, {})
         for at, generation in reversed(journal.generations.get(group, ())):
@@ -257,7 +269,7 @@ class CoordinatorFold:
 
     # -- where things are ----------------------------------------------------------------------------------------
 
-    def _partition(self, group: str) -> str | None:
+    def _find_partition(self, group: str) -> str | None:
         """Returns the group's partition of the offsets topic; None if there is no such topic."""
         if not self._partitions:
             try:
@@ -267,12 +279,12 @@ class CoordinatorFold:
             self._partitions = len(assigned.partitions)
         return f"{OFFSETS_TOPIC}-{find_partition(group, self._partitions)}"
 
-    def _journal(self, node: str, key: str, role: ObservedRole) -> GroupJournal:
+    def _read_journal(self, node: str, key: str, role: ObservedRole) -> GroupJournal:
         """Returns the up-to-date journal of the node's log."""
         if (node, key) not in self._journals:
             self._journals[node, key] = GroupJournal(self._nodes[node].disk, f"{self._inspection.data}/{key}")
         journal = self._journals[node, key]
-        journal.look(role)
+        journal.read_new(role)
         return journal
 
 
@@ -283,10 +295,12 @@ def _to_key(record: Record) -> object:
 def _fold(last: list[Record]) -> tuple[dict[str, int], dict[tuple[str, str, int], int]]:
     """Returns groups with their generations (0: none stored), and committed offsets, from each key's last record."""
     offsets = {
-        (one.group, one.topic, one.partition): one.value.offset
-        for one in last
-        if isinstance(one, OffsetRecord) and one.value is not None
+        (record.group, record.topic, record.partition): record.value.offset
+        for record in last
+        if isinstance(record, OffsetRecord) and record.value is not None
     }
     generations = {group: 0 for group, *_ in offsets}
-    generations |= {one.group: one.value.generation for one in last if isinstance(one, GroupRecord) and one.value}
+    generations |= {
+        record.group: record.value.generation for record in last if isinstance(record, GroupRecord) and record.value
+    }
     return generations, offsets

@@ -1,7 +1,7 @@
 """The current records of a replica on a simulated disk, read incrementally.
 
-A log file grows, or is truncated, replaced by compaction, or removed. The disk shows which. So the known records of a
-file stay valid until something other than growth happens to it.
+A log file grows, or is truncated, replaced by compaction, or removed. The simulated disk shows which. So the known
+records of a file stay valid until something other than growth happens to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from zlib import crc32
 
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, CheckpointError, parse_lines
 from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.log.files import LOG_SUFFIX
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import (
     CODEC_MASK,
@@ -21,21 +22,17 @@ from assay.system_under_test.records.message import (
     encode,
 )
 
-LOG_SUFFIX = ".log"
-
-
 T = TypeVar("T")
 
 
 @dataclass
 class SegmentFile(Generic[T]):
-    """A log file: data of the records in its first ``size`` bytes, by offset.
+    """A log file: data of the records in its first ``size`` bytes, by offset."""
 
-    ``held`` keeps a reference, so that ``life`` stays unique.
-    """
-
-    life: object
-    held: object
+    version: object
+    """Identifies the file's content: it changes with everything but growth."""
+    inode: object
+    """A reference that keeps ``version`` unique."""
     size: int = 0
     records: dict[int, T] = field(default_factory=dict)
     broken: bool = False
@@ -54,18 +51,18 @@ class ReplicaLog(Generic[T]):
         self._empty: list[int] = []
         """Files ignored while empty: a failed roll may have left one, after which the file before continued."""
         self.changes = 0
-        """How often anything happened to it other than growth, or removal of its oldest files."""
+        """How often something happened to the log other than growth, or removal of its oldest files."""
 
     def refresh(self) -> None:
-        """Reads new data. Invalid data end the log there."""
+        """Reads new data. The log ends where data are invalid."""
         names = [name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX)]
-        same = names == self._names and not any(map(self._has, self._empty))
-        if same and self._files and self._grew(max(self._files)):
+        same = names == self._names and not any(map(self._has_data, self._empty))
+        if same and self._files and self._read_growth(max(self._files)):
             return  # only compaction may have changed earlier files: it removes records, but changes none
         self._names = names
-        there = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
-        bases = list(filter(self._has, there)) or there[:1]
-        self._empty = [base for base in there if base not in bases]
+        found = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
+        bases = list(filter(self._has_data, found)) or found[:1]
+        self._empty = [base for base in found if base not in bases]
         gone = self._files.keys() - set(bases)
         if any(base > bases[0] for base in gone) if bases else gone:
             self.changes += 1
@@ -75,25 +72,25 @@ class ReplicaLog(Generic[T]):
             self._read(base)
 
     def _read(self, base: int) -> None:
-        if base in self._files and self._grew(base):
+        if base in self._files and self._read_growth(base):
             return
         if base in self._files or any(other > base for other in self._files):
             self.changes += 1
         state = self._disk.state(self._path(base))
         self._files[base] = SegmentFile(state.version, state.inode)
-        self._grew(base)
+        self._read_growth(base)
 
-    def _grew(self, base: int) -> bool:
+    def _read_growth(self, base: int) -> bool:
         """Reads data added to the file; returns False if anything else happened to it."""
         known, path = self._files[base], self._path(base)
         state = self._disk.state(path)
-        if known.life != state.version or state.size < known.size:
+        if known.version != state.version or state.size < known.size:
             return False
         if state.size > known.size and not known.broken:
             self._walk(known, self._disk.tail(path, known.size))
         return True
 
-    def _has(self, base: int) -> bool:
+    def _has_data(self, base: int) -> bool:
         return bool(self._disk.state(self._path(base)).size)
 
     def _path(self, base: int) -> str:
@@ -131,7 +128,7 @@ class ReplicaCopy(ReplicaLog[int]):
     def refresh(self) -> None:
         """Reads new records, and the epoch history."""
         super().refresh()
-        self._history = self._epochs.now() or []
+        self._history = self._epochs.read() or []
 
     def epoch(self, offset: int) -> int | None:
         """Returns the leader epoch of a record by the replica's own history."""
@@ -171,28 +168,29 @@ class HighWatermarks:
     """The high watermarks in a broker's checkpoint."""
 
     def __init__(self, disk: Any, data: str) -> None:
-        self._noted = _CheckpointFile(
+        self._checkpoint = _CheckpointFile(
             disk, f"{data}/{HIGH_WATERMARKS}", lambda rows: {f"{topic}-{index}": int(at) for topic, index, at in rows}
         )
 
-    def of(self, key: str) -> int:
-        """Returns 0 if none is stored, or the file is invalid."""
-        return (self._noted.now() or {}).get(key, 0)
+    def find(self, key: str) -> int:
+        """Returns a partition's high watermark; 0 if none is stored, or the file is invalid."""
+        return (self._checkpoint.read() or {}).get(key, 0)
 
 
 class _CheckpointFile(Generic[T]):
-    """The parsed content of a checkpoint file, read again when it changes. ``held`` keeps ``life`` unique."""
+    """The parsed content of a checkpoint file, which is read again when it changes."""
 
-    def __init__(self, disk: Any, path: str, meant: Callable[[list[list[str]]], T]) -> None:
-        self._disk, self._path, self._meant = disk, path, meant
+    def __init__(self, disk: Any, path: str, convert: Callable[[list[list[str]]], T]) -> None:
+        self._disk, self._path, self._convert = disk, path, convert
         self._known: tuple[object, object, T | None] = (None, None, None)
+        """``version`` and ``inode``, as in ``SegmentFile``, and the content."""
 
-    def now(self) -> T | None:
-        """Returns None if the file is missing or invalid."""
+    def read(self) -> T | None:
+        """Returns the converted rows; None if the file is missing or invalid."""
         try:
             state = self._disk.state(self._path)
             if state.version != self._known[0]:
-                found = self._meant(parse_lines(self._path, self._disk.read(self._path)))
+                found = self._convert(parse_lines(self._path, self._disk.read(self._path)))
                 self._known = state.version, state.inode, found
         except (FileNotFoundError, CheckpointError, ValueError):
             return None

@@ -28,7 +28,7 @@ class EventLine(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class InvariantViolation:
-    """A violated ``invariant``. ``claim`` is a sentence; ``node`` is the one at fault, as far as known."""
+    """A violation of ``invariant``. ``claim`` is a sentence; ``node`` is the one at fault, as far as known."""
 
     invariant: str
     claim: str
@@ -39,14 +39,14 @@ class InvariantViolation:
 
 
 class Invariant(Protocol):
-    """An invariant of one run. It gets the events of each node in their order, and those of all nodes in world time.
+    """An invariant of one run. It gets the events of all nodes, ordered by simulated time.
 
-    Events of a paused process are an exception: they come when it continues.
+    Events of a paused process are an exception: they arrive when it continues.
     """
 
     name: str
-    looks: int
-    """How often something was compared."""
+    checks: int
+    """How often the invariant was checked."""
 
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         """Returns the violations that this event shows."""

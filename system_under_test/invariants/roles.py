@@ -12,13 +12,13 @@ UNKNOWN = -1
 
 @dataclass
 class ObservedRole:
-    """The role of one replica, since the last start of its broker."""
+    """The role of one replica since the last start of its broker."""
 
     topic_zxid: int | None
     epoch: int = UNKNOWN
-    """The leader epoch that it obeys."""
+    """The leader epoch that it has accepted."""
     leads: bool = False
-    agreed: bool = False
+    is_prefix: bool = False
     """Whether it leads in this epoch, or has truncated its log to a prefix of the leader's."""
     damaged: bool = False
     start: int = 0
@@ -27,8 +27,8 @@ class ObservedRole:
     """The in-sync set that a leader knows to be in ZooKeeper."""
     proposed: frozenset[int] = frozenset()
     """The set that it may have written there since; empty for none."""
-    mark: int = 0
-    """A high watermark that it has had since its log was last truncated."""
+    high_watermark: int = 0
+    """The highest high watermark that is known of it, at most the log end after a truncation."""
 
 
 class ObservedRoles:
@@ -38,30 +38,30 @@ class ObservedRoles:
         self._nodes = nodes
         self._roles: defaultdict[str, dict[str, ObservedRole]] = defaultdict(dict)
         """By key and node."""
-        self._lives: dict[str, int] = {}
-        self._began: dict[str, float | None] = {}
+        self._incarnations: dict[str, int] = {}
+        self._started_at: dict[str, float | None] = {}
         """By node: the start time of the process that wrote its last line."""
         self.unclean: set[str] = set()
         """Partitions for which a replica that lacked committed records may have been elected."""
 
-    def of(self, node: str, key: str) -> ObservedRole | None:
-        """Returns None if no line since the node's last start mentions the replica."""
-        return None if self._reborn(node) else self._roles[key].get(node)
+    def find(self, node: str, key: str) -> ObservedRole | None:
+        """Returns a replica's role; None if no line since the node's last start mentions the replica."""
+        return None if self._has_restarted(node) else self._roles[key].get(node)
 
-    def all_of(self, key: str) -> Iterator[tuple[str, ObservedRole]]:
+    def find_all(self, key: str) -> Iterator[tuple[str, ObservedRole]]:
         """Yields every node that has a replica of the partition, in the order of their names."""
-        yield from ((node, role) for node, role in sorted(self._roles[key].items()) if not self._reborn(node))
+        yield from ((node, role) for node, role in sorted(self._roles[key].items()) if not self._has_restarted(node))
 
-    def _reborn(self, node: str) -> bool:
-        """Returns whether a process runs there that has written no line yet, so has not recovered its logs."""
-        began = self._nodes[node].alive_since
-        return began is not None and began != self._began.get(node)
+    def _has_restarted(self, node: str) -> bool:
+        """Returns whether the node's process has written no line yet, so has not recovered its logs."""
+        started_at = self._nodes[node].alive_since
+        return started_at is not None and started_at != self._started_at.get(node)
 
-    def note(self, node: str, line: EventLine) -> None:
+    def apply(self, node: str, line: EventLine) -> None:
         """Updates the roles by a new line."""
-        self._began[node] = self._nodes[node].alive_since
-        if self._lives.setdefault(node, line.incarnation) != line.incarnation:
-            self._lives[node] = line.incarnation
+        self._started_at[node] = self._nodes[node].alive_since
+        if self._incarnations.setdefault(node, line.incarnation) != line.incarnation:
+            self._incarnations[node] = line.incarnation
             for roles in self._roles.values():
                 roles.pop(node, None)
         if line.key is None:
@@ -80,25 +80,25 @@ class ObservedRoles:
         members = frozenset(line.isr or ())
         match line.event:
             case "recovered":
-                role.mark = line.high_watermark or 0
+                role.high_watermark = line.high_watermark or 0
             case "became-leader":
-                role.epoch, role.leads, role.agreed, role.start = _to_epoch(line), True, True, line.position or 0
+                role.epoch, role.leads, role.is_prefix, role.start = _to_epoch(line), True, True, line.position or 0
                 role.committed, role.proposed = members, frozenset()
-                role.mark = max(role.mark, line.high_watermark or 0)
+                role.high_watermark = max(role.high_watermark, line.high_watermark or 0)
             case "became-follower":
-                role.epoch, role.leads, role.agreed = _to_epoch(line), False, False
+                role.epoch, role.leads, role.is_prefix = _to_epoch(line), False, False
             case "reconciled":
-                role.agreed, role.damaged = role.epoch == line.epoch, False
+                role.is_prefix, role.damaged = role.epoch == line.epoch, False
             case "isr-proposed":
                 role.proposed = members
             case "isr-change":
                 role.committed, role.proposed = members, frozenset()
             case "high-watermark":
-                role.mark = max(role.mark, line.high_watermark or 0)
+                role.high_watermark = max(role.high_watermark, line.high_watermark or 0)
             case "truncated":
-                role.mark = min(role.mark, line.position or 0)
+                role.high_watermark = min(role.high_watermark, line.position or 0)
             case "log-damaged" | "replica-offline":
-                role.damaged, role.leads, role.agreed = True, False, False
+                role.damaged, role.leads, role.is_prefix = True, False, False
 
 
 def _to_epoch(line: EventLine) -> int:

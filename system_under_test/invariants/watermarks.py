@@ -34,10 +34,10 @@ class InSyncMemberCheck:
         self._inspection = inspection
         self._nodes = nodes
 
-    def lacking(
+    def find_lacking(
         self, key: str, topic_zxid: int | None, epoch: int, members: frozenset[int], end: int
     ) -> Iterator[tuple[str, str]] | None:
-        """Yields the node of each counting member that has less than all below ``end``, and what it has, in words.
+        """Yields the node of each counting member whose log ends below ``end``, and a phrase that says what it has.
 
         Returns None if nothing can be concluded about the topic.
         """
@@ -51,14 +51,14 @@ class InSyncMemberCheck:
         if created != topic_zxid or self._inspection.tree.exists(paths.delete_topic(topic)) is not None:
             return None
         counting = members.intersection(self._inspection.members(state))
-        return self._lacking(key, epoch, sorted(counting), end, durably=durably)
+        return self._find_lacking(key, epoch, sorted(counting), end, durably=durably)
 
-    def _lacking(
+    def _find_lacking(
         self, key: str, epoch: int, counting: list[int], end: int, *, durably: bool
     ) -> Iterator[tuple[str, str]]:
         for member in counting:
             node = self._nodes[member]
-            role = self._roles.of(node.name, key)
+            role = self._roles.find(node.name, key)
             if role is None or role.epoch > epoch or not node.running or node.damaged:
                 continue
             has = max(0, self._inspection.end(node, key, durably=durably))  # a new partition may lack a file
@@ -75,27 +75,27 @@ class AcknowledgedRecords:
     name = "acknowledged"
 
     def __init__(self, nodes: Collection[Any]) -> None:
-        self.looks = 0
+        self.checks = 0
         self._nodes = nodes
 
-    def found(self, key: str, position: int, seen: Sequence[Mapping[str, Any]]) -> Iterator[InvariantViolation]:
-        """Yields the violations in that.
+    def check(self, key: str, position: int, seen: Sequence[Mapping[str, Any]]) -> Iterator[InvariantViolation]:
+        """Yields the violations that the inspection found (``seen``).
 
         There are none once unflushed records may be lost, or a fault has written into files.
         """
         if any(node.losses or node.damaged for node in self._nodes):
             return
-        self.looks += 1
-        for one in seen:
-            what = "ended at" if one["what"] == "lacking" else "was durable up to"
+        self.checks += 1
+        for row in seen:
+            what = "ended at" if row["what"] == "lacking" else "was durable up to"
             claim = (
-                f"offset {position} of {key} was acknowledged, when the log of {one['node']}, a member of the in-sync "
-                f"set, {what} {one['log_end']}."
+                f"offset {position} of {key} was acknowledged, when the log of {row['node']}, a member of the in-sync "
+                f"set, {what} {row['log_end']}."
             )
-            yield InvariantViolation(self.name, claim, one["node"], key, position=position)
+            yield InvariantViolation(self.name, claim, row["node"], key, position=position)
 
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
-        """Yields nothing: no event reports what a client has learned."""
+        """Yields nothing: acknowledgements are not events."""
         yield from ()
 
 
@@ -105,7 +105,7 @@ class RaisedHighWatermarks:
     name = "high-watermark"
 
     def __init__(self, roles: ObservedRoles, members: InSyncMemberCheck) -> None:
-        self.looks = 0
+        self.checks = 0
         self._roles = roles
         self._members = members
 
@@ -113,13 +113,13 @@ class RaisedHighWatermarks:
         if line.event != "high-watermark" or line.key is None or line.epoch is None or line.high_watermark is None:
             return
         key, epoch, mark = line.key, line.epoch, line.high_watermark
-        role = self._roles.of(node, key)
+        role = self._roles.find(node, key)
         if role is None or not role.leads or role.epoch != epoch:
             return
-        lacking = self._members.lacking(key, line.topic_zxid, epoch, role.committed | role.proposed, mark)
+        lacking = self._members.find_lacking(key, line.topic_zxid, epoch, role.committed | role.proposed, mark)
         if lacking is None:
             return
-        self.looks += 1
+        self.checks += 1
         for member, has in lacking:
             claim = (
                 f"{node} had raised the high watermark of {key} to {mark} in leader epoch {epoch}, when {member}, a "

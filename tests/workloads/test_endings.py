@@ -103,7 +103,7 @@ def keeps_the_files(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_to_delete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TopicDeletions, "look", nothing)
+    patch.setattr(TopicDeletions, "begin_due", nothing)
 
 
 def knows_topics_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def keeps_everything(patch: pytest.MonkeyPatch) -> None:
     async def retain(_: Replica) -> int:
         return 0
 
-    patch.setattr(Replica, "retain", retain)
+    patch.setattr(Replica, "apply_retention", retain)
 
 
 by_night = partial(pytest.param, marks=pytest.mark.long)

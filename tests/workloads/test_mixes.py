@@ -295,7 +295,7 @@ def test_a_broker_that_keeps_the_memory_of_requests_that_are_broken_off_is_found
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
     async def keeping(self: AcceptedConnection, size: int) -> None:
-        first = await self._reader.exactly(FREE_REQUEST_BYTES)
+        first = await self._reader.read_exactly(FREE_REQUEST_BYTES)
         with self._memory.share(size, self.drop) as share:
             try:
                 await self._handle(await self._receive(share, first))

@@ -31,7 +31,7 @@ class Scene:
     def says(self, node: str, event: str, **given: Any) -> list[str]:
         """Returns what is broken with this event."""
         line = EventLine(event, int(node[1:]), given.pop("incarnation", 1), key=KEY, **({"topic_zxid": 7} | given))
-        self.roles.note(node, line)
+        self.roles.apply(node, line)
         return [broken.claim for broken in self.invariant.event(node, line)]
 
     def has(self, node: str, records: dict[int, str], below: int, **given: Any) -> list[str]:
@@ -57,7 +57,7 @@ def test_equal_records_of_different_epochs_are_reported() -> None:
     same = Scene()
     same.has("n1", ABC, 3, epochs=((0, 0), (2, 2)))
     assert not same.has("n2", ABC, 3, epochs=((0, 0), (2, 2), (4, 3)))
-    assert same.invariant.looks == 6
+    assert same.invariant.checks == 6
 
 
 def test_what_is_above_the_high_watermark_of_one_may_differ() -> None:

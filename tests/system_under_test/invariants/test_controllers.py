@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assay.system_under_test.invariants.asserted import OneControllerPerEpoch
 from assay.system_under_test.invariants.invariant import EventLine
+from assay.system_under_test.invariants.invariant_set import OneControllerPerEpoch
 
 
 def broken(*claims: tuple[str, int, int]) -> list[str]:

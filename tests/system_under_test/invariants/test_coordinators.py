@@ -82,7 +82,7 @@ class Scene:
     def says(self, event: str, key: str = KEY, index: int = 1, **given: Any) -> list[str]:
         self.time += given.pop("after", 1.0)
         line = EventLine(event, index, 1, self.time, key=key, **({"topic_zxid": ZXID} | given))
-        self.roles.note(f"n{index}", line)
+        self.roles.apply(f"n{index}", line)
         return [broken.claim for broken in self.invariant.event(f"n{index}", line)]
 
     def loads(self, generations: dict[str, int], offsets: dict[tuple[str, str, int], int], **given: Any) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assay.system_under_test.invariants.asserted import OneLeaderPerEpoch
 from assay.system_under_test.invariants.invariant import EventLine
+from assay.system_under_test.invariants.invariant_set import OneLeaderPerEpoch
 
 FIRST = {"key": "orders-0", "topic_zxid": 7, "epoch": 3}
 
@@ -17,7 +17,7 @@ def broken(*lines: tuple[str, dict[str, object]], event: str = "first-append-in-
         for node, given in lines
         for broken in one.event(node, EventLine(event, int(node[1:]), 1, **(FIRST | given)))  # type: ignore[arg-type]
     ]
-    assert one.looks == (len(lines) if event == "first-append-in-epoch" else 0)
+    assert one.checks == (len(lines) if event == "first-append-in-epoch" else 0)
     return found
 
 

@@ -36,7 +36,7 @@ class Scene:
 
     def says(self, index: int, event: str, **given: Any) -> list[str]:
         line = EventLine(event, index, 1, key=KEY, **({"topic_zxid": ZXID} | given))
-        self.roles.note(f"n{index}", line)
+        self.roles.apply(f"n{index}", line)
         return [broken.claim for broken in self.raised.event(f"n{index}", line)]
 
     def raises(self, mark: int, index: int = 1, epoch: int = 4) -> list[str]:
@@ -50,7 +50,7 @@ def test_a_member_whose_log_ends_below_the_high_watermark_is_reported() -> None:
         "n1 had raised the high watermark of orders-0 to 3 in leader epoch 4, when n3, a member of the in-sync set, "
         "had what is below 2."
     ]
-    assert scene.raised.looks == 2
+    assert scene.raised.checks == 2
 
 
 def obeys_a_higher_epoch(scene: Scene) -> None:
@@ -154,7 +154,7 @@ def acknowledged(position: int, happens: Callable[[Scene], None] = lambda scene:
     happens(scene)
     invariant = AcknowledgedRecords(scene.nodes.values())
     seen = scene.inspection.acknowledged(KEY, position)
-    return [broken.claim for broken in invariant.found(KEY, position, seen)]
+    return [broken.claim for broken in invariant.check(KEY, position, seen)]
 
 
 def test_an_acknowledged_record_is_on_each_member() -> None:

@@ -13,8 +13,8 @@ from assay.system_under_test.deployment import Broker
 from assay.system_under_test.replication.throttle import (
     FOLLOWER_RATE,
     LEADER_RATE,
-    WINDOW_SECONDS,
     UNLIMITED,
+    WINDOW_SECONDS,
     Throttle,
     Throttles,
     lists_replica,

@@ -1,12 +1,12 @@
 """All invariants of one cluster, as testers use them: takes lines of event logs, and returns violations.
 
-A controller epoch is claimed by one process. The epoch rises with the claim, in one write, so no two elections return
-the same. Brokers could not distinguish two controllers of one epoch, and would obey both.
+Two small invariants are defined here:
 
-At most one node appends in one leader epoch of a partition. Followers truncate their logs by epochs, and would take two
-logs of one epoch for the same. Only appending by two leaders does harm; it is harmless if another node believes for a
-moment that it leads. A topic that is deleted and created again begins with the epochs of the former one, so the two are
-distinguished.
+- A controller epoch is claimed by one process. The claim and the new epoch are one write, so two elections cannot
+  return the same epoch. Brokers could not distinguish two controllers of one epoch, and would obey both.
+- At most one node appends in one leader epoch of a partition. Followers truncate their logs by epochs, and would treat
+  two logs of one epoch as equal. It is harmless if a second node believes for a moment that it leads. A topic that is
+  deleted and created again begins with the epochs of the former topic, so their czxids distinguish them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,15 +28,15 @@ class OneControllerPerEpoch:
     name = "one-controller"
 
     def __init__(self) -> None:
-        self.looks = 0
-        self._known: dict[int, tuple[str, int]] = {}
+        self.checks = 0
+        self._first: dict[int, tuple[str, int]] = {}
 
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event != "became-controller" or line.controller_epoch is None:
             return
-        self.looks += 1
+        self.checks += 1
         epoch = line.controller_epoch
-        first, incarnation = self._known.setdefault(epoch, (node, line.incarnation))
+        first, incarnation = self._first.setdefault(epoch, (node, line.incarnation))
         if (first, incarnation) == (node, line.incarnation):
             return
         who = first if first != node else f"an earlier process of {node}"
@@ -49,14 +49,14 @@ class OneLeaderPerEpoch:
     name = "one-leader"
 
     def __init__(self) -> None:
-        self.looks = 0
-        self._known: dict[tuple[str, int, int], str] = {}
+        self.checks = 0
+        self._first: dict[tuple[str, int, int], str] = {}
 
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event != "first-append-in-epoch" or line.key is None or line.topic_zxid is None or line.epoch is None:
             return
-        self.looks += 1
-        first = self._known.setdefault((line.key, line.topic_zxid, line.epoch), node)
+        self.checks += 1
+        first = self._first.setdefault((line.key, line.topic_zxid, line.epoch), node)
         if first != node:
             claim = f"{node} appended to {line.key} in leader epoch {line.epoch}, in which {first} had appended."
             yield InvariantViolation(self.name, claim, node, line.key, epoch=line.epoch)
@@ -85,18 +85,18 @@ class InvariantSet:
     def event(self, node: str, line: str) -> Sequence[Mapping[str, Any]]:
         """Returns the violations shown by a node's new line, each with ``invariant``, ``claim`` and its subject."""
         read = self._decoder.decode(line)
-        self._roles.note(node, read)
-        return [vars(broken) for one in self._invariants for broken in one.event(node, read)]
+        self._roles.apply(node, read)
+        return [vars(broken) for invariant in self._invariants for broken in invariant.event(node, read)]
 
     def acknowledged(self, key: str, position: int, found: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Returns the violations shown by a client's acknowledgement of a partition up to this offset.
 
-        ``found`` is the inspection's result. ``key`` is the history's.
+        ``found`` is the result of the inspection at that moment. ``key`` is that of the history (topic#incarnation).
         """
         topic, _, index = key.rpartition("-")
         self._agreement.acknowledged(f"{topic.partition('#')[0]}-{index}", position)
-        return [vars(broken) for broken in self._acknowledged.found(key, position, found)]
+        return [vars(broken) for broken in self._acknowledged.check(key, position, found)]
 
     def asserted(self) -> Mapping[str, int]:
         """Returns how often each invariant was checked, by name."""
-        return {one.name: one.looks for one in self._invariants}
+        return {invariant.name: invariant.checks for invariant in self._invariants}
