@@ -6,7 +6,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.network.connection import CallError, ask
 from assay.system_under_test.protocol import control, topics
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
@@ -25,20 +25,6 @@ PATIENCE = 2.0
 VERSION = 0
 METADATA_VERSION = 1
 LIST_OFFSETS_VERSION = 1
-
-
-async def ask(
-    host: str, port: int, request: Request[R], version: int, timeout: float, *, connect_timeout: float | None = None
-) -> R:
-    """Sends a request and returns the answer. Raises ``CallError``.
-
-    Times are in seconds; ``connect_timeout`` defaults to ``timeout``.
-    """
-    connection = await Connection.open(host, port, timeout if connect_timeout is None else connect_timeout)
-    try:
-        return await connection.call(request, version, timeout)
-    finally:
-        await connection.close()
 
 
 async def try_ask(host: str, port: int, request: Request[R], version: int, timeout: float) -> R | None:

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from assay.system_under_test.broker_rpc import ask, try_ask
+from assay.system_under_test.broker_rpc import try_ask
 from assay.system_under_test.config import BrokerConfig, parse_config
 from assay.system_under_test.controller import cluster_state
 from assay.system_under_test.controller.cluster_state import Topic
 from assay.system_under_test.log import directory
 from assay.system_under_test.log.preallocation import PREALLOCATED, strip_preallocated
-from assay.system_under_test.network.connection import CallError
+from assay.system_under_test.network.connection import CallError, ask
 from assay.system_under_test.protocol.internal import RolesRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest
 from assay.system_under_test.records import message_set

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.system_under_test.broker_rpc import ask
-from assay.system_under_test.network.connection import CallError
+from assay.system_under_test.network.connection import CallError, ask
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataResponse
 from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest

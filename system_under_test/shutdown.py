@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.network.connection import CallError, ask
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import ShutdownRequest
 from assay.system_under_test.replication.manager import ReplicaManager
@@ -115,11 +115,7 @@ class BrokerShutdown:
             return False
         request = ShutdownRequest(broker_id=self.config.broker_id, broker_epoch=life)
         try:
-            connection = await Connection.open(controller.host, controller.port, patience)
-            try:
-                answer = await connection.call(request, VERSION, patience)
-            finally:
-                await connection.close()
+            answer = await ask(controller.host, controller.port, request, VERSION, patience)
         except CallError as error:
             _log.info("asking controller %d to move leadership away: %s", controller.broker_id, error)
             return False

@@ -21,8 +21,8 @@ from assay.system_under_test.controller.term import read_epoch
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.replica import PartitionError
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 

@@ -17,9 +17,9 @@ from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol import group_offsets, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import prove_end
+from assay.system_under_test.replication.replica import PartitionError
 from assay.system_under_test.runtime import ZooKeeper
 
 NO_OFFSET: Final = -1

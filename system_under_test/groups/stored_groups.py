@@ -21,9 +21,9 @@ from assay.system_under_test.protocol.schema import ProtocolError
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import MessageTooLarge
 from assay.system_under_test.records.produced import ValidatedSet, validate
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.replication.replica import PartitionError
 
 _log = logging.getLogger("assay.groups")
 
@@ -209,7 +209,7 @@ class StoredGroups:
             if partition.leader is not self.term:
                 raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
             produced = _validate(data, partition.config.max_message_bytes)
-            _, last, _ = partition.append(produced, wait_for_all=True)
+            _, last, _ = partition.require_leader().append(produced, wait_for_all=True)
         except PartitionError as error:
             on_outcome(error.code)
             return _to_client_error(error.code)

@@ -17,7 +17,7 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.directory import DELETED_SUFFIX, add_suffix
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import RecoveryResult, load_segments, remove_leftovers
-from assay.system_under_test.log.segment import EMPTY, CutPoint, find_cut_point
+from assay.system_under_test.log.segment import CutPoint, LogSlice, find_cut_point
 from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
@@ -143,7 +143,7 @@ class Log(SegmentList):
         if limit is not None and limit < end:
             end = limit
         if offset >= end:
-            return EMPTY
+            return LogSlice(self.active, 0, 0)
         for index in range(bisect_right(bases, offset) - 1, len(bases)):
             segment = self.segments[index]
             try:
@@ -153,7 +153,7 @@ class Log(SegmentList):
             except CorruptLog as damage:
                 self.mark_damaged(damage)
                 raise
-        return EMPTY
+        return LogSlice(self.active, 0, 0)
 
     def find_offsets_before(self, timestamp: int, count: int) -> list[int]:
         """Returns at most ``count`` offsets at which segments begin, descending, as ListOffsets 0 requires.

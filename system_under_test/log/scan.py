@@ -17,20 +17,6 @@ INCOMPLETE = "the last message is not all there"
 class SegmentScan:
     """A running scan; ``position`` and ``next_offset`` are the end of the good prefix so far."""
 
-    __slots__ = (
-        "_base_offset",
-        "_config",
-        "_end",
-        "_file",
-        "_interval",
-        "entries",
-        "next_offset",
-        "position",
-        "problem",
-        "start",
-        "times",
-    )
-
     def __init__(
         self, file: File, base_offset: int, config: LogConfig, *, position: int = 0, next_offset: int | None = None
     ) -> None:

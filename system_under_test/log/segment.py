@@ -32,21 +32,6 @@ RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
 
 
-class EmptySlice:
-    """The result of a read without messages."""
-
-    size = 0
-
-    def read(self) -> bytes:
-        return b""
-
-    async def send(self, writer: asyncio.StreamWriter) -> None:
-        """Sends nothing, at once."""
-
-
-EMPTY = EmptySlice()
-
-
 class SliceCut(OSError):
     """The bytes of a slice were removed from the log before they were sent; the connection can only be closed."""
 
@@ -212,7 +197,7 @@ class Segment:
         if stop - start > max_bytes:
             stop = self._end_of_range(start, stop, max_bytes, at_least_one)
         if stop <= start:
-            return EMPTY
+            return LogSlice(self, start, 0)
         if start < self._trusted_from:
             self._verify(start, stop)
         return LogSlice(self, start, stop - start)

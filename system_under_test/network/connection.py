@@ -57,19 +57,18 @@ class _PendingCall(NamedTuple):
 class _FrameProtocol(asyncio.Protocol):
     """Transport protocol: splits incoming bytes into frames, and tracks the room to write and the end."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.full = False
-        """Whether the transport's write buffer is full."""
-        self.ended = False
-        """Whether the transport is closed."""
+    def __init__(self) -> None:
         self.transport: asyncio.Transport
         self.on_frame: Callable[[bytes], None] = _ignore
         self.on_end: Callable[[Exception | None], None] = _ignore
-        self._loop = loop
+        self.writable = asyncio.Event()
+        """Set while the transport accepts more data, and after it has closed."""
+        self.writable.set()
+        self.closed = asyncio.Event()
+        """Set when the transport has closed."""
         self._partial = bytearray()
         self._wanted = SIZE_BYTES
         """Bytes that ``_partial`` must have before it is parsed again."""
-        self._waiting: list[asyncio.Future[None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -103,41 +102,15 @@ class _FrameProtocol(asyncio.Protocol):
         partial += data[position:]
 
     def pause_writing(self) -> None:
-        self.full = True
+        self.writable.clear()
 
     def resume_writing(self) -> None:
-        self.full = False
-        self._wake()
+        self.writable.set()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.ended = True
+        self.closed.set()
         self.on_end(error)
-        self._wake()
-
-    async def wait_for_room(self) -> None:
-        """Waits until the transport accepts more data or has ended."""
-        while self.full and not self.ended:
-            await self._wait_for_change()
-
-    async def wait_for_end(self) -> None:
-        """Waits until the transport is closed."""
-        while not self.ended:
-            await self._wait_for_change()
-
-    async def _wait_for_change(self) -> None:
-        future = self._loop.create_future()
-        self._waiting.append(future)
-        try:
-            await future
-        finally:
-            if future in self._waiting:  # the caller was cancelled
-                self._waiting.remove(future)
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self.writable.set()
 
 
 def _ignore(_: object) -> None:
@@ -161,7 +134,7 @@ class Connection:
         """Why the connection has ended."""
         wire.on_frame = self._on_response
         wire.on_end = self._on_end
-        if wire.ended:
+        if wire.closed.is_set():
             self._on_end(None)
 
     @classmethod
@@ -174,10 +147,9 @@ class Connection:
         data. Otherwise the kernel still sends its buffered data, even long afterwards if the network was partitioned.
         """
         peer = f"{host}:{port}"
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                _, wire = await loop.create_connection(lambda: _FrameProtocol(loop), host, port)
+                _, wire = await asyncio.get_running_loop().create_connection(_FrameProtocol, host, port)
         except TimeoutError as error:
             raise NotSent(f"no connection to {peer} within {timeout:.3g} s") from error
         except OSError as error:
@@ -192,11 +164,11 @@ class Connection:
     @property
     def finished(self) -> bool:
         """Whether the socket is closed."""
-        return self._wire.ended
+        return self._wire.closed.is_set()
 
     async def wait_ended(self) -> None:
         """Waits until the socket is closed, by either side."""
-        await self._wire.wait_for_end()
+        await self._wire.closed.wait()
 
     async def call(self, request: Request[R], version: int, timeout: float) -> R:
         """Sends ``request`` in ``version`` and returns the response.
@@ -247,7 +219,7 @@ class Connection:
     async def close(self) -> None:
         """Breaks the connection like ``abort`` and waits until its socket is closed."""
         self._break(f"the connection to {self.peer} was closed")
-        await self._wire.wait_for_end()
+        await self._wire.closed.wait()
 
     def _frame(self, request: object, version: int) -> tuple[bytes, int]:
         if not self.usable:
@@ -257,9 +229,10 @@ class Connection:
 
     async def _wait_for_room(self, request: str, timeout: float) -> None:
         """Waits until the transport takes a request. If that fails, the request was certainly not carried out."""
-        if self._wire.full:
+        if not self._wire.writable.is_set():
             async with asyncio.timeout(timeout):
-                await self._wire.wait_for_room()
+                while not self._wire.writable.is_set():  # the transport may be full again when this task runs
+                    await self._wire.writable.wait()
             if self._broken is not None:
                 raise NotSent(f"{request} to {self.peer}: {self._broken}")
 
@@ -304,10 +277,24 @@ class Connection:
             return
         self._broken = reason
         self._wire.on_frame = self._wire.on_end = _ignore
-        if self._abort_on_timeout and not self._wire.ended:
+        if self._abort_on_timeout and not self._wire.closed.is_set():
             self._wire.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NONE)
         self._wire.transport.abort()
         pending, self._pending = self._pending, {}
         for call in pending.values():
             if not call.answer.done():
                 call.answer.set_exception(UnknownOutcome(reason))
+
+
+async def ask(
+    host: str, port: int, request: Request[R], version: int, timeout: float, *, connect_timeout: float | None = None
+) -> R:
+    """Sends a request over a new connection, and returns the answer. Raises ``CallError``.
+
+    Times are in seconds; ``connect_timeout`` defaults to ``timeout``.
+    """
+    connection = await Connection.open(host, port, timeout if connect_timeout is None else connect_timeout)
+    try:
+        return await connection.call(request, version, timeout)
+    finally:
+        await connection.close()

@@ -2,7 +2,7 @@
 
 In reading order:
 
-- ``replica``: a partition's log on this broker, in any role, and its high watermark
+- ``replica``: a partition's log on this broker, in any role, its high watermark, and the error of requests for it
 - ``insync``: the in-sync set
 - ``leader``, ``follower``: what each role does during one leader epoch
 - ``partition``: changes of role
@@ -14,7 +14,6 @@ In reading order:
 - ``throttle``: limits the rate of replication
 - ``manager``: executes the controller's requests, and answers testers; ``request_dedup`` rejects late duplicates
 - ``produce``, ``fetch``, ``offsets``: requests of clients and followers; those that wait are in ``purgatory``
-- ``errors``: the error that these requests raise
 - ``traits``: the behavior that a historic defect replaces
 
 Imports ``log``, ``records``, ``storage``, ``zookeeper``, ``network`` and ``protocol``. The controller, groups and the

@@ -17,11 +17,11 @@ from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import measure_records
 from assay.system_under_test.records import message_set
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import prove_end
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
+from assay.system_under_test.replication.replica import PartitionError
 from assay.system_under_test.replication.throttle import lists_replica
 from assay.system_under_test.runtime import Slice, ZooKeeper
 
@@ -168,7 +168,8 @@ def _read_partition(
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    limit = partition.readable_end() if replica_id == messages.CONSUMER_REPLICA_ID else log.end_offset
+    is_consumer = replica_id == messages.CONSUMER_REPLICA_ID
+    limit = partition.traits.readable_end(partition.marks) if is_consumer else log.end_offset
     answer = messages.FetchPartitionResponse(
         partition=wanted.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark
     )
@@ -178,7 +179,7 @@ def _read_partition(
     size = min(wanted.max_bytes, bytes_left)
     found = _read_log(partition, wanted.offset, size, limit, at_least_one=first or not whole)
     if version >= FIRST_VERSION_WITH_MAGIC_1 and found.size <= max(size, 0):
-        answer.records = found if replica_id == messages.CONSUMER_REPLICA_ID else _CopiedSlice(found)
+        answer.records = found if is_consumer else _CopiedSlice(found)
         return answer
     records = found.read()
     if version < FIRST_VERSION_WITH_MAGIC_1:

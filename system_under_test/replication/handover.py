@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from assay.system_under_test.config import BrokerConfig
-from assay.system_under_test.network.connection import CallError, Connection
+from assay.system_under_test.network.connection import CallError, ask
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import DamagedReplica, DamagedReplicasRequest, LiveBroker
 from assay.system_under_test.replication.follower import BACK_OFF
@@ -79,11 +79,7 @@ class Handover:
         )
         timeout = self.config.request_timeout_ms / 1000
         try:
-            connection = await Connection.open(controller.host, controller.port, timeout)
-            try:
-                answer = await connection.call(request, 0, timeout)
-            finally:
-                await connection.close()
+            answer = await ask(controller.host, controller.port, request, 0, timeout)
         except CallError as error:
             _log.info("%s is damaged; reporting that to broker %d: %s", partition.key, controller.broker_id, error)
             return False

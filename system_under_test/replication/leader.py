@@ -13,9 +13,8 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.records.message import NO_TIMESTAMP
 from assay.system_under_test.records.produced import ValidatedSet
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.insync import InSyncMembers, InSyncSet
-from assay.system_under_test.replication.replica import UNKNOWN, Replica
+from assay.system_under_test.replication.replica import UNKNOWN, PartitionError, Replica
 
 
 @dataclass(slots=True)
@@ -68,7 +67,13 @@ class LeaderTerm:
     # -- records -------------------------------------------------------------------------------------------------
 
     def append(self, records: ValidatedSet, *, wait_for_all: bool) -> tuple[int, int, int]:
-        """Appends a producer's set; see ``Partition.append``."""
+        """Appends a producer's set. Returns the first offset, the last offset and the append time.
+
+        The time is in milliseconds, or -1 if the messages keep their producer's times.
+
+        Raises ``PartitionError``: NOT_ENOUGH_REPLICAS if ``wait_for_all`` and too few replicas are in sync, or
+        NOT_LEADER_FOR_PARTITION if the log is damaged.
+        """
         replica, log = self.replica, self.replica.log
         if wait_for_all and not self.enough_in_sync():
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)

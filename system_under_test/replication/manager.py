@@ -16,13 +16,12 @@ from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.fetcher import LeaderFetcher
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
-from assay.system_under_test.replication.replica import UNKNOWN
+from assay.system_under_test.replication.replica import UNKNOWN, PartitionError
 from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.request_dedup import RequestDeduplicator
 from assay.system_under_test.replication.throttle import Throttles

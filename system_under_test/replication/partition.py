@@ -8,11 +8,9 @@ resumes after an await must check that its term is not over.
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
-from assay.system_under_test.records.produced import ValidatedSet
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.follower import FollowerTerm
 from assay.system_under_test.replication.leader import LeaderTerm
-from assay.system_under_test.replication.replica import UNKNOWN, Replica
+from assay.system_under_test.replication.replica import UNKNOWN, PartitionError, Replica
 
 
 class Partition(Replica):
@@ -154,15 +152,3 @@ class Partition(Replica):
         if not self.traits.accepts_fetch_of_epoch(epoch, term.epoch) or self.incarnation != incarnation:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return term
-
-    def append(self, records: ValidatedSet, *, wait_for_all: bool) -> tuple[int, int, int]:
-        """Appends a producer's set as the leader. Returns the first offset, the last offset and the append time.
-
-        The time is in milliseconds, or -1 if the messages keep their producer's times.
-
-        Raises ``PartitionError``:
-
-        - NOT_LEADER_FOR_PARTITION if this replica does not lead, or its log is damaged
-        - NOT_ENOUGH_REPLICAS if ``wait_for_all`` and too few replicas are in sync
-        """
-        return self.require_leader().append(records, wait_for_all=wait_for_all)

@@ -9,9 +9,9 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
 from assay.system_under_test.records.produced import ValidatedSet, rebuild, validate
-from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.purgatory import expire, time_limit
+from assay.system_under_test.replication.replica import PartitionError
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 MAX_SET_BYTES = 4 * 1024 * 1024
@@ -93,9 +93,9 @@ def _append(manager: ReplicaManager, topic: str, produced: messages.ProduceParti
         if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = manager.get(topic, produced.partition)
-        partition.require_leader()
+        term = partition.require_leader()
         records = _to_stored_format(read_records(produced.records), partition.config, partition.log.now_ms())
-        first, last, time = partition.append(records, wait_for_all=acks == ACKS_ALL)
+        first, last, time = term.append(records, wait_for_all=acks == ACKS_ALL)
     except PartitionError as error:
         return messages.ProducePartitionResponse(
             partition=produced.partition, error_code=error.code, base_offset=-1

@@ -23,6 +23,14 @@ from assay.system_under_test.replication.traits import LogMarks, ReplicationTrai
 UNKNOWN = -1
 
 
+class PartitionError(Exception):
+    """A request for a partition cannot be served by this broker; carries Kafka's error code."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
 @dataclass(frozen=True)
 class ReplicaEnvironment:
     """Settings and callbacks that all replicas of one broker share."""
@@ -113,10 +121,6 @@ class Replica:
     @property
     def marks(self) -> LogMarks:
         return LogMarks(self.log.end_offset, self.high_watermark)
-
-    def readable_end(self) -> int:
-        """Returns the offset up to which consumers may read."""
-        return self.traits.readable_end(self.marks)
 
     def acknowledged_end(self) -> int:
         """Returns the offset up to which producers that wait for all replicas are answered."""
