@@ -8,9 +8,9 @@ offsets.
 A partition has two kinds of ledgers:
 
 - A ledger for all replicas, because committed records stay. It is used until committed records may be lost
-  legitimately: after a power loss, a wipe or a rollback of any node, or after an unclean election that the topic
-  allows. After an unclean election, a follower of the new leader removes committed records, while a follower that does
-  not know that leader yet still has them.
+  legitimately. That is after a power loss, a wipe or a rollback of any node, and after an unclean election that the
+  topic allows. After an unclean election, a follower of the new leader removes committed records, while a follower
+  that does not know that leader yet still has them.
 - From then on a ledger for each leader epoch, for the replicas that have reconciled in it: their logs are prefixes of
   the leader's.
 

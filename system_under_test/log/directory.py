@@ -98,7 +98,7 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 def add_suffix(directory: str, suffix: str) -> str:
     """Returns the path of a log's folder with a suffix, and a shortened topic name if the whole name is too long.
 
-    Two logs can thereby get the same name, so the caller must expect that this folder exists.
+    Two logs can then get the same name, so the caller must expect that this folder exists.
     """
     parent, _, name = directory.rpartition("/")
     topic, _, partition = name.rpartition("-")

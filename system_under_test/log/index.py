@@ -1,10 +1,10 @@
 """The two sparse indexes of a segment, in Kafka's formats.
 
-- Offset index: the offset and the file position of some of the segment's entries. 8 bytes per entry: an offset relative
-  to the segment's base (uint32 here) and a position (uint32).
-- Time index: some messages that are younger than all before them. 12 bytes per entry: a timestamp in milliseconds
-  (int64) and an offset relative to the segment's base (uint32). An entry says that this message has this timestamp, and
-  that no message before it is younger.
+- The offset index has the offset and the file position of some of the segment's entries. An index entry has 8 bytes: an
+  offset relative to the segment's base (uint32 here), and a position (uint32).
+- The time index has some messages that are younger than all before them. An index entry has 12 bytes: a timestamp in
+  milliseconds (int64), and an offset relative to the segment's base (uint32). It says that this message has this
+  timestamp, and that no message before it is younger.
 
 Both columns of an index rise strictly.
 
