@@ -5,9 +5,9 @@ controller would try it again.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from assay.system_under_test.controller import preferred
 from assay.system_under_test.controller.active_term import Action, ActiveTerm
@@ -21,7 +21,6 @@ from assay.system_under_test.replication.purgatory import time_limit
 
 Outcome = tuple[ErrorCode, str | None]
 """The error code and message of a change."""
-Item = TypeVar("Item")
 
 
 def compute_deadline(timeout_ms: int) -> float:
@@ -41,26 +40,15 @@ async def await_outcome(change: Coroutine[Any, Any, None], deadline: float) -> O
     return ErrorCode.NONE, None
 
 
-async def _change_each(
-    items: Iterable[Item], timeout_ms: int, change: Callable[[Item], Coroutine[Any, Any, None]]
-) -> list[tuple[Item, ErrorCode, str | None]]:
-    """Changes the items of a request in turn. Returns each with its outcome."""
-    deadline = compute_deadline(timeout_ms)
-    return [(item, *await await_outcome(change(item), deadline)) for item in items]
-
-
 async def create_topics(
     controller: Controller, request: messages.CreateTopicsRequest, context: Context
 ) -> messages.CreateTopicsResponse:
-    changed = await _change_each(
-        request.topics, request.timeout_ms, lambda topic: _create(controller, topic, request.validate_only)
-    )
-    return messages.CreateTopicsResponse(
-        topics=[
-            messages.CreateTopicResult(topic=topic.topic, error_code=code, error_message=text)
-            for topic, code, text in changed
-        ]
-    )
+    deadline = compute_deadline(request.timeout_ms)
+    results = []
+    for topic in request.topics:
+        code, message = await await_outcome(_create(controller, topic, request.validate_only), deadline)
+        results.append(messages.CreateTopicResult(topic=topic.topic, error_code=code, error_message=message))
+    return messages.CreateTopicsResponse(topics=results)
 
 
 async def _create(controller: Controller, topic: messages.CreatableTopic, validate_only: bool) -> None:
@@ -73,10 +61,12 @@ async def _create(controller: Controller, topic: messages.CreatableTopic, valida
 async def delete_topics(
     controller: Controller, request: messages.DeleteTopicsRequest, context: Context
 ) -> messages.DeleteTopicsResponse:
-    changed = await _change_each(dict.fromkeys(request.topics), request.timeout_ms, controller.topics.delete)
-    return messages.DeleteTopicsResponse(
-        topics=[messages.DeleteTopicResult(topic=name, error_code=code) for name, code, _ in changed]
-    )
+    deadline = compute_deadline(request.timeout_ms)
+    results = []
+    for name in dict.fromkeys(request.topics):
+        code, _ = await await_outcome(controller.topics.delete(name), deadline)
+        results.append(messages.DeleteTopicResult(topic=name, error_code=code))
+    return messages.DeleteTopicsResponse(topics=results)
 
 
 async def create_partitions(
@@ -86,7 +76,7 @@ async def create_partitions(
         assigned = [new.replicas for new in topic.assignments]
         return controller.topics.add_partitions(topic.topic, topic.count, assigned, validate_only=request.validate_only)
 
-    return _to_response(await _change_each(request.topics, request.timeout_ms, add))
+    return await _change_topics(request, add)
 
 
 async def alter_configs(
@@ -96,38 +86,35 @@ async def alter_configs(
         changes = {entry.name: entry.value for entry in topic.configs}
         return controller.topics.alter_settings(topic.topic, changes, validate_only=request.validate_only)
 
-    return _to_response(await _change_each(request.topics, request.timeout_ms, alter))
+    return await _change_topics(request, alter)
 
 
-def _to_response(changed: Iterable[tuple[Any, ErrorCode, str | None]]) -> messages.TopicChangeResponse:
-    return messages.TopicChangeResponse(
-        topics=[
-            messages.TopicChangeResult(topic=topic.topic, error_code=code, error_message=text)
-            for topic, code, text in changed
-        ]
-    )
+async def _change_topics(
+    request: Any, change: Callable[[Any], Coroutine[Any, Any, None]]
+) -> messages.TopicChangeResponse:
+    """Applies a change to each topic of the request in turn."""
+    deadline, results = compute_deadline(request.timeout_ms), []
+    for topic in request.topics:
+        code, message = await await_outcome(change(topic), deadline)
+        results.append(messages.TopicChangeResult(topic=topic.topic, error_code=code, error_message=message))
+    return messages.TopicChangeResponse(topics=results)
 
 
 async def describe_configs(
     controller: Controller, request: messages.DescribeConfigsRequest, context: Context
 ) -> messages.DescribeConfigsResponse:
-    found: dict[str, Mapping[str, str]] = {}
+    deadline = compute_deadline(request.timeout_ms)
+    results = []
+    for name in dict.fromkeys(request.topics):
+        found: list[messages.ConfigEntry] = []
+        code, message = await await_outcome(_describe(controller, name, found), deadline)
+        results.append(messages.DescribedTopic(topic=name, error_code=code, error_message=message, configs=found))
+    return messages.DescribeConfigsResponse(topics=results)
 
-    async def describe(name: str) -> None:
-        found[name] = await controller.topics.settings(name)
 
-    described = await _change_each(dict.fromkeys(request.topics), request.timeout_ms, describe)
-    return messages.DescribeConfigsResponse(
-        topics=[
-            messages.DescribedTopic(
-                topic=topic,
-                error_code=code,
-                error_message=text,
-                configs=[messages.ConfigEntry(name=n, value=v) for n, v in sorted(found.get(topic, {}).items())],
-            )
-            for topic, code, text in described
-        ]
-    )
+async def _describe(controller: Controller, topic: str, found: list[messages.ConfigEntry]) -> None:
+    settings = await controller.topics.settings(topic)
+    found += [messages.ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]
 
 
 async def elect_preferred(
@@ -144,9 +131,8 @@ async def elect_preferred(
             raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
 
     partitions = dict.fromkeys((entry.topic, entry.partition) for entry in request.partitions)
-    return await _perform_all(
-        controller, request.timeout_ms, [(partition, partial(elect, partition)) for partition in partitions]
-    )
+    actions = [(partition, partial(elect, partition)) for partition in partitions]
+    return await _perform_all(controller, request.timeout_ms, actions)
 
 
 async def reassign(
@@ -154,24 +140,20 @@ async def reassign(
 ) -> messages.PartitionChangeResponse:
     moves = [((entry.topic, entry.partition), entry.replicas) for entry in request.partitions]
     start = controller.reassignments.start
-    return await _perform_all(
-        controller,
-        request.timeout_ms,
-        [(partition, partial(start, partition=partition, replicas=replicas)) for partition, replicas in moves],
-    )
+    actions = [(partition, partial(start, partition=partition, replicas=replicas)) for partition, replicas in moves]
+    return await _perform_all(controller, request.timeout_ms, actions)
 
 
 async def _perform_all(
     controller: Controller, timeout_ms: int, actions: Iterable[tuple[PartitionId, Action[None]]]
 ) -> messages.PartitionChangeResponse:
     """Performs the actions in turn, each for a partition."""
-    changed = await _change_each(actions, timeout_ms, lambda item: controller.perform(item[1]))
-    return messages.PartitionChangeResponse(
-        partitions=[
-            messages.PartitionChangeResult(topic=topic, partition=index, error_code=code, error_message=text)
-            for ((topic, index), _), code, text in changed
-        ]
-    )
+    deadline, results = compute_deadline(timeout_ms), []
+    for (topic, index), act in actions:
+        code, message = await await_outcome(controller.perform(act), deadline)
+        result = messages.PartitionChangeResult(topic=topic, partition=index, error_code=code, error_message=message)
+        results.append(result)
+    return messages.PartitionChangeResponse(partitions=results)
 
 
 async def describe_reassignments(

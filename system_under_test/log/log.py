@@ -262,17 +262,15 @@ class Log(SegmentList):
         self.keep_first(0)
         remove_leftovers(self.storage, self.directory, ())
         self.found_damage = None
-        self.restart_at(start_offset)
+        self.add(start_offset)
+        self.record_truncation(start_offset)
+        self.flushed_offset = self._flushing_to = 0
 
     # -- notes ---------------------------------------------------------------------------------------------------
 
     async def note_damage(self) -> None:
         """Durably notes known damage for the next process. Raises ``OSError``."""
         await self.damage_note.write(lambda: self.found_damage)
-
-    async def forget_damage(self) -> None:
-        """Removes the damage note; call it after ``reset`` and ``flush``."""
-        await self.damage_note.clear()
 
     async def close_notes(self) -> None:
         """Stops all notes, because the directory is about to be removed or renamed."""

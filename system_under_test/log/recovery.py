@@ -83,7 +83,8 @@ async def load_segments(
         continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
         if overlaps and (not segment.file.size or continued):
             continue  # a failed roll or a user left this file: the previous segment has the same offsets
-        if good and not _follows(segment, good[-1], gaps):
+        gap_allowed = bool(good) and good[-1].next_offset < segment.base_offset <= gaps
+        if good and segment.base_offset != good[-1].next_offset and not gap_allowed:
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
         if good and segment.base_offset > good[-1].next_offset:
@@ -146,10 +147,6 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
             and name not in kept
         ):
             storage.remove(f"{directory}/{name}")
-
-
-def _follows(segment: Segment, previous: Segment, gaps: int) -> bool:
-    return segment.base_offset == previous.next_offset or previous.next_offset < segment.base_offset <= gaps
 
 
 async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool, preallocated: bool) -> SegmentScan | None:

@@ -183,12 +183,6 @@ class SegmentList:
         self.flushed_offset = min(self.flushed_offset, offset)
         self._flushing_to = min(self._flushing_to, offset)
 
-    def restart_at(self, offset: int) -> None:
-        """Records that the list was emptied, and adds a segment at ``offset``."""
-        self.add(offset)
-        self.record_truncation(offset)
-        self.flushed_offset = self._flushing_to = 0
-
     def retire(self, close: Callable[[], None]) -> None:
         """Registers a removed segment that is still open for its readers; :meth:`purge` calls ``close``."""
         self._retired.append(close)

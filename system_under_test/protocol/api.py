@@ -53,21 +53,17 @@ class Api:
         return self.min_version <= version <= self.max_version
 
 
-def describe_api(request: type[Any]) -> Api:
-    """Builds the table entry of a request class from its declaration."""
-    info = get_request_info(request)
-    name = request.__name__.removesuffix("Request")
-    announced = info.key < FIRST_PRIVATE_KEY
-    return Api(info.key, name, request, info.response, info.min_version, info.max_version, announced)
-
-
 def build_api_table(requests: Iterable[type[Any]]) -> Mapping[int, Api]:
     """Returns a read-only table by key. Raises ``ValueError`` if two requests have the same key."""
     table: dict[int, Api] = {}
-    for entry in map(describe_api, requests):
-        if entry.key in table:
-            raise ValueError(f"{entry.name} and {table[entry.key].name} both have key {entry.key}")
-        table[entry.key] = entry
+    for request_class in requests:
+        name, info = request_class.__name__.removesuffix("Request"), get_request_info(request_class)
+        if info.key in table:
+            raise ValueError(f"{name} and {table[info.key].name} both have key {info.key}")
+        announced = info.key < FIRST_PRIVATE_KEY
+        table[info.key] = Api(
+            info.key, name, request_class, info.response, info.min_version, info.max_version, announced
+        )
     return MappingProxyType(table)
 
 

@@ -186,7 +186,7 @@ class FollowerTerm:
             log.reset(start_offset)
             replica.high_watermark = start_offset
             await log.flush()
-            await log.forget_damage()
+            await log.damage_note.clear()
             replica.epochs.truncate_from_end(0)
             await replica.epochs.flush()
         self._report_cut(start_offset, before, reason)

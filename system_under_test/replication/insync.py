@@ -91,6 +91,3 @@ class InSyncSet:
         """Adopts the set that ZooKeeper is known to hold."""
         self.committed, self.zk_version, self.proposed = members, zk_version, None
         self._refresh()
-
-    def supersede(self) -> None:
-        self.superseded = True

@@ -223,5 +223,5 @@ class LeaderTerm:
 
     def on_isr_superseded(self, leader_epoch: int | None = None) -> None:
         """Ends acknowledgements: another process, under ``leader_epoch``, wrote the state, or the state is deleted."""
-        self.in_sync.supersede()
+        self.in_sync.superseded = True
         self.replica.events.emit("isr-superseded", key=self.replica.key, epoch=self.epoch, value=leader_epoch)

@@ -42,7 +42,7 @@ class ReplicaEnvironment:
     traits: ReplicationTraits
     on_flush_wanted: Callable[[Replica], None]
     """Starts ``flush_counted``."""
-    on_flush_due: Callable[[Replica], None]
+    on_flush_due: Callable[[Replica], object]
     """Starts ``flush_all``."""
     on_damage: Callable[[Replica], None]
     """Called when a log turns out to lack durable records."""

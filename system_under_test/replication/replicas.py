@@ -61,7 +61,7 @@ class Replicas:
             events,
             traits,
             self._on_flush_wanted,
-            self._on_flush_due,
+            lambda replica: background.spawn(replica.flush_all(), f"flush in time of {replica.key}"),
             self._on_damage_found,
             self._prepare_cut,
             background.fail,
@@ -207,7 +207,9 @@ class Replicas:
         elif partition.incarnation == update.topic_czxid:
             return partition
         elif partition.incarnation == UNKNOWN and partition.log.damage is not None and not partition.log.closed:
-            await self._adopt(partition, update.topic_czxid)
+            # Assigning the log to this topic is safe, because a damaged log is never served.
+            await directory.write_incarnation(self._storage, partition.log.directory, update.topic_czxid)
+            partition.incarnation = self._events.lives[partition.key] = update.topic_czxid
             return partition
         else:
             await self._set_aside(partition, update.topic_czxid)
@@ -240,11 +242,6 @@ class Replicas:
             czxid,
             aside,
         )
-
-    async def _adopt(self, partition: Partition, czxid: int) -> None:
-        """Assigns a damaged log of unknown incarnation to this topic, which is safe: a damaged log is never served."""
-        await directory.write_incarnation(self._storage, partition.log.directory, czxid)
-        partition.incarnation = self._events.lives[partition.key] = czxid
 
     async def delete(self, partition: Partition) -> None:
         """Deletes a replica whose term is over, with all its files. After an ``OSError`` it can be deleted again."""
@@ -325,9 +322,6 @@ class Replicas:
         if replica.key not in self._flushing:
             self._flushing[replica.key] = None
             self._background.spawn(self._flush(replica), f"flush of {replica.key}")
-
-    def _on_flush_due(self, replica: Replica) -> None:
-        self._background.spawn(replica.flush_all(), f"flush in time of {replica.key}")
 
     async def _flush(self, replica: Replica) -> None:
         try:
