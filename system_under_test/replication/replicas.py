@@ -193,11 +193,11 @@ class Replicas:
     async def find_or_create(self, update: PartitionStateUpdate) -> Partition:
         """Returns the replica, created if necessary, with the settings of its topic."""
         async with self._configuring:
-            partition = await self._find(update) or await self._create(update)
+            partition = await self._find_usable(update) or await self._create(update)
             await partition.configure(self._topic_configs.get(update.topic, self._config.topic))
         return partition
 
-    async def _find(self, update: PartitionStateUpdate) -> Partition | None:
+    async def _find_usable(self, update: PartitionStateUpdate) -> Partition | None:
         """Returns the usable replica of this incarnation of the topic, or None. Removes or sets aside any other log."""
         partition = self._partitions.get((update.topic, update.partition))
         if partition is None:
