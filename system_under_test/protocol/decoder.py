@@ -39,11 +39,11 @@ class DecoderSource(Source):
     def compile(self) -> Decoder:
         self.limited = schema.is_request(self.cls)
         if self.limited:
-            self.emit("n = 0")
+            self.add_line("n = 0")
         target = self.emit_message(self.cls, "message")
         left_over = self.bind(_reject_left_over)
-        self.emit(f"if p != end: {left_over}({self.title!r}, end - p)")
-        self.emit(f"return {target}")
+        self.add_line(f"if p != end: {left_over}({self.title!r}, end - p)")
+        self.add_line(f"return {target}")
         truncated = self.bind(_reject_truncated)
         errors = self.bind((struct.error, UnicodeDecodeError))
         epilogue = [f"    except {errors} as error:", f"        {truncated}({self.title!r}, error)"]
@@ -58,8 +58,8 @@ class DecoderSource(Source):
             layout, targets = self.take_pending()
             name = f"unpack_{layout.format[1:].replace('?', 'B')}"
             self.names[name] = layout.unpack_from
-            self.emit(f"{', '.join(targets)}, = {name}(data, p)")
-            self.emit(f"p += {layout.size}")
+            self.add_line(f"{', '.join(targets)}, = {name}(data, p)")
+            self.add_line(f"p += {layout.size}")
 
     def emit_message(self, cls: type[Any], path: str) -> str:
         """Emits code that reads all fields; returns the variable that holds the new object."""
@@ -72,9 +72,9 @@ class DecoderSource(Source):
         self.flush()
         # Bypassing __init__ saves a frame and the matching of keywords.
         new, target = self.bind(object.__new__), self.new_variable()
-        self.emit(f"{target} = {new}({self.bind(cls)})")
+        self.add_line(f"{target} = {new}({self.bind(cls)})")
         for name, expression in values:
-            self.emit(f"{target}.{name} = {expression}")
+            self.add_line(f"{target}.{name} = {expression}")
         return target
 
     def emit_value(self, type_: schema.WireType, path: str) -> str:
@@ -103,14 +103,14 @@ class DecoderSource(Source):
         self.pending_fields.append((code, size))
         self.flush()
         if nullable:
-            self.emit(f"if {size} == -1: {value} = {null}")
-            self.emit("else:")
+            self.add_line(f"if {size} == -1: {value} = {null}")
+            self.add_line("else:")
             self.indent += 1
-        self.emit(f"{stop} = p + {size}")
+        self.add_line(f"{stop} = p + {size}")
         reject = self.bind(_reject_length)
-        self.emit(f"if {size} < 0 or {stop} > end: {reject}({self.title!r}, {path!r}, {size}, end - p)")
-        self.emit(f"{value} = data[p:{stop}]{convert}")
-        self.emit(f"p = {stop}")
+        self.add_line(f"if {size} < 0 or {stop} > end: {reject}({self.title!r}, {path!r}, {size}, end - p)")
+        self.add_line(f"{value} = data[p:{stop}]{convert}")
+        self.add_line(f"p = {stop}")
         if nullable:
             self.indent -= 1
         return value
@@ -120,28 +120,28 @@ class DecoderSource(Source):
         self.pending_fields.append(("i", count))
         self.flush()
         if type_.nullable:
-            self.emit(f"if {count} == -1: {value} = None")
-            self.emit("else:")
+            self.add_line(f"if {count} == -1: {value} = None")
+            self.add_line("else:")
             self.indent += 1
         reject = self.bind(_reject_length)
         # An element without fields in this version counts as one byte. Otherwise a huge count would need no bytes.
         least = max(1, _find_min_size(type_.element, self.version))
-        self.emit(f"if {count} < 0 or {count} * {least} > end - p:")
-        self.emit(f"    {reject}({self.title!r}, {path!r}, {count}, end - p)")
+        self.add_line(f"if {count} < 0 or {count} * {least} > end - p:")
+        self.add_line(f"    {reject}({self.title!r}, {path!r}, {count}, end - p)")
         if self.limited:
-            self.emit(f"n += {count}")
-            self.emit(f"if n > {MAX_ELEMENTS}: {self.bind(_reject_too_many)}({self.title!r}, {path!r})")
+            self.add_line(f"n += {count}")
+            self.add_line(f"if n > {MAX_ELEMENTS}: {self.bind(_reject_too_many)}({self.title!r}, {path!r})")
         if isinstance(type_.element, schema.Fixed):
             unpack = self.bind(struct.unpack_from)
-            self.emit(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
-            self.emit(f"p += {count} * {type_.element.size}")
+            self.add_line(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
+            self.add_line(f"p += {count} * {type_.element.size}")
         else:
-            self.emit(f"{value} = []")
-            self.emit(f"for _ in range({count}):")
+            self.add_line(f"{value} = []")
+            self.add_line(f"for _ in range({count}):")
             self.indent += 1
             element = self.emit_value(type_.element, path)
             self.flush()
-            self.emit(f"{value}.append({element})")
+            self.add_line(f"{value}.append({element})")
             self.indent -= 1
         if type_.nullable:
             self.indent -= 1

@@ -15,12 +15,12 @@ class EncoderSource(Source):
     """The source of an encoder. ``m`` is the message, and ``write`` appends a chunk."""
 
     def compile(self) -> Encoder:
-        self.emit("slices = 0")
+        self.add_line("slices = 0")
         self.emit_message(self.cls, "m")
         self.flush()
         failure = self.bind(_reject_value)
         errors = self.bind((struct.error, UnicodeEncodeError))
-        self.emit("return slices")
+        self.add_line("return slices")
         epilogue = [f"    except {errors} as error:", f"        {failure}({self.title!r}, error)"]
         function: Encoder = self.compile_function(
             "def function(m, chunks{bound}):\n    write = chunks.append\n    try:", epilogue
@@ -33,7 +33,7 @@ class EncoderSource(Source):
             layout, expressions = self.take_pending()
             name = f"pack_{layout.format[1:].replace('?', 'B')}"
             self.names[name] = layout.pack
-            self.emit(f"write({name}({', '.join(expressions)}))")
+            self.add_line(f"write({name}({', '.join(expressions)}))")
 
     def emit_message(self, cls: type[Any], variable: str) -> None:
         for row in find_rows(cls, self.version):
@@ -59,44 +59,44 @@ class EncoderSource(Source):
     def emit_sized(self, code: str, expression: str, convert: str, nullable: bool) -> None:
         value = self.new_variable()
         if nullable:
-            self.emit(f"{value} = {expression}")
+            self.add_line(f"{value} = {expression}")
             if convert:
-                self.emit(f"if {value} is not None: {value} = {value}{convert}")
+                self.add_line(f"if {value} is not None: {value} = {value}{convert}")
             self.pending_fields.append((code, f"-1 if {value} is None else len({value})"))
         else:
-            self.emit(f"{value} = {expression}{convert}")
+            self.add_line(f"{value} = {expression}{convert}")
             self.pending_fields.append((code, f"len({value})"))
         self.flush()
-        self.emit(f"if {value}: write({value})")
+        self.add_line(f"if {value}: write({value})")
 
     def emit_records(self, expression: str) -> None:
         value, size = self.new_variable(), self.new_variable()
-        self.emit(f"{value} = {expression}")
-        self.emit(f"if isinstance({value}, bytes): {size} = len({value})")
-        self.emit("else:")
-        self.emit(f"    {size} = {value}.size")
-        self.emit(f"    if {size}: slices += 1")
+        self.add_line(f"{value} = {expression}")
+        self.add_line(f"if isinstance({value}, bytes): {size} = len({value})")
+        self.add_line("else:")
+        self.add_line(f"    {size} = {value}.size")
+        self.add_line(f"    if {size}: slices += 1")
         self.pending_fields.append(("i", size))
         self.flush()
-        self.emit(f"if {size}: write({value})")
+        self.add_line(f"if {size}: write({value})")
 
     def emit_array(self, type_: schema.Array, expression: str) -> None:
         value, element = self.new_variable(), self.new_variable()
-        self.emit(f"{value} = {expression}")
+        self.add_line(f"{value} = {expression}")
         count = f"-1 if {value} is None else len({value})" if type_.nullable else f"len({value})"
         self.pending_fields.append(("i", count))
         self.flush()
         if isinstance(type_.element, schema.Fixed):
             pack = self.bind(struct.pack)
-            self.emit(f"if {value}: write({pack}('>%d{type_.element.code}' % len({value}), *{value}))")
+            self.add_line(f"if {value}: write({pack}('>%d{type_.element.code}' % len({value}), *{value}))")
             return
-        self.emit(f"for {element} in {value} or ():" if type_.nullable else f"for {element} in {value}:")
+        self.add_line(f"for {element} in {value} or ():" if type_.nullable else f"for {element} in {value}:")
         self.indent += 1
         start = len(self.lines)
         self.emit_value(type_.element, element)
         self.flush()
         if len(self.lines) == start:
-            self.emit("pass")
+            self.add_line("pass")
         self.indent -= 1
 
 

@@ -30,7 +30,7 @@ class Source:
         self.pending_fields: list[tuple[str, str]] = []
         """Fixed-width fields that one struct will code, each with its struct letter and its expression."""
 
-    def emit(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         """Adds a line at the present indentation."""
         self.lines.append("    " * self.indent + text)
 
