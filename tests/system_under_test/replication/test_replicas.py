@@ -255,6 +255,7 @@ def test_logs_are_closed_also_when_one_of_them_cannot_be_flushed(monkeypatch: py
         partition = await bench.lead()
 
         async def broken() -> int:
+            monkeypatch.undo()
             raise OSError(errno.EIO, "the device fails")
 
         monkeypatch.setattr(partition.log, "flush", broken)
@@ -325,7 +326,7 @@ def test_a_high_watermark_beyond_what_was_lost_is_not_that_of_what_comes_next() 
         await bench.start()
         partition = await bench.lead(settings={"flush.messages": "100"})
         for number in range(9):
-            partition.append(validated(message_set.build([(b"k", b"%d" % number, 5)])), wait_for_all=True)
+            partition.require_leader().append(validated(message_set.build([(b"k", b"%d" % number, 5)])), wait_for_all=True)
         partition.high_watermark = 9
         await bench.replicas.checkpoint()
         bench.disk.cut_power()
