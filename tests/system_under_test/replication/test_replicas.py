@@ -326,7 +326,9 @@ def test_a_high_watermark_beyond_what_was_lost_is_not_that_of_what_comes_next() 
         await bench.start()
         partition = await bench.lead(settings={"flush.messages": "100"})
         for number in range(9):
-            partition.require_leader().append(validated(message_set.build([(b"k", b"%d" % number, 5)])), wait_for_all=True)
+            partition.require_leader().append(
+                validated(message_set.build([(b"k", b"%d" % number, 5)])), wait_for_all=True
+            )
         partition.high_watermark = 9
         await bench.replicas.checkpoint()
         bench.disk.cut_power()

@@ -59,9 +59,10 @@ def built(*values: bytes, magic: int = 1) -> bytes:
 def test_a_request_that_waits_for_the_followers_keeps_no_records() -> None:
     async def check() -> None:
         committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        term = SimpleNamespace(append=lambda records, wait_for_all: (7, 8, -1))
         partition = SimpleNamespace(
-            config=TopicConfig(), leading=lambda: None, log=SimpleNamespace(now_ms=lambda: 1_700_000_000_000),
-            append=lambda records, wait_for_all: (7, 8, -1), wait_for_commit=lambda last: committed,
+            config=TopicConfig(), require_leader=lambda: term, log=SimpleNamespace(now_ms=lambda: 1_700_000_000_000),
+            wait_for_commit=lambda last: committed,
         )  # fmt: skip
         manager: Any = SimpleNamespace(get=lambda topic, number: partition)
         request, released = produce(built(b"a", b"b")), asyncio.Event()
