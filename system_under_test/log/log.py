@@ -68,7 +68,7 @@ class Log(SegmentList):
             gaps=log.tombstones.gaps,
             preallocated=log.preallocation_note.exists,
             now_ms=log.now_ms,
-            noted=log.damage_note.read() or log.tombstones.damage,
+            known_damage=log.damage_note.read() or log.tombstones.damage,
         )
         log.set_segments(loaded.segments)
         log.end_offset = log.flushed_offset = loaded.recovery.end

@@ -60,12 +60,12 @@ async def load_segments(
     gaps: int,
     preallocated: bool,
     now_ms: Callable[[], int],
-    noted: Damage | None = None,
+    known_damage: Damage | None = None,
 ) -> LoadedSegments:
     """Opens all segments of an existing directory, finds the log's end, and makes the log durable up to there.
 
     - ``recovery_point``: every offset below it had been fsynced; None: unknown, so no problem may be truncated
-    - ``noted``: damage that an earlier process noted
+    - ``known_damage``: damage that an earlier process noted
     - ``gaps``: before a segment that begins at or below this offset, compaction may have left a gap; any other gap is a
       loss
     - ``preallocated``: files may end in zeros, which are removed
@@ -88,7 +88,7 @@ async def load_segments(
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
         if good and segment.base_offset > good[-1].next_offset:
-            lost = lost or _find_swapped_loss(good[-1].next_offset, segment.base_offset, rejected)
+            known_damage = known_damage or _find_swapped_loss(good[-1].next_offset, segment.base_offset, rejected)
         following = next((other.base_offset for other in segments[index + 1 :] if other.file.size), None)
         is_durable = following is not None and following <= (recovery_point or 0)
         scan = await _load(segment, trust=clean or is_durable, closed_cleanly=clean, preallocated=preallocated)
@@ -101,7 +101,7 @@ async def load_segments(
     for segment in dropped:
         truncated += segment.file.size
     end = good[-1].next_offset
-    damage = _find_damage(directory, end, recovery_point, problem, noted)
+    damage = _find_damage(directory, end, recovery_point, problem, known_damage)
     if damage is not None:
         for segment in dropped:
             segment.close()
@@ -115,10 +115,10 @@ async def load_segments(
 
 
 def _find_damage(
-    directory: str, end: int, recovery_point: int | None, problem: str | None, noted: Damage | None
+    directory: str, end: int, recovery_point: int | None, problem: str | None, known_damage: Damage | None
 ) -> Damage | None:
-    if noted is not None:
-        return Damage(min(noted.offset, end), noted.problem)
+    if known_damage is not None:
+        return Damage(min(known_damage.offset, end), known_damage.problem)
     if recovery_point is None:
         return None if problem is None else Damage(end, problem)
     if end >= recovery_point:
