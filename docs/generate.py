@@ -295,7 +295,7 @@ GROUPS = {
         "assay.cluster.system", "assay.cluster.node", "assay.cluster.runtime", "assay.cluster.sidecars",
     ),
     "Faults": (
-        "assay.nemesis.faults.fault", "assay.nemesis.faults.impact", "assay.nemesis.faults.process",
+        "assay.nemesis.faults.fault", "assay.nemesis.faults.process",
         "assay.nemesis.faults.abilities",
         "assay.nemesis.schedule.schedule", "assay.nemesis.schedule.target",
     ),

@@ -15,8 +15,7 @@ In reading order:
 
 For testers:
 
-- ``deployment``: how a tester runs the broker, with ``topology`` (the brokers' nodes) and ``first_topics`` (created at
-  set-up)
+- ``deployment``: how a tester runs the broker, and creates its first topics
 - ``broker_rpc``: requests to brokers
 - ``disk_inspection``: the content of a broker's disk
 - ``cluster_snapshot``: what has settled when a run is over

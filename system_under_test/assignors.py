@@ -1,6 +1,6 @@
 """Assignors: which member of a group gets which partitions, as Kafka's assignors of these names.
 
-The leading member runs them; in the draft, the coordinator does.
+A group's leading member runs them. In groups of the earlier draft of the protocol, the coordinator does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,35 +13,35 @@ Assignor = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], dict[str, 
 
 def group_by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     """Groups partition numbers by topic, in their order."""
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for topic, index in partitions:
-        found.setdefault(topic, []).append(index)
-    return found
+        indexes.setdefault(topic, []).append(index)
+    return indexes
 
 
 def assign_range(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[Partition]]:
-    """Assigns each member a contiguous range of each topic, in the order of their ids; the first get one more."""
-    given: dict[str, list[Partition]] = {member: [] for member in subscriptions}
+    """Assigns each member a contiguous range of each topic. Members are sorted by id; the first get one more."""
+    assignment: dict[str, list[Partition]] = {member: [] for member in subscriptions}
     for topic in sorted(partitions):
         members = sorted(member for member, topics in subscriptions.items() if topic in topics)
         if not members:
             continue
-        each, more = divmod(partitions[topic], len(members))
+        share, remainder = divmod(partitions[topic], len(members))
         start = 0
         for rank, member in enumerate(members):
-            count = each + (rank < more)
-            given[member] += [(topic, index) for index in range(start, start + count)]
+            count = share + (rank < remainder)
+            assignment[member] += [(topic, index) for index in range(start, start + count)]
             start += count
-    return given
+    return assignment
 
 
 def assign_round_robin(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[Partition]]:
     """Assigns all partitions of all topics to the members in turn, in the order of their ids."""
-    given: dict[str, list[Partition]] = {member: [] for member in subscriptions}
+    assignment: dict[str, list[Partition]] = {member: [] for member in subscriptions}
     members = sorted(subscriptions)
     turn = 0
     for topic in sorted(partitions):
@@ -50,9 +50,9 @@ def assign_round_robin(
                 member = members[turn % len(members)]
                 turn += 1
                 if topic in subscriptions[member]:
-                    given[member].append((topic, index))
+                    assignment[member].append((topic, index))
                     break
-    return given
+    return assignment
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"range": assign_range, "roundrobin": assign_round_robin}

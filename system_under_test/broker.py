@@ -67,7 +67,7 @@ class BrokerProcess:
             loop.time,
             config.broker_id,
             incarnation=int(runtime.wall_clock() * 1000),
-            orders=self._read_stop_events,
+            read_stop_events=self._read_stop_events,
         )
         self._zookeeper = zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
         self._cache = cache = MetadataCache()
@@ -109,12 +109,12 @@ class BrokerProcess:
             traits.recognises,
             traits.stays_registered,
         )
-        self._departure = BrokerShutdown(config, cache, manager, events)
+        self._shutdown = BrokerShutdown(config, cache, manager, events)
         self._config_changes = ConfigChanges(zookeeper, self._configure, config.broker_id, manager.throttles.configure)
-        answers = make_handlers(
+        handlers = make_handlers(
             zookeeper, manager, self._controller, self._coordinator, metadata, PublicControl(manager, zookeeper, cache)
         )
-        self._server = Server(answers, {**APIS, **INTERNAL_APIS}, Limits.from_config(config))
+        self._server = Server(handlers, {**APIS, **INTERNAL_APIS}, Limits.from_config(config))
 
     async def _configure(self, topic: str, settings: VersionedSettings) -> None:
         await self._manager.replicas.configure(topic, settings.values, settings.zxid)
@@ -204,11 +204,11 @@ class BrokerProcess:
         try:
             try:
                 if started and not self._failed.done():
-                    await self._departure.hand_over()
+                    await self._shutdown.hand_over()
                     await self._manager.replicas.flush()
                     flushed = True
                 elif not self._failed.done():
-                    self._departure.leave_early()
+                    self._shutdown.leave_early()
             finally:
                 # records whose flush failed once may be lost, although the next fsync succeeds
                 await self._close(clean=flushed and not self._failed.done())

@@ -19,9 +19,9 @@ R = TypeVar("R")
 ASK_TIMEOUT = 1.0
 """Seconds; a node that takes longer to answer is ignored."""
 VOTE_SECONDS = 0.5
-"""Seconds to wait when several brokers are asked the same; a live one answers within some milliseconds."""
-PATIENCE = 2.0
-"""Seconds to wait for a controller that has to do something."""
+"""Seconds to wait when several brokers get the same question; a live one answers within some milliseconds."""
+CONTROLLER_TIMEOUT = 2.0
+"""Seconds to wait for a controller's answer."""
 VERSION = 0
 METADATA_VERSION = 1
 LIST_OFFSETS_VERSION = 1
@@ -37,19 +37,19 @@ async def try_ask(host: str, port: int, request: Request[R], version: int, timeo
 
 async def ask_replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
     """Returns the brokers of a partition; None during a reassignment, or if this controller does not answer."""
-    named = [control.PartitionName(topic=topic, partition=index)]
-    request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
-    answer = await try_ask(host, port, request, VERSION, PATIENCE)
+    names = [control.PartitionName(topic=topic, partition=index)]
+    request = topics.DescribeReassignmentsRequest(partitions=names, timeout_ms=int(CONTROLLER_TIMEOUT * 1000))
+    answer = await try_ask(host, port, request, VERSION, CONTROLLER_TIMEOUT)
     settled = () if answer is None else answer.settled
     return next((entry.replicas for entry in settled if (entry.topic, entry.partition) == (topic, index)), None)
 
 
 async def request_reassignment(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
     """Requests a reassignment; returns the problem, or None once the request is stored."""
-    wanted = [topics.NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
-    request = topics.ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000))
+    assignments = [topics.NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
+    request = topics.ReassignRequest(partitions=assignments, timeout_ms=int(CONTROLLER_TIMEOUT * 1000))
     try:
-        answer = await ask(host, port, request, VERSION, PATIENCE)
+        answer = await ask(host, port, request, VERSION, CONTROLLER_TIMEOUT)
     except CallError as error:
         return str(error)
     (result,) = answer.partitions
@@ -69,18 +69,20 @@ class ReplicaPlacement:
 
 async def ask_placement(host: str, port: int) -> ReplicaPlacement | None:
     """Returns this controller's answer; None if it has none."""
-    known = await ask_metadata(host, port)
-    if known is None or known.controller_id not in {broker.node_id for broker in known.brokers}:
+    metadata = await ask_metadata(host, port)
+    if metadata is None or metadata.controller_id not in {broker.node_id for broker in metadata.brokers}:
         return None
-    named = [
-        control.PartitionName(topic=t.topic, partition=one.partition) for t in known.topics for one in t.partitions
+    names = [
+        control.PartitionName(topic=topic.topic, partition=partition.partition)
+        for topic in metadata.topics
+        for partition in topic.partitions
     ]
-    request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
-    answer = await try_ask(host, port, request, VERSION, PATIENCE)
+    request = topics.DescribeReassignmentsRequest(partitions=names, timeout_ms=int(CONTROLLER_TIMEOUT * 1000))
+    answer = await try_ask(host, port, request, VERSION, CONTROLLER_TIMEOUT)
     if answer is None or answer.error_code != ErrorCode.NONE:
         return None
     return ReplicaPlacement(
-        {broker.node_id for broker in known.brokers},
+        {broker.node_id for broker in metadata.brokers},
         {f"{one.topic}-{one.partition}": one.replicas for one in answer.settled},
         {f"{one.topic}-{one.partition}": {*one.replicas, *one.target, *one.removing} for one in answer.moving},
     )
@@ -116,43 +118,45 @@ async def ask_coordinator(host: str, port: int, group: str) -> int:
     return -1 if answer is None else answer.coordinator_id
 
 
-async def find_majority(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
+async def find_majority(queries: Sequence[Coroutine[Any, Any, int]]) -> int | None:
     """Returns the most common answer, ignoring -1; None if there is none or a tie.
 
     Waits until more than half agree, and for ``VOTE_SECONDS`` at most: a paused broker never answers, and the caller
     has other work.
     """
     loop = asyncio.get_running_loop()
-    asked = {loop.create_task(answer) for answer in answers}
-    deadline, waiting, votes = loop.time() + VOTE_SECONDS, set(asked), Counter[int]()
+    tasks = {loop.create_task(query) for query in queries}
+    deadline, waiting, votes = loop.time() + VOTE_SECONDS, set(tasks), Counter[int]()
     try:
-        while waiting and max(votes.values(), default=0) * 2 <= len(asked) and loop.time() < deadline:
+        while waiting and max(votes.values(), default=0) * 2 <= len(tasks) and loop.time() < deadline:
             done, waiting = await asyncio.wait(
                 waiting, timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
             )
-            votes.update(said for task in done if (said := task.result()) != -1)
+            votes.update(answer for task in done if (answer := task.result()) != -1)
     finally:
-        for task in asked:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
     ranked = votes.most_common(2)
     if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
         return None
     return ranked[0][0]
 
 
-async def ask_high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Returns the end of what consumers may read in each partition, or -1 if this broker does not know.
+async def ask_high_watermarks(
+    host: str, port: int, partitions: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """Returns the high watermark of each partition, or -1 if this broker does not know it.
 
     The result is empty if the broker does not answer.
     """
-    named = [
-        ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
-        for topic, index in wanted
-    ]
-    if not named:
+    if not partitions:
         return {}
-    request = ListOffsetsRequest(replica_id=-1, topics=named)
+    queries = [
+        ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
+        for topic, index in partitions
+    ]
+    request = ListOffsetsRequest(replica_id=-1, topics=queries)
     answer = await try_ask(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
-    said = () if answer is None else answer.topics
-    return {(topic.topic, one.partition): one.offset for topic in said for one in topic.partitions}
+    answered = () if answer is None else answer.topics
+    return {(topic.topic, one.partition): one.offset for topic in answered for one in topic.partitions}

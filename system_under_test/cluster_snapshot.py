@@ -1,7 +1,7 @@
 """A snapshot of a cluster from outside: of ZooKeeper, the brokers' disks, and the brokers' own answers.
 
-Testers take it when all faults are healed and no client works any more, so that everything begun must end. How long
-that may take is not decided here.
+Testers take it when all faults are healed and no client works any more, so that all work must come to its end. The
+caller decides how long that may take.
 """
 
 import itertools
@@ -17,6 +17,7 @@ from assay.system_under_test.config import BrokerConfig, parse_config
 from assay.system_under_test.controller import cluster_state
 from assay.system_under_test.controller.cluster_state import Topic
 from assay.system_under_test.log import directory
+from assay.system_under_test.log.files import LOG_SUFFIX
 from assay.system_under_test.log.preallocation import PREALLOCATED, strip_preallocated
 from assay.system_under_test.network.connection import CallError, ask
 from assay.system_under_test.protocol.internal import RolesRequest
@@ -27,14 +28,14 @@ from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import PartitionState, ReassignmentList
 
-PATIENCE: Final = 2.0
+ANSWER_TIMEOUT: Final = 2.0
 """Seconds to wait for an answer."""
-SESSION: Final = 3.0
+SESSION_TIMEOUT: Final = 3.0
 LONG_MS: Final = 3_600_000
-"""Retention longer than any run, with which the ages of segments do not matter."""
-LOG_SUFFIX: Final = ".log"
+"""More than any run lasts. With a longer retention, the ages of segments do not matter."""
+
 UNLIMITED: Final = -1
-STATELESS: Final = PartitionState(controller_epoch=-1, leader=znodes.NO_LEADER, leader_epoch=-1, isr=[])
+NO_STATE: Final = PartitionState(controller_epoch=-1, leader=znodes.NO_LEADER, leader_epoch=-1, isr=[])
 
 
 class SnapshotFailed(OSError):
@@ -43,7 +44,7 @@ class SnapshotFailed(OSError):
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """A row of a snapshot. ``what`` is its kind, which determines the other columns:
+    """A row of a snapshot. ``what`` is the kind of the row, which determines the other columns:
 
     - ``broker`` (registered): ``node``, ``broker`` id, ``zxid`` of its registration
     - ``answer``: ``node`` answered, registered or not; the rows that follow are of registered nodes only
@@ -102,36 +103,38 @@ class SnapshotSource:
     data: str
 
 
-async def take_snapshot(place: SnapshotSource, runtime: Any) -> list[SnapshotRow]:
+async def take_snapshot(source: SnapshotSource, runtime: Any) -> list[SnapshotRow]:
     """Takes a snapshot. Raises ``SnapshotFailed``."""
     try:
-        configs = {node.name: parse_config(await node.read_file(place.config_file), node.name) for node in place.nodes}
-        zookeeper: ZooKeeper = runtime.zookeeper(place.zookeepers, SESSION)
-        await zookeeper.connect(PATIENCE)
+        configs = {
+            node.name: parse_config(await node.read_file(source.config_file), node.name) for node in source.nodes
+        }
+        zookeeper: ZooKeeper = runtime.zookeeper(source.zookeepers, SESSION_TIMEOUT)
+        await zookeeper.connect(ANSWER_TIMEOUT)
         try:
-            found = await _read_zookeeper(zookeeper, place, configs[place.nodes[0].name])
+            found = await _read_zookeeper(zookeeper, source, configs[source.nodes[0].name])
         finally:
             await zookeeper.close()
         registered = {one.node for one in found if one.what == "broker"}
-        aged = {one.key for one in found if one.what == "topic" and _is_short(one)}
-        for node in place.nodes:
+        expiring = {one.key for one in found if one.what == "topic" and _may_expire(one)}
+        for node in source.nodes:
             if node.name in registered:
-                found += await _ask_node(node, place.port, await _read_unsynced(node, place.data))
-                found += await _read_disk(node, place.data, aged)
-            elif await try_ask(node.address, place.port, RolesRequest(), 0, PATIENCE) is not None:
+                found += await _ask_node(node, source.port, await _read_unsynced(node, source.data))
+                found += await _read_disk(node, source.data, expiring)
+            elif await try_ask(node.address, source.port, RolesRequest(), 0, ANSWER_TIMEOUT) is not None:
                 found.append(SnapshotRow("answer", node=node.name))
     except (KazooException, znodes.ZnodeError, OSError) as error:
         raise SnapshotFailed(f"no snapshot of the cluster: {error!r}") from error
     return found
 
 
-def _is_short(topic: SnapshotRow) -> bool:
+def _may_expire(topic: SnapshotRow) -> bool:
     """Returns whether the topic's retention may expire within a run."""
     return topic.retention_bytes != UNLIMITED or 0 <= _or_unlimited(topic.retention_ms) < LONG_MS
 
 
-async def _read_zookeeper(zookeeper: ZooKeeper, place: SnapshotSource, config: BrokerConfig) -> list[SnapshotRow]:
-    names = {node.index: node.name for node in place.nodes}
+async def _read_zookeeper(zookeeper: ZooKeeper, source: SnapshotSource, config: BrokerConfig) -> list[SnapshotRow]:
+    names = {node.index: node.name for node in source.nodes}
     lives = await cluster_state.read_brokers(zookeeper)
     found = [SnapshotRow("broker", node=names[b], broker=b, zxid=life.czxid) for b, life in lives.items() if b in names]
     for name in await zookeeper.get_children(paths.TOPICS):
@@ -143,7 +146,7 @@ async def _read_zookeeper(zookeeper: ZooKeeper, place: SnapshotSource, config: B
         for index, replicas in topic.assignment.items():
             key = directory.format_directory_name(name, index)
             read = await znodes.read(zookeeper, PartitionState, paths.state(name, index))
-            state = STATELESS if read is None else read[0]
+            state = NO_STATE if read is None else read[0]
             found.append(
                 SnapshotRow(
                     "partition",
@@ -177,7 +180,7 @@ def _make_topic_row(name: str, topic: Topic, config: BrokerConfig) -> SnapshotRo
 
 
 async def _read_unsynced(node: Any, data: str) -> Mapping[str, int] | None:
-    """Returns the bytes of the segments in each folder that are not on disk; None if that cannot be known."""
+    """Returns, for each folder, the unsynced bytes of its segments; None if the node cannot tell."""
     if not hasattr(node, "unsynced"):
         return None
     found: dict[str, int] = defaultdict(int)
@@ -189,8 +192,8 @@ async def _read_unsynced(node: Any, data: str) -> Mapping[str, int] | None:
 async def _ask_node(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[SnapshotRow]:
     """Returns the rows of a node's own answers; none if it does not answer. ``unsynced``: by folder, from its disk."""
     try:
-        roles = await ask(node.address, port, RolesRequest(), 0, PATIENCE)
-        metadata = await ask(node.address, port, MetadataRequest(topics=None), 1, PATIENCE)
+        roles = await ask(node.address, port, RolesRequest(), 0, ANSWER_TIMEOUT)
+        metadata = await ask(node.address, port, MetadataRequest(topics=None), 1, ANSWER_TIMEOUT)
     except CallError:
         return []
     found = [SnapshotRow("answer", node=node.name)]
@@ -220,20 +223,20 @@ async def _ask_node(node: Any, port: int, unsynced: Mapping[str, int] | None) ->
     return found
 
 
-async def _read_disk(node: Any, data: str, aged: Collection[str | None]) -> list[SnapshotRow]:
-    """Returns the rows of folders with a partition's name; segments only of the ``aged`` topics."""
+async def _read_disk(node: Any, data: str, expiring: Collection[str | None]) -> list[SnapshotRow]:
+    """Returns the rows of folders with a partition's name; segments only of the ``expiring`` topics."""
     found = []
     for path in await node.find_files(f"{data}/*/{directory.INCARNATION}"):
         key = path.split("/")[-2]
-        named = directory.parse_directory_name(key)
-        if named is None:
+        partition = directory.parse_directory_name(key)
+        if partition is None:
             continue
         try:
-            made_for = directory.parse_incarnation(path, await node.read_file(path))
-            segments = await _read_segment_rows(node, f"{data}/{key}", key) if named[0] in aged else []
+            topic_zxid = directory.parse_incarnation(path, await node.read_file(path))
+            segments = await _read_segment_rows(node, f"{data}/{key}", key) if partition[0] in expiring else []
         except FileNotFoundError:
             continue  # deleted meanwhile
-        found += [SnapshotRow("folder", key=key, node=node.name, zxid=made_for), *segments]
+        found += [SnapshotRow("folder", key=key, node=node.name, zxid=topic_zxid), *segments]
     return found
 
 
@@ -300,18 +303,15 @@ def count_unsettled(seen: Sequence[SnapshotRow], wall_ms: int) -> int:
         replicas = assigned[partition.key]
         count += set(replicas) != set(_parse_ids(partition.members))
         count += sum(roles.get((name, partition.key)) != partition.epoch for name in ids if ids[name] in replicas)
-    led = {(one.leader, one.key) for one in by["partition"]}
+    leaders = {(one.leader, one.key) for one in by["partition"]}
     for role in by["role"]:
-        late = (
-            0 <= _or_unlimited(role.high_watermark) < _or_unlimited(role.log_end)
-            and (ids.get(role.node), role.key) in led
-        )
-        count += late
-        topic = topics.get(_topic_of(role.key))
+        is_leader = (ids.get(role.node), role.key) in leaders
+        count += is_leader and 0 <= _or_unlimited(role.high_watermark) < _or_unlimited(role.log_end)
+        topic = topics.get(_parse_topic(role.key))
         count += topic is not None and topic.settings != role.settings
     count += sum(_is_unflushed(one) for one in by["flushed"] if _or_unlimited(one.flush_ms) < LONG_MS)
     for folder in by["folder"]:
-        topic = topics.get(_topic_of(folder.key))
+        topic = topics.get(_parse_topic(folder.key))
         count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())
     return count + _count_expired(by["segment"], topics, wall_ms)
 
@@ -327,13 +327,13 @@ def _count_expired(segments: Sequence[SnapshotRow], topics: Mapping[str | None, 
         logs[segment.node, segment.key].append(segment)
     count = 0
     for (_, key), (oldest, *others) in logs.items():
-        topic = topics.get(_topic_of(key))
+        topic = topics.get(_parse_topic(key))
         if topic is None or not others:
             continue
-        kept, time = _or_unlimited(topic.retention_ms), _or_unlimited(oldest.timestamp)
-        by_size = _or_unlimited(topic.retention_bytes)
-        count += (kept >= 0 and 0 <= time < wall_ms - kept - _or_unlimited(topic.retention_check_ms)) or (
-            0 <= by_size <= sum(_or_unlimited(one.size) for one in others)
+        retention_ms, retention_bytes = _or_unlimited(topic.retention_ms), _or_unlimited(topic.retention_bytes)
+        expired_before = wall_ms - retention_ms - _or_unlimited(topic.retention_check_ms)
+        count += (retention_ms >= 0 and 0 <= _or_unlimited(oldest.timestamp) < expired_before) or (
+            0 <= retention_bytes <= sum(_or_unlimited(one.size) for one in others)
         )
     return count
 
@@ -342,7 +342,7 @@ def _or_unlimited(value: int | None) -> int:
     return UNLIMITED if value is None else value
 
 
-def _topic_of(key: str | None) -> str:
+def _parse_topic(key: str | None) -> str:
     return (key or "").rpartition("-")[0]
 
 

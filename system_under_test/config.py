@@ -65,21 +65,21 @@ class TopicConfig(msgspec.Struct, frozen=True):
     segment_jitter_ms: int = 0
     """Each segment is rolled earlier by its own share of this, so that not all logs roll at once."""
     segment_index_bytes: int = 10 * 1024 * 1024
-    """A segment is rolled when its index is as large."""
+    """A segment is rolled when its index has this size."""
     index_interval_bytes: int = 4096
-    """The index has an entry for so many bytes of the log."""
+    """The index has one entry for about this many bytes of the log."""
     retention_ms: int = 7 * 24 * 3600 * 1000
     """The maximum age of a segment's youngest message; -1: unlimited."""
     retention_bytes: int = -1
-    """The bytes of a partition that are kept at least, a segment more or less; -1: all."""
+    """The bytes of a partition that retention keeps, rounded to whole segments; -1: all."""
     preallocate: bool = False
     """Whether a new segment's file takes up its whole size on disk at once."""
     file_delete_delay_ms: int = 60_000
-    """Time for readers of a segment that retention has removed from the log."""
+    """Time from the removal of a segment by retention to the deletion of its files, for readers that still use it."""
     max_message_bytes: int = 1_000_012
     """The size limit of a message or a compressed set, with its header."""
     flush_messages: int = 10_000
-    """At most one less than this many records of a replica count without being on its disk; 1 or 0: none."""
+    """Fewer than this many records of a replica count as replicated before their fsync; 1 or 0: none."""
     flush_ms: int = 1_000
     """How long an append may wait for its fsync; 0: not at all."""
     compression_type: str = PRODUCER
@@ -87,7 +87,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     message_format_version: str = "0.10.2"
     """Below 0.10, messages are stored in format 0, which has no timestamps."""
     message_timestamp_type: TimestampType = TimestampType.CREATE
-    """Whose time a message has: ``CreateTime``, its producer's, or ``LogAppendTime``."""
+    """The timestamp of a stored message: the producer's (``CreateTime``) or that of the append (``LogAppendTime``)."""
     message_timestamp_difference_max_ms: int = MAXIMUM
     """The maximum difference between a producer's time and the leader's."""
     cleanup_policy: str = DELETE
@@ -160,7 +160,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
         if self._format not in _MAGICS:
             yield f"message.format.version is one of {' '.join(_MAGICS)}"
         for text in (self.leader_replication_throttled_replicas, self.follower_replication_throttled_replicas):
-            if not is_replicas(text):
+            if not is_replica_list(text):
                 yield f"{text!r} is neither * nor partition:broker,..."
         if not 0 <= self.min_cleanable_dirty_ratio <= 1:
             yield "min.cleanable.dirty.ratio is from 0 to 1"
@@ -169,13 +169,13 @@ class TopicConfig(msgspec.Struct, frozen=True):
                 yield f"{name.replace('_', '.')} may be {least} to {most}"
 
 
-def _parse_value(text: str, present: object) -> object:
-    """Parses a value to the type of ``present``, as Kafka's ``ConfigDef`` does; returns the text if that fails."""
+def _parse_value(text: str, current: object) -> object:
+    """Parses a value to the type of ``current``, as Kafka's ``ConfigDef`` does; returns the text if that fails."""
     text = text.strip()
-    match present:
+    match current:
         case bool() if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        case int() if not isinstance(present, bool) and re.fullmatch("[+-]?[0-9]{1,19}", text):  # of 64 bits
+        case int() if not isinstance(current, bool) and re.fullmatch("[+-]?[0-9]{1,19}", text):  # of 64 bits
             return int(text)
         case float():
             with contextlib.suppress(ValueError):
@@ -188,7 +188,7 @@ def _split_list(text: str) -> list[str]:
     return re.split(r"\s*,\s*", text) if text else []
 
 
-def is_replicas(text: str) -> bool:
+def is_replica_list(text: str) -> bool:
     """Returns whether the text is valid for a setting that names throttled replicas."""
     words = [word.strip().split(":") for word in text.split(",")]
     numbers = text.isascii() and all(len(pair) == 2 and all(one.isdigit() for one in pair) for pair in words)
@@ -213,7 +213,7 @@ _LIMITS = {
     "min_compaction_lag_ms": (0, _LONG),
     "delete_retention_ms": (0, _LONG),
 }
-"""Kafka's limits, if a value outside them would also be useless here."""
+"""Kafka's minimum and maximum of settings for which a value outside them would be useless here, too."""
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -302,16 +302,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Historic defects to switch on, by name; see ``assay.system_under_test.defects``."""
 
 
-_POSITIVE = {
+_POSITIVE_LIMITS = {
     "connections_max_idle_ms": 2**63 - 1,
     "max_connections": 2**31 - 1,
     "max_connections_per_ip": 2**31 - 1,
     "socket_request_max_bytes": MAX_BUFFERED_REQUEST_BYTES,
     "queued_max_request_bytes": 2**63 - 1,
 }
-"""The maximum of each."""
+"""Settings that must be above 0, with the maximum of each."""
 
-_ONE_OR_MORE = (
+_AT_LEAST_ONE = (
     "leader_imbalance_check_interval_seconds",
     "checkpoint_interval_ms",
     "retention_check_interval_ms",
@@ -347,12 +347,12 @@ def _find_problems(config: BrokerConfig) -> Iterator[str]:
         yield f"zookeeper {config.zookeeper!r}: a path after the addresses is not supported; leave it out"
     if not config.data_dir.strip("/") or ".." in config.data_dir.split("/") or "\0" in config.data_dir:
         yield f"data_dir is {config.data_dir!r}; it must be the path of a folder below /, without .."
-    for name, most in _POSITIVE.items():
+    for name, most in _POSITIVE_LIMITS.items():
         if not 0 < getattr(config, name) <= most:
             yield f"{name} is {getattr(config, name)}; it must be between 1 and {most}"
     if config.leader_imbalance_per_broker_percentage < 0:
         yield "leader_imbalance_per_broker_percentage must not be negative"
-    for name in _ONE_OR_MORE:
+    for name in _AT_LEAST_ONE:
         if getattr(config, name) < 1:
             yield f"{name} is {getattr(config, name)}; it must be 1 or more"
     for unknown in sorted(set(config.defects) - set(DEFECTS)):

@@ -1,8 +1,6 @@
 """How a tester runs this broker: satisfies ``assay.cluster.system.System`` structurally, without importing it.
 
 It queries the brokers over its own connections (``broker_rpc``); the workloads use ``client``.
-
-It needs a cluster's nodes, and which of them are brokers.
 """
 
 from __future__ import annotations
@@ -27,13 +25,66 @@ from assay.system_under_test.config import (
 )
 from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disk_inspection import DATA
-from assay.system_under_test.first_topics import FirstTopic, create_first_topics, has_leaders
 from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.inspection import AcknowledgementInspection
 from assay.system_under_test.invariants.invariant_set import InvariantSet
 from assay.system_under_test.log.directory import LOCK
+from assay.system_under_test.network.connection import CallError, ask
+from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataResponse
+from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
+
+CREATE_TIMEOUT = 6.0
+CREATE_TOPICS_VERSION = 1
+EXISTS_CODES = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+@dataclass(frozen=True)
+class FirstTopic:
+    """A topic to create. ``configs`` are its own settings."""
+
+    name: str
+    partitions: int
+    configs: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def partition_keys(self) -> Sequence[str]:
+        return [f"{self.name}-{index}" for index in range(self.partitions)]
+
+
+def has_leaders(answer: MetadataResponse, topics: Sequence[FirstTopic]) -> bool:
+    """Returns whether this broker knows a leader for each partition of the topics."""
+    known = {topic.topic: [partition.error_code for partition in topic.partitions] for topic in answer.topics}
+    return all(known.get(topic.name) == [ErrorCode.NONE] * topic.partitions for topic in topics)
+
+
+async def create_first_topics(
+    host: str, port: int, topics: Sequence[FirstTopic], replication: int, connect_timeout: float
+) -> tuple[bool, str]:
+    """Asks this broker, the controller, to create the topics; returns whether they exist, and its errors."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                topic=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=replication,
+                configs=[ConfigEntry(name=name, value=value) for name, value in topic.configs],
+            )
+            for topic in topics
+        ],
+        timeout_ms=5_000,
+    )
+    try:
+        response = await ask(
+            host, port, request, CREATE_TOPICS_VERSION, CREATE_TIMEOUT, connect_timeout=connect_timeout
+        )
+    except CallError as error:
+        return False, str(error)
+    rejected = [result for result in response.topics if result.error_code not in EXISTS_CODES]
+    reasons = [f"{one.topic}: {one.error_message or ErrorCode(one.error_code).name}" for one in rejected]
+    return not rejected, ", ".join(reasons)
+
 
 __all__ = [
     "BROKER",
@@ -197,10 +248,10 @@ class Broker:
             "replica.fetch.max.bytes": ("512..1048576",),
             "checkpoint.interval.ms": ("300..3000",),
         }
-        fresh = Broker()
-        return {name: known for name, known in values.items() if self._setting(name) == fresh._setting(name)}
+        defaults = Broker()
+        return {name: some for name, some in values.items() if self._read_setting(name) == defaults._read_setting(name)}
 
-    def _setting(self, name: str) -> Any:
+    def _read_setting(self, name: str) -> Any:
         if name in BROKER_SETTINGS:
             return getattr(self, BROKER_SETTINGS[name])
         return getattr(self.topic_config, name.replace(".", "_"))
@@ -329,7 +380,7 @@ class Broker:
 
         The leaders report who is in sync; a partition without an answering leader is unknown.
         """
-        led = await disk_inspection.read_led_partitions(list_possible_brokers(cluster), PORT, marks=False)
+        led = await disk_inspection.read_led_partitions(list_possible_brokers(cluster), PORT, high_watermarks=False)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         lost = {node.index, *(one.index for one in away)}
         return next((key for key, one in mine.items() if not {*one.in_sync} - lost), None)
@@ -405,23 +456,23 @@ class Broker:
         brokers = list_brokers(cluster)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SET_UP_TIMEOUT
-        said = "nothing yet"
-        made = not self._topics
+        answer = "nothing yet"
+        created = not self._topics
         while True:
             answers = [await broker_rpc.ask_metadata(node.address, PORT) for node in brokers]
             if all(
-                answer is not None
-                and len(answer.brokers) == len(brokers)
-                and (not made or has_leaders(answer, self._topics))
-                for answer in answers
+                metadata is not None
+                and len(metadata.brokers) == len(brokers)
+                and (not created or has_leaders(metadata, self._topics))
+                for metadata in answers
             ):
-                if made:
+                if created:
                     return
-                made, said = await self._create(brokers, answers)
+                created, answer = await self._create(brokers, answers)
             if loop.time() > deadline:
                 raise BrokerSetUpError(
                     f"topic {self.topic} was not ready on all of {', '.join(n.name for n in brokers)} within "
-                    f"{SET_UP_TIMEOUT:.0f} s; the controller said: {said}"
+                    f"{SET_UP_TIMEOUT:.0f} s; the controller said: {answer}"
                 )
             await asyncio.sleep(0.1)
 

@@ -4,7 +4,6 @@ For testers. Files are read as they are, whether the broker runs or not; a damag
 """
 
 import asyncio
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +13,14 @@ from assay.system_under_test import broker_rpc
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, parse_lines
 from assay.system_under_test.log.directory import format_directory_name
 from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.log.files import LOG_SUFFIX
 from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
-from assay.system_under_test.records.message import CODEC_MASK, CRC_START, encode
+from assay.system_under_test.records.message import CODEC_MASK, CRC_START, ENTRY_HEADER, encode
 
 DATA = "/var/lib/assay/data"
-LOG_SUFFIX = ".log"
-ENTRY_HEADER = struct.Struct(">qi")
-"""Offset and size of an entry of a log file."""
+
 REJOIN_TIMEOUT = 10.0
 """Seconds for replicas to be in sync again once a run is over."""
 
@@ -64,27 +62,28 @@ class LedPartition:
 async def read_stored_records(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
     """Returns all records of all replicas of every topic that any of these brokers knows.
 
-    Waits for full in-sync sets, but not forever: a replica that stays out of sync is compared as such. The offsets
-    topic is included, to check that its replicas hold the same. The content of its records is not judged, because none
-    is a number of the workload; clients ask for it. Because it is compacted, it also has no start after which nothing
-    may be missing.
+    Waits for full in-sync sets, but not forever: a replica that stays out of sync is compared as such. The replicas of
+    the offsets topic are compared, too. The content of its records is not judged, because it is no number of the
+    workload. It has no ``log_start``, because it is compacted: records may be missing anywhere.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + REJOIN_TIMEOUT
     while True:
         partitions = await read_led_partitions(nodes, port)
-        whole = all(len(one.in_sync) == len(one.assigned) for one in partitions.values())
-        if loop.time() > deadline or (partitions and whole):
+        all_in_sync = all(len(one.in_sync) == len(one.assigned) for one in partitions.values())
+        if loop.time() > deadline or (partitions and all_in_sync):
             break
         await asyncio.sleep(0.2)
-    held = await asyncio.gather(*(_read_node(node, partitions) for node in nodes))
-    return [record for records in held for record in records]
+    by_node = await asyncio.gather(*(_read_node(node, partitions) for node in nodes))
+    return [record for records in by_node for record in records]
 
 
-async def read_led_partitions(nodes: Sequence[Any], port: int, *, marks: bool = True) -> dict[str, LedPartition]:
+async def read_led_partitions(
+    nodes: Sequence[Any], port: int, *, high_watermarks: bool = True
+) -> dict[str, LedPartition]:
     """Returns each partition that any of these brokers knows.
 
-    ``marks``: includes its high watermark, for which a leader may need ZooKeeper.
+    ``high_watermarks``: whether to include them; a leader may need ZooKeeper for its answer.
     """
     known: dict[str, LedPartition] = {}
     for node in nodes:
@@ -93,20 +92,22 @@ async def read_led_partitions(nodes: Sequence[Any], port: int, *, marks: bool = 
             (topic.topic, one.partition): one for topic in (answer.topics if answer else ()) for one in topic.partitions
         }
         mine = [name for name, one in found.items() if one.leader == node.index]
-        known_marks = await broker_rpc.ask_high_watermarks(node.address, port, mine) if marks else {}
+        marks = await broker_rpc.ask_high_watermarks(node.address, port, mine) if high_watermarks else {}
         for name, one in found.items():
             key = format_directory_name(*name)
             if one.leader == node.index:
-                known[key] = LedPartition(one.replicas, one.isr, known_marks.get(name, -1))
+                known[key] = LedPartition(one.replicas, one.isr, marks.get(name, -1))
             else:
                 known.setdefault(key, LedPartition(one.replicas))
     return known
 
 
 async def _read_node(node: Any, partitions: Mapping[str, LedPartition]) -> list[StoredRecord]:
-    noted = await _read_checkpoint(node, HIGH_WATERMARKS)
+    checkpointed = await _read_checkpoint(node, HIGH_WATERMARKS)
     held = {key: one for key, one in partitions.items() if node.index in one.assigned}
-    return [record for key, one in held.items() for record in await read_replica(node, key, one, noted.get(key, 0))]
+    return [
+        record for key, one in held.items() for record in await read_replica(node, key, one, checkpointed.get(key, 0))
+    ]
 
 
 async def compute_durable_size(node: Any, path: str) -> int:
@@ -125,14 +126,14 @@ async def compute_durable_size(node: Any, path: str) -> int:
     return min(position, len(data))
 
 
-async def read_replica(node: Any, key: str, partition: LedPartition, noted: int) -> list[StoredRecord]:
+async def read_replica(node: Any, key: str, partition: LedPartition, checkpointed: int) -> list[StoredRecord]:
     """Returns a replica's records, and the end of its log. Raises what reading the node's files raises.
 
     Records count as committed below a high watermark: the leader's for a member of the in-sync set, the replica's own
-    ``noted`` one for any other replica.
+    ``checkpointed`` one for any other replica.
     """
     in_isr = node.index in partition.in_sync
-    mark = partition.high_watermark if in_isr else noted
+    mark = partition.high_watermark if in_isr else checkpointed
     folder = f"{DATA}/{key}"
     epochs = [(int(words[1]), int(words[0])) for words in await _read_rows(node, f"{folder}/{EPOCHS}")]
     compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))
@@ -151,7 +152,7 @@ async def read_replica(node: Any, key: str, partition: LedPartition, noted: int)
     first = segments[0][0] if segments else 0
     end = records[-1].position + 1 if records else first
     log_start = None if compacted else first
-    return [*records, StoredRecord(node.name, key, end, None, None, None, False, in_isr, None, noted, log_start)]
+    return [*records, StoredRecord(node.name, key, end, None, None, None, False, in_isr, None, checkpointed, log_start)]
 
 
 async def _read_segments(node: Any, folder: str) -> list[tuple[int, bytes]]:

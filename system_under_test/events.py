@@ -49,39 +49,39 @@ class Columns(TypedDict, total=False):
 
 
 class EventLog:
-    """Writes events; stops the process after an event at which it must be held.
+    """Writes events; stops the process (``hold``) after an event at which a tester wants it stopped.
 
-    ``hold_at`` holds the events given at the start. ``orders`` returns the lines added since, each ``event`` or ``event
-    key``. Reading them is cheap enough, because there are only a few events per second.
+    ``stop_events`` has the events given at the start. ``read_stop_events`` returns the lines added since, each
+    ``event`` or ``event key``. Reading them is cheap enough, because there are only a few events per second.
     """
 
     def __init__(
         self,
         write: Callable[[str], None],
         hold: Callable[[], None],
-        hold_at: Collection[str],
+        stop_events: Collection[str],
         now: Callable[[], float],
         broker: int,
         incarnation: int,
-        orders: Callable[[], Collection[str]] = tuple,
+        read_stop_events: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        self._orders = orders
+        self._read_stop_events = read_stop_events
         self._write = write
         self._hold = hold
-        self._hold_at = frozenset(hold_at)
+        self._stop_events = frozenset(stop_events)
         self._now = now
         self._broker = broker
         self.incarnation = incarnation
         self._seq = 0
-        self.lives: dict[str, int] = {}
-        """By partition whose log is here, the czxid of its topic, which its events carry."""
+        self.topic_czxids: dict[str, int] = {}
+        """For each partition whose log is here, the czxid of its topic, which the partition's events carry."""
 
     def emit(self, event: str, **columns: Unpack[Columns]) -> None:
         """Writes an event, visible to observers when this returns; returns late if the process is held at it."""
         self._seq += 1
         key = columns.get("key")
         if columns.get("topic_zxid") is None:
-            columns["topic_zxid"] = self.lives.get(key or "")
+            columns["topic_zxid"] = self.topic_czxids.get(key or "")
         line = {
             "time": round(self._now(), 6),
             "broker": self._broker,
@@ -91,9 +91,9 @@ class EventLog:
             **{name: value for name, value in columns.items() if value is not None},
         }
         self._write(_ENCODER.encode(line).decode())
-        if event in self._hold_at or self._ordered(event, key):
+        if event in self._stop_events or self._is_requested(event, key):
             self._hold()
 
-    def _ordered(self, event: str, key: str | None) -> bool:
-        orders = self._orders()
-        return event in orders or (key is not None and f"{event} {key}" in orders)
+    def _is_requested(self, event: str, key: str | None) -> bool:
+        lines = self._read_stop_events()
+        return event in lines or (key is not None and f"{event} {key}" in lines)

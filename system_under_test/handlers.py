@@ -41,7 +41,7 @@ def make_handlers(
     public_control: PublicControl,
 ) -> Mapping[int, Handler]:
     """Returns the handlers by the request's key."""
-    found: dict[type[Request[Any]], Handler] = {
+    handlers: dict[type[Request[Any]], Handler] = {
         internal.LeaderAndIsrRequest: lambda request, _: manager.leader_and_isr(request),
         internal.StopReplicaRequest: lambda request, _: manager.stop_replica(request),
         internal.UpdateMetadataRequest: metadata.update,
@@ -70,7 +70,7 @@ def make_handlers(
         topics.DeleteTopicsRequest: partial(admin.delete_topics, controller),
         **coordinator.handlers(),
     }
-    return {get_request_info(request).key: handler for request, handler in found.items()}
+    return {get_request_info(request).key: handler for request, handler in handlers.items()}
 
 
 @dataclass(eq=False)

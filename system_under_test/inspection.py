@@ -2,10 +2,10 @@
 
 For testers, in the simulation, where disks and ZooKeeper's tree can be read while no time passes. An acknowledgement
 with acks=all means that every in-sync member has the record; with ``flush.messages=1``, that each has it durably. A
-reading client notices a violation only if just those members are lost. This inspection shows it at once.
+reading client notices a violation only if all members with the record are lost. This inspection shows it at once.
 
-Members of the set in ZooKeeper count under two conditions. Their admitting registration must be in force, and the live
-process must have made it. A restarted broker may have lost what it had in memory, and counts once it has caught up.
+A member of the in-sync set in ZooKeeper counts under two conditions: the registration under which it was admitted still
+exists, and the live process made it. A restarted broker may have lost its memory, and counts once it has caught up.
 This is valid at any instant after the acknowledgement, not only the leader's:
 
 - A replica that joins the set later has caught up with the high watermark.
@@ -13,19 +13,18 @@ This is valid at any instant after the acknowledgement, not only the leader's:
 - No member truncates below the high watermark.
 """
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
-from assay.system_under_test.cluster_snapshot import LOG_SUFFIX, SnapshotRow
+from assay.system_under_test.cluster_snapshot import SnapshotRow
+from assay.system_under_test.log.files import LOG_SUFFIX
+from assay.system_under_test.records.message import ENTRY_HEADER
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import PartitionState, TopicSettings
 
-ENTRY_HEADER: Final = struct.Struct(">qi")
-"""Offset and size of an entry of a log file."""
 FLUSH_MESSAGES: Final = "flush.messages"
 
 
@@ -33,7 +32,7 @@ FLUSH_MESSAGES: Final = "flush.messages"
 class _WalkedFile:
     """The bytes of one log file that were walked so far, and the offset after the last entry in them."""
 
-    life: object
+    version: object
     size: int
     end: int
 
@@ -52,8 +51,9 @@ class AcknowledgementInspection:
     epoch: float
     flushes: bool
     looks: int = 0
-    _seen: dict[tuple[int, str, bool], _WalkedFile] = field(default_factory=dict)
-    _held: dict[tuple[int, str], object] = field(default_factory=dict)
+    _walked: dict[tuple[int, str, bool], _WalkedFile] = field(default_factory=dict)
+    _references: dict[tuple[int, str], object] = field(default_factory=dict)
+    """References that keep the ``version`` of each walked file (an object id) from being reused."""
 
     def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
         """Returns the members that violate the acknowledgement of ``position``. ``key`` is the history's.
@@ -65,23 +65,23 @@ class AcknowledgementInspection:
         topic = topic.partition("#")[0]
         try:
             state, _ = self.read(PartitionState, paths.state(topic, int(index)))
-            durably = self.flushed(topic)
+            durably = self.is_flushed(topic)
             if self.tree.exists(paths.delete_topic(topic)) is not None:
                 return ()
         except (NoNodeError, ValueError):
             return ()
         self.looks += 1
         found = []
-        for member in self.members(state):
+        for member in self.list_counted_members(state):
             node = self.brokers[member]
-            sure = self.end(node, f"{topic}-{index}", durably=durably)
-            if sure > position:
+            promised_end = self.read_log_end(node, f"{topic}-{index}", durably=durably)
+            if promised_end > position:
                 continue  # a durable record is also present
-            end = self.end(node, f"{topic}-{index}", durably=False)
+            end = self.read_log_end(node, f"{topic}-{index}", durably=False)
             if end <= position:
                 found.append(SnapshotRow("lacking", key, node.name, position=position, log_end=end))
             else:
-                found.append(SnapshotRow("undurable", key, node.name, position=position, log_end=sure))
+                found.append(SnapshotRow("undurable", key, node.name, position=position, log_end=promised_end))
         return [vars(one) for one in found]
 
     def looked_at(self) -> Sequence[Mapping[str, Any]]:
@@ -93,7 +93,7 @@ class AcknowledgementInspection:
         data, stat = self.tree.get(path)
         return znodes.decode(kind, path, data), stat
 
-    def flushed(self, topic: str) -> bool:
+    def is_flushed(self, topic: str) -> bool:
         """Returns whether the topic has flushed every message since its creation.
 
         False if its settings were changed: brokers learn of a change one after the other, and earlier records were
@@ -107,7 +107,8 @@ class AcknowledgementInspection:
             return True
         return bool(stat.version == 0 and settings.config.get(FLUSH_MESSAGES, "1") == "1")
 
-    def members(self, state: PartitionState) -> Iterable[int]:
+    def list_counted_members(self, state: PartitionState) -> Iterable[int]:
+        """Yields the in-sync members that count by the rule of this module."""
         for member in state.isr:
             registered = self.tree.exists(paths.broker(member))
             since = self.brokers[member].alive_since
@@ -116,7 +117,7 @@ class AcknowledgementInspection:
             if registered.czxid == state.isr_epochs.get(str(member)) and registered.ctime > (self.epoch + since) * 1000:
                 yield member
 
-    def end(self, node: Any, partition: str, *, durably: bool) -> int:
+    def read_log_end(self, node: Any, partition: str, *, durably: bool) -> int:
         """Returns the log end offset, or the durable one; -1 if there is no log.
 
         Only the last file is walked, from where the last walk ended. Sealed files do not change, and are durable before
@@ -132,22 +133,22 @@ class AcknowledgementInspection:
             if not limit:
                 end = base
                 continue
-            known = self._seen.get((node.index, path, durably))
-            if known is None or known.life != state.version or known.size > limit:
-                known = self._seen[node.index, path, durably] = _WalkedFile(state.version, 0, base)
-                self._held[node.index, path] = state.inode
-            _walk(known, node.disk.tail(path, known.size)[: limit - known.size])
-            return known.end
+            walked = self._walked.get((node.index, path, durably))
+            if walked is None or walked.version != state.version or walked.size > limit:
+                walked = self._walked[node.index, path, durably] = _WalkedFile(state.version, 0, base)
+                self._references[node.index, path] = state.inode
+            _walk(walked, node.disk.tail(path, walked.size)[: limit - walked.size])
+            return walked.end
         return end
 
 
-def _walk(known: _WalkedFile, data: bytes) -> None:
-    """Walks over the whole entries at the beginning of ``data``."""
+def _walk(walked: _WalkedFile, data: bytes) -> None:
+    """Walks over the complete entries at the beginning of ``data``."""
     position = 0
     while position + ENTRY_HEADER.size <= len(data):
         offset, size = ENTRY_HEADER.unpack_from(data, position)
         if size <= 0 or position + ENTRY_HEADER.size + size > len(data):
             break
         position += ENTRY_HEADER.size + size
-        known.end = offset + 1
-    known.size += position
+        walked.end = offset + 1
+    walked.size += position

@@ -28,7 +28,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.broker")
 
-MOST_LIVES = 100
+MAX_CLEAN_LIVES = 100
 """Clean lives that a broker remembers; a member admitted in an older one counts as having come back uncleanly."""
 REMEDY = (
     "correct the setting zookeeper, or give this broker a directory of its own. If ZooKeeper has lost its data: "
@@ -52,14 +52,14 @@ class Registrar:
     on_registered: Callable[[], None]
     recognises: RegistrationMatcher = matches_session
     stays_registered: bool = True
-    """Whether it registers again after another process deleted its registration."""
+    """Whether the broker registers again after another process deleted its registration."""
     _registering: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    _check_requested: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the registration must be checked."""
     _registered_in: int = 0
     """The session of the registration."""
     _clean_lives: tuple[int, ...] = ()
-    """The registrations of the unbroken series of cleanly stopped lives, ``MOST_LIVES`` at most."""
+    """The registrations of the unbroken series of cleanly stopped lives, ``MAX_CLEAN_LIVES`` at most."""
 
     async def prepare_zookeeper(self) -> None:
         """Creates the folders that all brokers use, and the cluster's id.
@@ -82,9 +82,9 @@ class Registrar:
                 except NodeExistsError:
                     continue  # another broker was faster
         if await self.zookeeper.exists(paths.CLUSTER_ID) is None:
-            made = "".join(self.runtime.random.choice(_ID_ALPHABET) for _ in range(22))
+            cluster_id = "".join(self.runtime.random.choice(_ID_ALPHABET) for _ in range(22))
             try:
-                await self.zookeeper.create(paths.CLUSTER_ID, znodes.encode(znodes.ClusterId(made)))
+                await self.zookeeper.create(paths.CLUSTER_ID, znodes.encode(znodes.ClusterId(cluster_id)))
             except NodeExistsError:
                 _log.debug("another broker created the cluster id")
         data, _ = await self.zookeeper.get(paths.CLUSTER_ID)
@@ -110,8 +110,8 @@ class Registrar:
             )
         self._clean_lives = await directory.take_clean_marker(storage, where)
         if found is None:
-            made = directory.MetaProperties(self.config.broker_id, self.cache.cluster_id)
-            await directory.write_meta_properties(storage, made, where)
+            properties = directory.MetaProperties(self.config.broker_id, self.cache.cluster_id)
+            await directory.write_meta_properties(storage, properties, where)
         return bool(self._clean_lives)
 
     async def set_strays_aside(self) -> None:
@@ -137,22 +137,23 @@ class Registrar:
                 _log.warning("%s-%d was deleted or moved to other brokers: set aside as %s", topic, index, aside)
 
     async def _is_stray(self, path: str, topic: str, index: int) -> bool:
-        """Decides by the note of the topic's incarnation; without one nothing is known."""
+        """Returns whether the log is a stray. A log that does not name its topic's incarnation counts as none."""
         try:
-            made_for = directory.read_incarnation(self.runtime.storage, path)
-            if made_for is None:
+            topic_czxid = directory.read_incarnation(self.runtime.storage, path)
+            if topic_czxid is None:
                 return False
             data, stat = await self.zookeeper.get(paths.topic(topic))
         except NoNodeError:
             return True
         except directory.DirectoryError:
             return False
-        return made_for != int(stat.czxid) or await self._is_elsewhere(topic, index, data)
+        return topic_czxid != int(stat.czxid) or await self._is_elsewhere(topic, index, data)
 
     async def _is_elsewhere(self, topic: str, index: int, data: bytes) -> bool:
-        """Returns whether only others have this partition, and no reassignment of it is in progress.
+        """Returns whether only other brokers have this partition, and no reassignment of it is in progress.
 
-        The assignment was read before, because a reassignment that ends writes it first.
+        ``data``, the assignment, was read before the reassignments: a reassignment that ends first writes the
+        assignment, and then disappears.
         """
         try:
             replicas = parse_assignment(paths.topic(topic), data).get(index)
@@ -181,9 +182,9 @@ class Registrar:
             self.zookeeper, self.config, clean_lives=before, timestamp=timestamp, recognises=self.recognises
         )
         self._registered_in = self.zookeeper.session_id
-        self._doubt.set()
-        self._clean_lives = (*before, self.manager.broker_epoch)[-MOST_LIVES:]
-        known = await self._known_epoch()  # max, because a newer controller may have been obeyed meanwhile
+        self._check_requested.set()
+        self._clean_lives = (*before, self.manager.broker_epoch)[-MAX_CLEAN_LIVES:]
+        known = await self._await_controller_epoch()  # max, because a newer controller may have been obeyed meanwhile
         self.manager.controller_epoch = max(self.manager.controller_epoch, known)
         self.events.emit(
             "registered",
@@ -192,16 +193,16 @@ class Registrar:
             detail={"clean_since": before[0] if before else None},
         )
 
-    async def _known_epoch(self) -> int:
+    async def _await_controller_epoch(self) -> int:
         """Waits for a valid epoch: without it this broker might obey a controller that was replaced."""
-        said = ""
+        logged = ""
         while True:
             try:
                 return await read_epoch(self.zookeeper)
             except znodes.ZnodeError as error:
-                if str(error) != said:
-                    said = str(error)
-                    _log.error("%s", said)
+                if str(error) != logged:
+                    logged = str(error)
+                    _log.error("%s", logged)
             await asyncio.sleep(BACK_OFF)
 
     def follow_sessions(self) -> None:
@@ -227,7 +228,7 @@ class Registrar:
             self.background.spawn(self._register_again(), "registration")
 
     async def _register_again(self) -> None:
-        """Registers in a new session, which others take for a new life although this process has lost nothing."""
+        """Registers in a new session. Others take it for a restarted broker, although this process has lost nothing."""
         session = self.zookeeper.session_id
         async with self._registering:
             while self.zookeeper.session_id == session:
@@ -245,26 +246,23 @@ class Registrar:
                 return
 
     async def _stay_registered(self) -> None:
-        """Keeps the registration until cancelled.
-
-        Without it this broker is dead to the others, although its session lives.
-        """
+        """Keeps the registration until cancelled. A broker without one is dead to the others, even if it runs."""
         while True:
-            await self._doubt.wait()
-            self._doubt.clear()
+            await self._check_requested.wait()
+            self._check_requested.clear()
             try:
-                await self._look_at_registration()
+                await self._check_registration()
             except KazooException as error:
                 _log.info("checking the registration: %r; it is tried again", error)
                 await asyncio.sleep(BACK_OFF)
-                self._doubt.set()
+                self._check_requested.set()
 
-    async def _look_at_registration(self) -> None:
+    async def _check_registration(self) -> None:
         """Watches the registration, and renews it if another process deleted or overwrote it. Raises kazoo's errors."""
         epoch, path = self.manager.broker_epoch, paths.broker(self.config.broker_id)
         if epoch == -1:
             return  # it registers in a new session, and checks again after that
-        stat = await self.zookeeper.exists(path, self._changed)
+        stat = await self.zookeeper.exists(path, self._on_registration_event)
         if stat is not None and stat.czxid == epoch:
             if stat.version == 0:
                 return
@@ -274,5 +272,5 @@ class Registrar:
             self.manager.broker_epoch = -1
             await self._register_again()
 
-    def _changed(self, event: WatchedEvent) -> None:
-        self._doubt.set()
+    def _on_registration_event(self, event: WatchedEvent) -> None:
+        self._check_requested.set()

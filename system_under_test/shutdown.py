@@ -22,8 +22,8 @@ from assay.system_under_test.replication.partition import Partition
 
 _log = logging.getLogger("assay.broker")
 
-LOOK = 0.02
-"""Seconds between two checks of what must happen by itself."""
+CHECK_INTERVAL = 0.02
+"""Seconds between two checks of whether a condition holds."""
 BACK_OFF = 0.2
 """Seconds before the controller is asked again."""
 VERSION = 0
@@ -43,28 +43,28 @@ class BrokerShutdown:
         seconds, now = self.config.controlled_shutdown_max_ms / 1000, asyncio.get_running_loop().time()
         if not seconds:
             return
-        led = len(self._led())
+        led = len(self._find_led())
         self.events.emit("shutdown-began", value=led)
         try:
             async with asyncio.timeout_at(now + seconds):
-                await self._until_dispensable(now + seconds / 2)
-                await self._move_leads()
+                await self._await_dispensable(now + seconds / 2)
+                await self._move_leadership()
         except TimeoutError:
-            _log.warning("stopping without a successor as leader of %s", ", ".join(self._led()) or "nothing")
-        kept = self._led()
+            _log.warning("stopping without a successor as leader of %s", ", ".join(self._find_led()) or "nothing")
+        kept = self._find_led()
         self.events.emit("shutdown-handed-over", value=len(kept), detail={"led": led, "kept": kept})
 
     def leave_early(self) -> None:
         """Reports the end of a broker that is stopped while it starts: it leads nothing yet."""
         self.events.emit("shutdown-handed-over", value=0, detail={"led": 0, "kept": {}})
 
-    def _led(self) -> dict[str, str]:
-        """Returns the partitions that this broker leads and others might, with the reason why they do not."""
+    def _find_led(self) -> dict[str, str]:
+        """Returns the led partitions that have other replicas, with the reason why this broker still leads each."""
         found = self.manager.replicas.all()
         led = [replica for replica in found if replica.leader is not None and replica.leader.positions]
-        return {replica.key: self._why(replica) for replica in led}
+        return {replica.key: self._explain_kept(replica) for replica in led}
 
-    def _why(self, replica: Partition) -> str:
+    def _explain_kept(self, replica: Partition) -> str:
         others = self._live() & {*replica.leader.positions} if replica.leader is not None else set()
         state = self.cache.state(replica.topic, replica.index)
         if not others:
@@ -76,13 +76,13 @@ class BrokerShutdown:
     def _live(self) -> set[int]:
         return {broker.broker_id for broker in self.cache.brokers()} - {self.config.broker_id}
 
-    async def _until_dispensable(self, deadline: float) -> None:
-        """Waits until the deadline at most: with too few in sync no send is acknowledged."""
+    async def _await_dispensable(self, deadline: float) -> None:
+        """Waits, until the deadline at most, while sends would not be acknowledged without this broker."""
         loop = asyncio.get_running_loop()
         while True:
             if loop.time() >= deadline or not self._is_needed():
                 return
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_INTERVAL)
 
     def _is_needed(self) -> bool:
         me = self.config.broker_id
@@ -92,36 +92,38 @@ class BrokerShutdown:
             if state is None or me not in state.isr:
                 continue
             others = [member for member in state.isr if member != me]
-            to_come = [one for one in state.replicas if one in live and one not in state.isr]
-            if to_come and len(others) < replica.config.min_insync_replicas:
+            rejoining = [one for one in state.replicas if one in live and one not in state.isr]
+            if rejoining and len(others) < replica.config.min_insync_replicas:
                 return True
         return False
 
-    async def _move_leads(self) -> None:
+    async def _move_leadership(self) -> None:
         """Asks until the controller is done and this broker's terms have ended: it then redirects clients."""
         loop = asyncio.get_running_loop()
         while True:
-            deadline = loop.time() + (self.config.request_timeout_ms / 1000 if await self._ask() else BACK_OFF)
+            deadline = loop.time() + (
+                self.config.request_timeout_ms / 1000 if await self._ask_controller() else BACK_OFF
+            )
             while loop.time() < deadline:
-                if not self._leads():
+                if not self._leads_transferable():
                     return
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(CHECK_INTERVAL)
 
-    async def _ask(self) -> bool:
+    async def _ask_controller(self) -> bool:
         """Asks the controller, and returns whether it has moved all leadership that it can."""
-        patience = self.config.request_timeout_ms / 1000
+        timeout = self.config.request_timeout_ms / 1000
         controller, life = self.cache.controller(), self.manager.broker_epoch
         if controller is None or life < 0:
             return False
         request = ShutdownRequest(broker_id=self.config.broker_id, broker_epoch=life)
         try:
-            answer = await ask(controller.host, controller.port, request, VERSION, patience)
+            answer = await ask(controller.host, controller.port, request, VERSION, timeout)
         except CallError as error:
             _log.info("asking controller %d to move leadership away: %s", controller.broker_id, error)
             return False
         return bool(answer.error_code == ErrorCode.NONE and not answer.partitions_remaining)
 
-    def _leads(self) -> bool:
+    def _leads_transferable(self) -> bool:
         """Returns whether it leads a partition that a live broker could lead."""
         return any(
             self._live() & replica.leader.positions.keys()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 BACK_OFF: Final = 0.2
-"""Seconds before the controller retries a failed step."""
+"""Seconds before a background task retries a failed step."""
 
 
 class BackgroundTasks:

@@ -53,7 +53,7 @@ TOP = (
     "disk_inspection",
     "inspection",
     "invariants",
-    "first_topics",
+
     "topology",
     "process",
     "__main__",

@@ -63,7 +63,7 @@ from assay.harness.run.settings import Settings, derive_seed
 from assay.harness.run.store import RunOutput
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.engine.reporter import FaultPhase, FaultRow
 from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultSchedule, encode_schedule
 from assay.nemesis.schedule.target import list_possible_servers, servers
@@ -183,7 +183,7 @@ class Trial:
             raise
         ends = () if self.interrupt.reason is None else (self.interrupt.reason,)
         uncaught = describe_uncaught(getattr(loop, "uncaught", ()))
-        finds = describe_failed_finds(self.conductor.finds)
+        finds = describe_failed_finds(self.conductor.finder_statistics)
         unknown, remarks = (*ends, *report.unknown), (*report.remarks, *uncaught, *finds)
         stood_still = self._stalls.total
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
@@ -231,12 +231,12 @@ class Trial:
         )
         self.output.write("schedule.json", encode_schedule(schedule))
         collector = EventLogCollector(
-            list_possible_servers(self.cluster, self.system), history, stamps, conductor.event
+            list_possible_servers(self.cluster, self.system), history, stamps, conductor.handle_event
         )
 
         def acknowledged(completed: Completed) -> None:
             if completed.completion.outcome is Outcome.OK:
-                conductor.acknowledged()
+                conductor.count_acknowledged()
 
         inspector = self.system.inspector(self.cluster) if isinstance(self.system, SupportsInspection) else None
         recorder = InspectingRecorder(history, inspector, stamps, self._assertions.acknowledged)
@@ -388,7 +388,7 @@ class Trial:
         def record(row: FaultRow) -> None:
             columns = row.columns()
             if row.phase is FaultPhase.INJECTED:
-                began = min(stamps.to_stamp(self.conductor.began + row.detail["at"]), row.time)
+                began = min(stamps.to_stamp(self.conductor.start_time + row.detail["at"]), row.time)
                 columns["detail"] = {**row.detail, "began": began}
             history.fault(**columns)
             if row.phase is FaultPhase.INJECTED:

@@ -318,7 +318,7 @@ class _Run:
         assert self._trial is not None
         conductor, limit = self._trial.conductor, self._trial.settings.time_limit
         loop: Any = self._trial.world.loop
-        if not (conductor.began and self._latest + APART <= conductor.elapsed < limit - LAST):
+        if not (conductor.start_time and self._latest + APART <= conductor.elapsed < limit - LAST):
             return
         at = self._moment()
         if at is None or self._trial.tally.stage != "main":
@@ -334,7 +334,7 @@ class _Run:
         """
         assert self._trial is not None
         loop: Any = self._trial.world.loop
-        began, now, following = self._trial.conductor.began, loop.time(), loop.next_timer_time()
+        began, now, following = self._trial.conductor.start_time, loop.time(), loop.next_timer_time()
         at = math.ceil((now - began) * 1e6) / 1e6
         if not now <= began + at < following:
             at = now - began
@@ -352,7 +352,7 @@ class _Run:
             self._counter.know(order.code)
             self._words.discard(NEW_CODE)
         self._began = time.process_time()
-        self._trial.conductor.branch(order.example.schedule.branches[-1])
+        self._trial.conductor.begin_branch(order.example.schedule.branches[-1])
 
 
 class _ReportingHistory(HistoryInMemory):

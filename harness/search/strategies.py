@@ -25,7 +25,7 @@ from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.stop import Stop
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
-from assay.nemesis.schedule.target import OF_CLIENTS, Target, TargetKind, named_target, node_number
+from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetKind, named_target, node_number
 from assay.nemesis.schedule.trigger import OnEvent
 
 GRID: Final = 20
@@ -202,7 +202,7 @@ def _draw_target(draw: st.DrawFn, example: Example, terrain: SearchSpace, given:
     if given.kind in (
         TargetKind.ZOOKEEPER,
         TargetKind.ZOOKEEPERS,
-        *OF_CLIENTS,
+        *CLIENT_KINDS,
         TargetKind.HALF,
         TargetKind.ALL,
         TargetKind.MINORITY,

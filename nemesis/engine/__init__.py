@@ -8,7 +8,7 @@
 - ``recovery``: waits after a heal until the targets serve again
 - ``cut_ledger``: which links are cut, and by which fault
 - ``guarded_call``: turns an error of a fault into a message
-- ``reporter``, ``fault_row``: reports faults to the history
+- ``reporter``: reports faults to the history
 
 Imports ``nemesis.schedule`` and ``nemesis.faults``; the harness imports it.
 """

@@ -10,8 +10,7 @@ from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.nemesis.engine.cut_ledger import parse_peer
 from assay.nemesis.faults.data_loss import find_sole_replica, is_ended_cleanly
-from assay.nemesis.faults.fault import Fault, FaultContext, Injection, may_end_sessions
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import Fault, FaultContext, Impact, Injection, may_end_sessions
 from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.target import (
     KEYED,
@@ -53,31 +52,29 @@ class ActiveFaults:
     def remove(self, number: int) -> None:
         del self._injections[number]
 
-    def kept_from_running(self) -> set[str]:
+    def find_ended_or_paused(self) -> set[str]:
         """Returns the nodes whose main processes a fault has ended or paused."""
-        return self._by_process(lambda impact: impact.stops_work)
+        return self._filter_by_impact(lambda impact: impact.stops_work)
 
-    def kept_standing(self) -> set[str]:
+    def find_paused(self) -> set[str]:
         """Returns the nodes whose main processes a fault has paused and will continue."""
-        return self._by_process(lambda impact: impact.pauses_process)
+        return self._filter_by_impact(lambda impact: impact.pauses_process)
 
-    def _by_process(self, by: Callable[[Impact], bool]) -> set[str]:
+    def _filter_by_impact(self, by: Callable[[Impact], bool]) -> set[str]:
         mains = [injection for injection in self if injection.step.target.of_main]
         held = [injection for injection in mains if by(self._catalogue[injection.step.fault].impact)]
         return {name for injection in held for name in injection.names}
 
-    def away(self) -> set[str]:
+    def find_unavailable(self) -> set[str]:
         """Returns the nodes that faults stop or cut off: their targets, and all nodes cut off from ZooKeeper."""
         cut = [one for one in self if self._catalogue[one.step.fault].impact.cuts_links]
         keepers = {node.name for node in list_zookeepers(self._context.cluster)}
-        links = [{near, parse_peer(far)[0]} for near, far in self._context.cuts.in_force()]
+        links = [{near, parse_peer(far)[0]} for near, far in self._context.cuts.list_drops()]
         deaf = {name for link in links if link & keepers for name in link}
-        return self.kept_from_running() | {name for injection in cut for name in injection.names} | deaf
+        return self.find_ended_or_paused() | {name for injection in cut for name in injection.names} | deaf
 
-    def in_the_way(self) -> bool:
-        """Returns whether a fault may keep a starting process from what it needs: a cut link, or a missing ZooKeeper
-        node.
-        """
+    def hinders_start(self) -> bool:
+        """Returns whether a starting process may lack something because of a fault: a link, or a ZooKeeper node."""
         return any(
             (impact := self._catalogue[one.step.fault].impact).cuts_links
             or (impact.stops_work and any(node.role == ZOOKEEPER_ROLE for node in one.targets))
@@ -96,7 +93,7 @@ class ActiveFaults:
         Raises ``TargetError`` if there are no targets, and, without ``waits``, if other faults hold all of them.
         """
         context, fault = self._context, self._catalogue[step.fault]
-        scope, servers = fault.scope, self._open_to(fault)
+        scope, servers = fault.scope, self._list_candidates(fault)
         scene = TargetScene(
             servers,
             list_zookeepers(context.cluster),
@@ -112,24 +109,24 @@ class ActiveFaults:
         if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
             # The target is the leader, or a follower, of the event's key.
             about = fired.line.get("key")
-            target = msgspec.structs.replace(target, key=about if about in scene.whose(target.kind) else None)
+            target = msgspec.structs.replace(target, key=about if about in scene.objects_of(target.kind) else None)
         try:
             chosen = await resolve_target(target, scene, random.Random(seed))
         except HeldError as error:
             if not waits:
                 raise
-            return ChosenTarget((), too_soon=str(error))
+            return ChosenTarget((), wait_reason=str(error))
         alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
         if target.kind not in (TargetKind.NAMED, TargetKind.ORIGIN, TargetKind.SPARE):
             free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
-        chosen = self._sparing(chosen, scene.busy, alike) if step.keep_majority else chosen
-        return dataclasses.replace(chosen, too_soon=await self._too_soon(step, chosen.nodes))
+        chosen = self._keep_majority(chosen, scene.busy, alike) if step.keep_majority else chosen
+        return dataclasses.replace(chosen, wait_reason=await self._explain_wait(step, chosen.nodes))
 
-    async def _too_soon(self, step: FaultStep, nodes: Collection[Node]) -> str | None:
+    async def _explain_wait(self, step: FaultStep, nodes: Collection[Node]) -> str | None:
         """Returns why these nodes must not be taken away yet, or None. There are two reasons:
 
-        - A server that has lost its data may be counted on until it serves again. If the others left before that, it
+        - Others may count on a server that has lost its data until it serves again. If the others left before that, it
           would be the last of an in-sync set.
         - If two servers left at once, each would be given the other's replicas, and keys would lose replicas.
         """
@@ -140,7 +137,7 @@ class ActiveFaults:
             return f"{'+'.join(changing[0].names)} leaves or joins the cluster (fault {changing[0].id}), one at a time"
         if not (impact.stops_work or impact.cuts_links):
             return None
-        held = self.away()
+        held = self.find_unavailable()
         for server in [node for node in self._servers if node.name in context.emptied]:
             if is_ended_cleanly(context.emptied[server.name].step) and not may_end_sessions(fault):
                 continue  # its session has ended already and need not expire
@@ -155,15 +152,13 @@ class ActiveFaults:
                 )
         return None
 
-    def _open_to(self, fault: Fault) -> list[Node]:
+    def _list_candidates(self, fault: Fault) -> list[Node]:
         """Returns the servers that a fault may hit: all, or those of the fault's roles."""
         wanted = {node.role for node in self._servers} & set(fault.roles)
         return [node for node in self._servers if not wanted or node.role in wanted]
 
-    def _sparing(self, chosen: ChosenTarget, busy: Collection[str], alike: Collection[Node]) -> ChosenTarget:
-        """Returns the targets, or one intended server that suffers already if a majority of servers would suffer
-        otherwise.
-        """
+    def _keep_majority(self, chosen: ChosenTarget, busy: Collection[str], alike: Collection[Node]) -> ChosenTarget:
+        """Returns the targets; if a majority of servers would suffer then, one that suffers from another fault."""
         if not any(node in self._servers for node in chosen.nodes):
             return chosen
         suffering = {name for injection in self for name in injection.names}

@@ -11,9 +11,8 @@
   (:mod:`assay.nemesis.engine.stop_at_event`).
 - A step whose trigger never fires is reported as failed. So is a step that is postponed for too long because another
   server has just lost its data (:mod:`assay.nemesis.faults.data_loss`).
-- A fault that ``lingers`` is not healed before it has had its effect, within its bound, and no other fault waits for it
-  then. A fault on passing packets may have met none, because another fault kept its target silent. A move of replicas
-  may not have ended because of another fault.
+- A fault that ``lingers`` is not healed before it has had its effect, up to a limit, and other faults go on meanwhile.
+  For example, a fault on passing packets may have met none, because another fault kept its target silent.
 
 :meth:`Conductor.heal_all` never leaves a fault active. :meth:`Conductor.run` calls it at its end, on cancellation and
 on errors, and it can be called again.
@@ -33,13 +32,12 @@ from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.engine.active_faults import ActiveFaults
 from assay.nemesis.engine.cut_ledger import CutLedger
-from assay.nemesis.engine.fault_row import FailureStage, FaultRow
 from assay.nemesis.engine.guarded_call import ACTION_SECONDS, run_guarded
 from assay.nemesis.engine.recovery import RECOVERY_SECONDS, RecoveryWatch
-from assay.nemesis.engine.reporter import FaultReporter, describe_injection
+from assay.nemesis.engine.reporter import FailureStage, FaultReporter, FaultRow, describe_injection
 from assay.nemesis.engine.step_list import StepList
 from assay.nemesis.engine.stop_at_event import EventStop
-from assay.nemesis.engine.waiting_steps import ENDED, WaitingSteps
+from assay.nemesis.engine.waiting_steps import RUN_ENDED, WaitingSteps
 from assay.nemesis.faults.fault import FaultContext, FinderStatistics, Injection, Proof, get_declaration
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, ScheduleRecord
@@ -88,12 +86,12 @@ class Conductor:
     ) -> None:
         catalogue.check(schedule)
         self._faults = catalogue
-        self._score = StepList(schedule)
+        self._step_list = StepList(schedule)
         self._rng = rng
         self._reseed = reseed
         self._between_steps = between_steps or asyncio.get_running_loop().call_at
         # Drawn now, in the order of the steps, because later events must not change the targets.
-        self._seeds = {number: self._seed(step) for number, step in self._score.numbered()}
+        self._seeds = {number: self._seed(step) for number, step in self._step_list.iterate_numbered()}
         self._steps: deque[tuple[int, FaultStep]] = deque()
         """Steps whose time has not come, by time."""
         self._last_events: dict[str, Mapping[str, Any]] = {}
@@ -104,28 +102,28 @@ class Conductor:
             CutLedger(cluster),
             self._last_events,
             self._seen,
-            away=lambda: self._in_force.away(),
-            recovering=lambda: self._recoveries.due(),
+            unavailable_nodes=lambda: self._active.find_unavailable(),
+            recovering=lambda: self._recoveries.list_recovering(),
         )
-        self._reporter = FaultReporter(self._score, catalogue, list_clients(cluster), record, stamp)
+        self._reporter = FaultReporter(self._step_list, catalogue, list_clients(cluster), record, stamp)
         self._recoveries = RecoveryWatch(system, self._reporter, recovery_seconds, self._start_again)
-        self._in_force = ActiveFaults(self._context, catalogue)
+        self._active = ActiveFaults(self._context, catalogue)
         self._wake = asyncio.Event()
-        ambush = EventStop(servers(cluster, system), system, self._last_events)
-        self._waiting = WaitingSteps(self._score, ambush, self._in_force, self._reporter, self._wake.set)
-        self._heals: dict[int, float] = {}
+        event_stop = EventStop(servers(cluster, system), system, self._last_events)
+        self._waiting = WaitingSteps(self._step_list, event_stop, self._active, self._reporter, self._wake.set)
+        self._heal_times: dict[int, float] = {}
         """When each active fault must be healed, in seconds of the run."""
-        self._latest: dict[int, float] = {}
+        self._latest_heal_times: dict[int, float] = {}
         """Latest heal times, in seconds of the run, of faults that linger because they have had no effect."""
-        self._acting = asyncio.Lock()
+        self._action_lock = asyncio.Lock()
         self._halted = False
         self._over = False
         """No further step is played, even if a branch begins."""
-        self._further: list[asyncio.Task[None]] = []
+        self._branch_tasks: list[asyncio.Task[None]] = []
         """Tasks that play the steps of branches that began when all other steps were played."""
 
     @property
-    def began(self) -> float:
+    def start_time(self) -> float:
         """The loop's time at which the main phase began."""
         return self._reporter.started
 
@@ -135,20 +133,20 @@ class Conductor:
         return self._reporter.elapsed()
 
     @property
-    def in_force(self) -> tuple[Injection, ...]:
+    def active_faults(self) -> tuple[Injection, ...]:
         """The active faults, oldest first."""
-        return tuple(self._in_force)
+        return tuple(self._active)
 
     @property
     def outcome(self) -> ScheduleRecord:
         """The plan and its outcome so far. A run stores it as ``schedule.json``."""
         return self._reporter.outcome
 
-    def acknowledged(self, count: int = 1) -> None:
+    def count_acknowledged(self, count: int = 1) -> None:
         """Reports successful operations."""
-        self._waiting.acknowledged(count)
+        self._waiting.count_acknowledged(count)
 
-    def event(self, node: str, line: str) -> None:
+    def handle_event(self, node: str, line: str) -> None:
         """Reports one line of a node's event log. A line that is no JSON object is ignored."""
         try:
             known = _LINE.decode(line)
@@ -158,31 +156,31 @@ class Conductor:
         self._seen[str(known.get("event"))] += 1
         for listener in tuple(self._context.listeners.values()):
             listener(node, known)
-        self._waiting.event(node, known)
+        self._waiting.handle_event(node, known)
 
     async def run(self) -> None:
         """Plays all steps and returns when the last is healed. Recoveries may still be running (:meth:`settle`).
 
         A cancellation heals the active faults first.
         """
-        self._reporter.begins()
-        self._reporter.intended(self._score.numbered())
-        self._steps.extend(self._score.numbered())
-        for branch in self._score.schedule.branches:
-            self._between_steps(self._reporter.started + branch.at, partial(self.branch, branch))
+        self._reporter.start_clock()
+        self._reporter.report_intended(self._step_list.iterate_numbered())
+        self._steps.extend(self._step_list.iterate_numbered())
+        for branch in self._step_list.schedule.branches:
+            self._between_steps(self._reporter.started + branch.at, partial(self.begin_branch, branch))
         await self._play_all()
 
-    def branch(self, branch: Branch) -> None:
+    def begin_branch(self, branch: Branch) -> None:
         """Begins a branch between two steps of the loop: reseeds all randomness and adds the branch's steps."""
         self._reseed(branch.seed)
-        added = self._score.begin(branch)
+        added = self._step_list.begin(branch)
         self._seeds |= {number: self._seed(step) for number, step in added}
-        self._reporter.intended(added, self._reporter.elapsed())
+        self._reporter.report_intended(added, self._reporter.elapsed())
         self._queue(added)
         if self._halted and added and not self._over:
             self._halted = False
             again = asyncio.get_running_loop().create_task(self._play_all(), name="nemesis of a branch")
-            self._further.append(again)
+            self._branch_tasks.append(again)
         self._wake.set()
 
     def _queue(self, added: Iterable[tuple[int, FaultStep]]) -> None:
@@ -207,7 +205,7 @@ class Conductor:
         """
         self._over = True
         errors = await self._undo_all()
-        for task in self._further:
+        for task in self._branch_tasks:
             await task
         return errors
 
@@ -217,18 +215,18 @@ class Conductor:
         self._waiting.drop_all(number for number, _ in self._steps)
         self._steps.clear()
         while True:
-            before = [injection.id for injection in sorted(self._in_force, key=self._patience)]
-            troubles = [await self._heal(number) for number in before] + [await self._waiting.end_ambush()]
+            before = [injection.id for injection in sorted(self._active, key=self._linger_seconds)]
+            troubles = [await self._heal(number) for number in before] + [await self._waiting.withdraw_order()]
             errors = [trouble for trouble in troubles if trouble is not None]
             # Repeated, because one heal may depend on another: a frozen node's rules can only change after its thaw.
             # Faults that linger longest are healed last.
-            if not errors or len(self._in_force) == len(before):
+            if not errors or len(self._active) == len(before):
                 return tuple(errors)
 
     @property
-    def finds(self) -> FinderStatistics:
+    def finder_statistics(self) -> FinderStatistics:
         """Results of the finders' queries."""
-        return self._context.finds
+        return self._context.finder_statistics
 
     async def settle(self) -> None:
         """Waits until every healed fault is reported as recovered, or as not recovered within its deadline."""
@@ -241,10 +239,10 @@ class Conductor:
         return errors
 
     async def _play(self) -> None:
-        while not self._halted and (self._steps or self._waiting or self._heals):
+        while not self._halted and (self._steps or self._waiting or self._heal_times):
             self._wake.clear()
             at, turn, number = min(self._agenda())
-            if not await self._time_has_come(at) or self._halted:
+            if not await self._wait_until(at) or self._halted:
                 continue  # a trigger fired, or the run was halted, maybe at this very moment
             if turn is _ActionOrder.HEAL:
                 if not await self._lingers(number, at):
@@ -262,7 +260,7 @@ class Conductor:
 
     def _agenda(self) -> Iterator[tuple[float, _ActionOrder, int]]:
         """Yields the next action of each sort, with its time in seconds of the run."""
-        for number, at in self._heals.items():
+        for number, at in self._heal_times.items():
             yield at, _ActionOrder.HEAL, number
         for at, number in self._waiting.due():
             yield at, _ActionOrder.FIRED, number
@@ -272,7 +270,7 @@ class Conductor:
             number, step = self._steps[0]
             yield step.at, _ActionOrder.BEGIN, number
 
-    async def _time_has_come(self, seconds: float) -> bool:
+    async def _wait_until(self, seconds: float) -> bool:
         """Waits until that time. Returns False as soon as the agenda may have changed."""
         try:
             async with asyncio.timeout_at(self._reporter.started + seconds):
@@ -284,65 +282,65 @@ class Conductor:
     async def _inject(self, number: int, fired: FiredTrigger | None = None) -> None:
         """Injects a fault. ``fired``: the event that fulfilled the step's trigger, if it has one."""
         trouble = None
-        async with self._acting:
+        async with self._action_lock:
             if self._halted:  # halted while it waited for its turn
                 if fired is not None:
-                    self._waiting.drop(number, ENDED)
+                    self._waiting.drop(number, RUN_ENDED)
                 return
-            held = fired is not None and self._waiting.ambushed(number)
+            held = fired is not None and self._waiting.has_order(number)
             if fired is not None and held:
-                fired = await self._waiting.caught(number, fired)
+                fired = await self._waiting.confirm_stopped(number, fired)
             if fired is not None or not held:
                 trouble = await self._strike(number, fired, held)
-            await self._waiting.end_ambush()
+            await self._waiting.withdraw_order()
         if trouble is not None:
             await self._heal(number, failed=trouble)
 
     async def _strike(self, number: int, fired: FiredTrigger | None, held: bool) -> str | None:
         """Chooses the targets and injects the fault. Returns why it could not be injected, or None."""
-        step, began = self._score[number], self._reporter.elapsed()
+        step, began = self._step_list[number], self._reporter.elapsed()
         # No waiting while a process is stopped at an event: others may wait for that process.
         chosen = await self._choose(number, step, fired, waits=not held)
         if isinstance(chosen, str):
-            self._reporter.missed(number, began, FailureStage.TARGET, chosen)
+            self._reporter.report_missed(number, began, FailureStage.TARGET, chosen)
             return None
-        if chosen.too_soon is not None:
-            self._queue(self._waiting.put_off(number, fired, chosen.too_soon))
+        if chosen.wait_reason is not None:
+            self._queue(self._waiting.postpone(number, fired, chosen.wait_reason))
             return None
         seed = self._seeds[number]
         injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
         began = self._reporter.moment()
-        self._reporter.aimed(injection, began, describe_injection(step, chosen, fired, held, began))
-        self._in_force.add(injection)
+        self._reporter.report_aimed(injection, began, describe_injection(step, chosen, fired, held, began))
+        self._active.add(injection)
         trouble = await run_guarded(ACTION_SECONDS, self._faults[step.fault].inject(injection))
         if trouble is not None:
-            self._not_injected(injection, trouble)
+            self._report_not_injected(injection, trouble)
             return trouble
         if fired is not None:
-            self._heals[number] = began + step.duration
+            self._heal_times[number] = began + step.duration
         else:
-            self._heals[number] = max(step.until, began + self._waiting.least(number))
-        self._reporter.injected(injection)
+            self._heal_times[number] = max(step.until, began + self._waiting.minimum_duration(number))
+        self._reporter.report_injected(injection)
         return None
 
-    def _not_injected(self, injection: Injection, trouble: str) -> None:
-        others = [f"fault {other.id} ({other.step.fault})" for other in self._in_force if other is not injection]
+    def _report_not_injected(self, injection: Injection, trouble: str) -> None:
+        others = [f"fault {other.id} ({other.step.fault})" for other in self._active if other is not injection]
         if injection.step.yields and others:
             trouble = f"{trouble}; in force were {', '.join(others)}"
-            self._reporter.not_injected(injection, FailureStage.HINDERED, trouble)
+            self._reporter.report_not_injected(injection, FailureStage.HINDERED, trouble)
         else:
-            self._reporter.not_injected(injection, FailureStage.INJECT, trouble)
+            self._reporter.report_not_injected(injection, FailureStage.INJECT, trouble)
 
     async def _choose(
         self, number: int, step: FaultStep, fired: FiredTrigger | None, *, waits: bool
     ) -> ChosenTarget | str:
         """Returns the targets, or why there are none."""
-        if (rival := self._waiting.rival(step)) is not None:
-            return rival
+        if (conflict := self._waiting.find_conflict(step)) is not None:
+            return conflict
         chosen: list[ChosenTarget] = []
 
         async def choose() -> None:
-            chosen.append(await self._in_force.choose(step, self._seeds[number], fired, waits=waits))
+            chosen.append(await self._active.choose(step, self._seeds[number], fired, waits=waits))
 
         trouble = await run_guarded(ACTION_SECONDS, choose())
         return chosen[0] if trouble is None else trouble
@@ -352,21 +350,21 @@ class Conductor:
 
         Then its heal is postponed.
         """
-        injection = self._in_force.get(number)
-        patience = self._patience(injection) if injection is not None else 0.0
+        injection = self._active.get(number)
+        patience = self._linger_seconds(injection) if injection is not None else 0.0
         if injection is None or not patience:
             return False
-        fault, latest = self._faults[injection.step.fault], self._latest.setdefault(number, at + patience)
+        fault, latest = self._faults[injection.step.fault], self._latest_heal_times.setdefault(number, at + patience)
         if self._reporter.elapsed() >= latest:
             return False
-        async with self._acting:
+        async with self._action_lock:
             trouble = await run_guarded(ACTION_SECONDS, fault.observe(injection))
         if trouble is not None or fault.proof(injection).took_effect or self._halted:
             return False
-        self._heals[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
+        self._heal_times[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
         return True
 
-    def _patience(self, injection: Injection) -> float:
+    def _linger_seconds(self, injection: Injection) -> float:
         """Returns the seconds that it may outlast its duration."""
         fault = self._faults[injection.step.fault]
         return 0.0 if injection.step.exact else get_declaration(fault, "lingers") or 0.0
@@ -376,25 +374,25 @@ class Conductor:
 
         ``failed``: why the injection failed.
         """
-        async with self._acting:
-            self._heals.pop(number, None)
-            injection = self._in_force.get(number)
+        async with self._action_lock:
+            self._heal_times.pop(number, None)
+            injection = self._active.get(number)
             if injection is None:
                 return None
             names, fault = injection.names, self._faults[injection.step.fault]
             if failed is None:
                 unseen = await run_guarded(ACTION_SECONDS, fault.observe(injection))
                 if unseen is not None:
-                    self._reporter.failed(number, names, FailureStage.OBSERVE, unseen)
+                    self._reporter.report_failed(number, names, FailureStage.OBSERVE, unseen)
             began = self._reporter.moment()
             trouble = await run_guarded(ACTION_SECONDS, fault.heal(injection))
             if trouble is not None:
-                self._reporter.failed(number, names, FailureStage.HEAL, trouble)
+                self._reporter.report_failed(number, names, FailureStage.HEAL, trouble)
                 return f"{injection.step.fault} of {'+'.join(names)} could not be healed: {trouble}"
-            self._in_force.remove(number)
+            self._active.remove(number)
             proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
-            self._reporter.healed(injection, proof, began)
-            await self._waiting.end_ambush()  # a frozen machine could not be asked before
+            self._reporter.report_healed(injection, proof, began)
+            await self._waiting.withdraw_order()  # a frozen machine could not be asked before
             self._recoveries.begin(injection)
         return None
 
@@ -404,9 +402,9 @@ class Conductor:
         The fault itself may have ended it, or other faults hindered its start. Raises ``NodeError``.
         """
         fault = self._faults[injection.step.fault]
-        if not (get_declaration(fault, "ends_late") or (fault.impact.ends_process and self._in_force.in_the_way())):
+        if not (get_declaration(fault, "ends_late") or (fault.impact.ends_process and self._active.hinders_start())):
             return  # without waiting for its turn: the acting fault may wait for this recovery
-        async with self._acting:
-            held = node.name in self._in_force.kept_from_running()
+        async with self._action_lock:
+            held = node.name in self._active.find_ended_or_paused()
             if not held and (await node.process()).state is ProcessState.DEAD:
                 await node.start()

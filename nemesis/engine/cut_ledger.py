@@ -1,6 +1,6 @@
 """Ledger of the cut links: which fault cuts them, how, and how many packets were dropped.
 
-A node can add drop rules and remove *all* of them, nothing finer. Two partitions may overlap, so the ledger knows which
+A node can add drop rules, but can only remove *all* of them. Two partitions may overlap, so the ledger knows which
 links must stay cut when one of them heals, and applies those again. It also keeps the counts of removed rules, because
 counters vanish with their rules. A link that one partition drops and another rejects is dropped.
 
@@ -47,7 +47,7 @@ class CutLedger:
         self._nodes = {node.name: node for node in cluster.nodes}
         self._held: dict[int, tuple[list[Drop], CutManner]] = {}
         self._installed: dict[str, dict[str, CutManner]] = {name: {} for name in self._nodes}
-        self._kept: dict[Drop, int] = {}
+        self._removed_counts: dict[Drop, int] = {}
         self.troubles: list[str] = []
         """Errors of counters that were unreadable before their rules were removed.
 
@@ -57,21 +57,23 @@ class CutLedger:
     async def add(self, holder: int, drops: Sequence[Drop], manner: CutManner = CutManner.DROP) -> None:
         """Cuts these links for ``holder``, at every end even if one fails. Raises ``NodeError`` afterwards."""
         self._held[holder] = (sorted(drops), manner)
-        await self._bring_about()
+        await self._apply_all()
 
     async def remove(self, holder: int) -> None:
         """Opens links that no other holder cuts. May be repeated after an error, and called for an unknown holder."""
         self._held.pop(holder, None)
-        await self._bring_about()
+        await self._apply_all()
 
     async def counts(self, drops: Sequence[Drop]) -> dict[Drop, int]:
         """Returns the packets dropped by each since the run began. Raises ``NodeError`` if a node does not answer."""
         now: dict[str, dict[str, int]] = {}
         for name in sorted({name for name, _ in drops}):
             now[name] = dict(await self._nodes[name].dropped()) if self._installed[name] else {}
-        return {(name, peer): self._kept.get((name, peer), 0) + now[name].get(peer, 0) for name, peer in drops}
+        return {
+            (name, peer): self._removed_counts.get((name, peer), 0) + now[name].get(peer, 0) for name, peer in drops
+        }
 
-    def in_force(self) -> list[Drop]:
+    def list_drops(self) -> list[Drop]:
         """Returns every drop that a fault holds, sorted."""
         return sorted(self._wanted())
 
@@ -82,8 +84,8 @@ class CutLedger:
                 wanted[drop] = CutManner.DROP if CutManner.DROP in (manner, wanted.get(drop)) else manner
         return wanted
 
-    async def _bring_about(self) -> None:
-        """Applies the wanted rules to every node. An error of one node does not keep the others from it."""
+    async def _apply_all(self) -> None:
+        """Applies the wanted rules to every node, even after an error of another node. Raises ``NodeError``."""
         errors: list[NodeError] = []
         wanted = sorted(self._wanted().items())
         for name in self._nodes:
@@ -97,7 +99,7 @@ class CutLedger:
     async def _apply(self, name: str, peers: Mapping[str, CutManner]) -> None:
         node = self._nodes[name]
         if any(peers.get(peer) is not manner for peer, manner in self._installed[name].items()):
-            await self._keep_counts(name)
+            await self._save_counts(name)
             await node.accept_all()
             self._installed[name] = {}
         for manner, call in ((CutManner.DROP, node.drop_from), (CutManner.REJECT, node.reject_from)):
@@ -111,11 +113,11 @@ class CutLedger:
                 for flow, nodes in whose.items():
                     await call(nodes, flow)
 
-    async def _keep_counts(self, name: str) -> None:
+    async def _save_counts(self, name: str) -> None:
         try:
             counts = await self._nodes[name].dropped()
         except NodeError as error:
             self.troubles.append(str(error))
             return
         for peer in self._installed[name]:
-            self._kept[name, peer] = self._kept.get((name, peer), 0) + counts.get(peer, 0)
+            self._removed_counts[name, peer] = self._removed_counts.get((name, peer), 0) + counts.get(peer, 0)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from assay.cluster import zookeeper
 from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
-from assay.nemesis.engine.fault_row import FailureStage
 from assay.nemesis.engine.guarded_call import run_guarded
-from assay.nemesis.engine.reporter import FaultReporter
+from assay.nemesis.engine.reporter import FailureStage, FaultReporter
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
 
 RECOVERY_SECONDS = 60.0
@@ -36,7 +35,7 @@ class RecoveryWatch:
     seconds: float
     start_again: Callable[[Injection, Node], Awaitable[None]]
     _tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = field(default_factory=dict, init=False)
-    _raised: str = field(default="", init=False)
+    _ready_error: str = field(default="", init=False)
     """The last error of ``ready`` other than an unreachable node. It is part of a failed recovery's message."""
 
     def begin(self, injection: Injection) -> None:
@@ -44,7 +43,7 @@ class RecoveryWatch:
         name = f"recovery of fault {injection.id}"
         self._tasks[injection.id] = injection, asyncio.get_running_loop().create_task(self._wait(injection), name=name)
 
-    def due(self) -> set[str]:
+    def list_recovering(self) -> set[str]:
         """Returns the targets of running recoveries."""
         waited = [injection for injection, task in self._tasks.values() if not task.done()]
         return {name for injection in waited for name in injection.names}
@@ -59,7 +58,7 @@ class RecoveryWatch:
         for injection, task in self._tasks.values():
             if not task.done():
                 reason = "not ready yet when the run was closed"
-                self.reporter.failed(injection.id, injection.names, FailureStage.RECOVER, reason)
+                self.reporter.report_failed(injection.id, injection.names, FailureStage.RECOVER, reason)
                 task.cancel()
         await asyncio.gather(*(task for _, task in self._tasks.values()), return_exceptions=True)
 
@@ -84,10 +83,12 @@ class RecoveryWatch:
             emptied = injection.context.emptied
             for name in [name for name in injection.names if emptied.get(name) is injection]:
                 del emptied[name]
-            self.reporter.recovered(injection, loop.time() - began)
+            self.reporter.report_recovered(injection, loop.time() - began)
         else:
-            reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}{self._raised}"
-            self.reporter.failed(injection.id, injection.names, FailureStage.RECOVER, reason)
+            reason = (
+                f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}{self._ready_error}"
+            )
+            self.reporter.report_failed(injection.id, injection.names, FailureStage.RECOVER, reason)
 
     async def _ready(self, node: Node) -> bool:
         try:
@@ -99,5 +100,5 @@ class RecoveryWatch:
         except NOT_READY_ERRORS:
             return False
         except Exception as error:  # noqa: BLE001 - an incomplete answer may break the user's parser: ask again
-            self._raised = f"; ready() of {node.name} raised {type(error).__name__}: {error}"
+            self._ready_error = f"; ready() of {node.name} raised {type(error).__name__}: {error}"
             return False

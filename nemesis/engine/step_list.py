@@ -14,12 +14,12 @@ class StepList:
         self.schedule = schedule
         """The complete plan, including future branches."""
         self._steps = list(schedule.steps)
-        self._begun = 0
+        self._branches_begun = 0
 
     def __getitem__(self, number: int) -> FaultStep:
         return self._steps[number - 1]
 
-    def numbered(self) -> Iterator[tuple[int, FaultStep]]:
+    def iterate_numbered(self) -> Iterator[tuple[int, FaultStep]]:
         """Returns all known steps, in the order of their numbers."""
         return enumerate(self._steps, start=1)
 
@@ -28,8 +28,8 @@ class StepList:
 
         Returns its numbered steps. An unplanned branch is added to the schedule as its last.
         """
-        self._begun += 1
-        if self._begun > len(self.schedule.branches):
+        self._branches_begun += 1
+        if self._branches_begun > len(self.schedule.branches):
             branches = (*self.schedule.branches, branch)
             self.schedule = msgspec.structs.replace(self.schedule, branches=branches)
         first = len(self._steps) + 1

@@ -21,7 +21,7 @@ from assay.cluster.system import SupportsHold, System
 from assay.nemesis.faults.fault import on_each
 from assay.nemesis.schedule.trigger import OnEvent
 
-SEEN_WITHIN = 1.0
+STOP_SECONDS = 1.0
 """Seconds after a line was read within which its process must be seen stopped."""
 LOOK_EVERY = 0.01
 LINE_SECONDS = 5.0
@@ -30,7 +30,7 @@ LINE_SECONDS = 5.0
 
 @dataclass
 class EventStop:
-    """Orders of one conductor, for one step at a time. ``last_events``: the last line read from each node, by name."""
+    """Orders to stop at an event, for one step at a time. ``last_events``: the last line read from each node."""
 
     servers: Sequence[Node]
     system: System
@@ -41,7 +41,7 @@ class EventStop:
     _dismissed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Lines, by node, that were written before the order, because their process was not stopped."""
 
-    async def lay(self, step: int, trigger: OnEvent) -> None:
+    async def give_order(self, step: int, trigger: OnEvent) -> None:
         """Gives the order. Raises ``NodeError`` if the system takes no orders, or another step's order is active."""
         if self._trigger is not None:
             raise NodeError(
@@ -54,33 +54,33 @@ class EventStop:
         system = self.system
         await on_each(self.servers, lambda node: node.write_file(system.hold_file(node), f"{order}\n".encode()))
 
-    async def caught(self, but: Collection[str] = ()) -> tuple[str, Mapping[str, Any]] | None:
+    async def find_stopped(self, excluded: Collection[str] = ()) -> tuple[str, Mapping[str, Any]] | None:
         """Returns the node and line of a process stopped at the event; None if no line read so far has one.
 
-        Nodes in ``but`` are ignored, because they are stopped for another reason.
+        Nodes in ``excluded`` are ignored, because they are stopped for another reason.
         """
         loop = asyncio.get_running_loop()
         since: dict[str, tuple[Mapping[str, Any], float]] = {}
-        while lines := self._matching(but):
+        while lines := self._matching(excluded):
             for node, line in lines:
                 if await _is_stopped(node) and self.last_events[node.name] is line:
                     return node.name, line
                 known, first = since.setdefault(node.name, (line, loop.time()))
                 if known is not line:
                     since[node.name] = line, loop.time()
-                elif loop.time() - first >= SEEN_WITHIN:
+                elif loop.time() - first >= STOP_SECONDS:
                     self._dismissed[node.name] = line
             await asyncio.sleep(LOOK_EVERY)
         return None
 
-    async def has_sprung(self, but: Collection[str]) -> bool:
-        """Returns whether a process of other nodes is stopped. Then its line will still arrive."""
+    async def is_any_stopped(self, excluded: Collection[str]) -> bool:
+        """Returns whether a process of a node not in ``excluded`` is stopped. Then its line will still arrive."""
         for node in self.servers:
-            if node.name not in but and await _is_stopped(node):
+            if node.name not in excluded and await _is_stopped(node):
                 return True
         return False
 
-    def _matching(self, but: Collection[str]) -> list[tuple[Node, Mapping[str, Any]]]:
+    def _matching(self, excluded: Collection[str]) -> list[tuple[Node, Mapping[str, Any]]]:
         """Returns nodes whose last event is the requested one, except lines that were dismissed."""
         return [
             (node, line)
@@ -89,10 +89,10 @@ class EventStop:
             and self._trigger is not None
             and self._trigger.matches(line)
             and self._dismissed.get(node.name) is not line
-            and node.name not in but
+            and node.name not in excluded
         ]
 
-    async def end(self, keep: Collection[str] = ()) -> None:
+    async def withdraw(self, keep: Collection[str] = ()) -> None:
         """Withdraws the order and continues the stopped processes, except those of ``keep``. Idempotent.
 
         An unreachable node does not keep the others from continuing. A further call must ask it again.

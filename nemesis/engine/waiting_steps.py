@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from assay.nemesis.engine.active_faults import ActiveFaults
-from assay.nemesis.engine.fault_row import FailureStage
 from assay.nemesis.engine.guarded_call import ACTION_SECONDS, run_guarded
-from assay.nemesis.engine.reporter import FaultReporter
+from assay.nemesis.engine.reporter import FailureStage, FaultReporter
 from assay.nemesis.engine.step_list import StepList
 from assay.nemesis.engine.stop_at_event import LINE_SECONDS, EventStop
 from assay.nemesis.faults.fault import NOT_READY_ERRORS
@@ -22,16 +21,16 @@ from assay.nemesis.faults.hold import HoldFault
 from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.trigger import ArmedTrigger, FiredTrigger, OnEvent, Trigger
 
-LOOK_AGAIN = 0.25
+RETRY_SECONDS = 0.25
 """Seconds between attempts of a postponed step, and between looks at an expired order whose line may still arrive."""
-PUT_OFF = 15.0
+MAX_POSTPONEMENT = 15.0
 """Maximum seconds that a step is postponed.
 
 ZooKeeper grants sessions of 10 s at most, and a server serves soon after. Most faults that hold all possible targets
 are healed within that time, too.
 """
-ENDED = "the run ended first"
-LEAST = 1.0
+RUN_ENDED = "the run ended first"
+MIN_DURATION = 1.0
 """Minimum duration in seconds of a fault that begins late because the previous injection (such as a clean stop) took
 long.
 """
@@ -42,21 +41,21 @@ class WaitingSteps:
 
     def __init__(
         self,
-        score: StepList,
-        ambush: EventStop,
-        in_force: ActiveFaults,
+        step_list: StepList,
+        event_stop: EventStop,
+        active: ActiveFaults,
         reporter: FaultReporter,
         wake: Callable[[], None],
     ) -> None:
-        self._score = score
-        self._ambush = ambush
-        self._in_force = in_force
+        self._step_list = step_list
+        self._event_stop = event_stop
+        self._active = active
         self._reporter = reporter
         self._wake = wake
         self._acknowledged = 0
         self._armed: dict[int, ArmedTrigger] = {}
         self._fired: dict[int, FiredTrigger] = {}
-        self._too_late: dict[int, float] = {}
+        self._give_up_times: dict[int, float] = {}
         """When postponed steps are given up, in seconds of the run."""
         self._reasons: dict[int, str] = {}
         """Latest reasons for the postponement of steps."""
@@ -74,15 +73,15 @@ class WaitingSteps:
         for number, fired in self._fired.items():
             yield fired.due, number
 
-    def acknowledged(self, count: int) -> None:
+    def count_acknowledged(self, count: int) -> None:
         """Reports ``count`` more successful operations."""
         self._acknowledged += count
-        for number in [number for number, armed in self._armed.items() if armed.acknowledged(self._acknowledged)]:
+        for number in [number for number, armed in self._armed.items() if armed.fires_at(self._acknowledged)]:
             self._fire(number)
 
-    def event(self, node: str, line: Mapping[str, Any]) -> None:
+    def handle_event(self, node: str, line: Mapping[str, Any]) -> None:
         """Reports a line of a node's event log."""
-        for number in [number for number, armed in self._armed.items() if armed.event(line)]:
+        for number in [number for number, armed in self._armed.items() if armed.fires_on(line)]:
             self._fire(number, node, line)
 
     def _fire(self, number: int, origin: str | None = None, line: Mapping[str, Any] | None = None) -> None:
@@ -94,89 +93,93 @@ class WaitingSteps:
         """Arms a step whose time has come."""
         self._arm(number, trigger)
         if isinstance(trigger, OnEvent) and trigger.hold:
-            orders = [held for held in self._in_force if held.step.fault == HoldFault.name]
+            orders = [held for held in self._active if held.step.fault == HoldFault.name]
             trouble = f"{orders[0].step} is in force, with orders of its own" if orders else None
-            trouble = trouble or await run_guarded(ACTION_SECONDS, self._ambush.lay(number, trigger))
+            trouble = trouble or await run_guarded(ACTION_SECONDS, self._event_stop.give_order(number, trigger))
             if trouble is not None:
                 self.drop(number, trouble)
-                await self.end_ambush()
+                await self.withdraw_order()
 
     def _arm(self, number: int, trigger: Trigger) -> None:
-        self._armed[number] = ArmedTrigger(trigger, self._score[number].at + trigger.within, self._acknowledged)
+        self._armed[number] = ArmedTrigger(trigger, self._step_list[number].at + trigger.within, self._acknowledged)
 
     async def give_up(self, number: int, at: float) -> None:
-        """Gives up a step whose deadline has passed, unless a process is stopped and only its line is unread."""
-        armed, step = self._armed[number], self._score[number]
-        if self._ambush.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
+        """Gives up a step whose deadline has passed. Waits longer if a process is stopped and its line is unread."""
+        armed, step = self._armed[number], self._step_list[number]
+        if self._event_stop.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
             try:
-                sprung = await self._ambush.has_sprung(self._in_force.kept_standing())
+                stopped = await self._event_stop.is_any_stopped(self._active.find_paused())
             except NOT_READY_ERRORS:
-                sprung = True  # unknown, so it is asked again
+                stopped = True  # unknown, so it is asked again
             if self._armed.get(number) is not armed:
                 return  # the line has arrived
-            if sprung:
-                armed.deadline = at + LOOK_AGAIN
+            if stopped:
+                armed.deadline = at + RETRY_SECONDS
                 return
         self.drop(number, armed.missing)
-        await self.end_ambush()
+        await self.withdraw_order()
 
-    def rival(self, step: FaultStep) -> str | None:
-        """Returns why a step's own orders cannot be given: a waiting step's orders are in the same files."""
-        if step.fault != HoldFault.name or self._ambush.step is None:
+    def find_conflict(self, step: FaultStep) -> str | None:
+        """Returns why a step of the fault ``hold`` cannot give its orders, or None: a waiting step uses those files."""
+        if step.fault != HoldFault.name or self._event_stop.step is None:
             return None
-        return f"{self._score[self._ambush.step]} has the processes stop at its event, with orders of its own"
+        return f"{self._step_list[self._event_stop.step]} has the processes stop at its event, with orders of its own"
 
-    def ambushed(self, number: int) -> bool:
+    def has_order(self, number: int) -> bool:
         """Returns whether the active order belongs to this step."""
-        return self._ambush.step == number
+        return self._event_stop.step == number
 
     def pop(self, number: int) -> FiredTrigger:
         """Removes a due step and returns the event that fired its trigger."""
         return self._fired.pop(number)
 
-    def put_off(self, number: int, fired: FiredTrigger | None, reason: str) -> Sequence[tuple[int, FaultStep]]:
+    def postpone(self, number: int, fired: FiredTrigger | None, reason: str) -> Sequence[tuple[int, FaultStep]]:
         """Postpones a step that cannot act yet, up to a limit.
 
         Returns the step with its new time if it has no trigger.
         """
         now = self._reporter.elapsed()
-        again = now + LOOK_AGAIN
+        again = now + RETRY_SECONDS
         self._reasons[number] = reason
-        if now >= self._too_late.setdefault(number, now + PUT_OFF):
-            self._reporter.missed(number, now, FailureStage.TARGET, reason)
+        if now >= self._give_up_times.setdefault(number, now + MAX_POSTPONEMENT):
+            self._reporter.report_missed(number, now, FailureStage.TARGET, reason)
         elif fired is not None:
             self._fired[number] = replace(fired, due=again)
         else:
-            return ((number, msgspec.structs.replace(self._score[number], at=again)),)
+            return ((number, msgspec.structs.replace(self._step_list[number], at=again)),)
         return ()
 
-    def least(self, number: int) -> float:
+    def minimum_duration(self, number: int) -> float:
         """Returns the minimum duration of a step in seconds, from its injection."""
-        step = self._score[number]
+        step = self._step_list[number]
         if step.exact:
             return 0.0
-        return step.duration if number in self._reasons else min(step.duration, LEAST)
+        return step.duration if number in self._reasons else min(step.duration, MIN_DURATION)
 
-    async def caught(self, number: int, fired: FiredTrigger) -> FiredTrigger | None:
+    async def confirm_stopped(self, number: int, fired: FiredTrigger) -> FiredTrigger | None:
         """Returns the event with the stopped process. Returns None if no process is stopped: the step waits again."""
         try:
             async with asyncio.timeout(ACTION_SECONDS):
-                caught = await self._ambush.caught(self._in_force.kept_standing())
+                caught = await self._event_stop.find_stopped(self._active.find_paused())
         except NOT_READY_ERRORS as error:
             self.drop(number, f"no process was seen stopped: {error}")
             return None
         if caught is None:  # armed again at once, because the next line may arrive at any moment
-            trigger = self._score[number].trigger
+            trigger = self._step_list[number].trigger
             assert trigger is not None, "it has fired"
             self._arm(number, trigger)
             return None
         return FiredTrigger(fired.at, fired.due, *caught)
 
-    async def end_ambush(self) -> str | None:
+    async def withdraw_order(self) -> str | None:
         """Ends an order that no step waits for. Nodes paused by a fault stay paused. Returns the error, or None."""
-        if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
+        if (
+            self._event_stop.step is None
+            or self._event_stop.step in self._armed
+            or self._event_stop.step in self._fired
+        ):
             return None
-        return await run_guarded(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
+        return await run_guarded(ACTION_SECONDS, self._event_stop.withdraw(self._active.find_paused()))
 
     def drop_all(self, queued: Iterable[int]) -> None:
         """Drops all waiting and ``queued`` steps, because the run ends. Postponed steps are reported."""
@@ -184,13 +187,15 @@ class WaitingSteps:
             if (reason := self._reasons.get(number)) is not None:
                 self._armed.pop(number, None)
                 self._fired.pop(number, None)
-                self._reporter.missed(number, self._reporter.elapsed(), FailureStage.TARGET, f"{ENDED}: {reason}")
+                self._reporter.report_missed(
+                    number, self._reporter.elapsed(), FailureStage.TARGET, f"{RUN_ENDED}: {reason}"
+                )
             elif number in self._armed or number in self._fired:
-                self.drop(number, ENDED)
+                self.drop(number, RUN_ENDED)
 
     def drop(self, number: int, reason: str) -> None:
         """Drops a step whose trigger did not fire, or fired too late to act."""
         self._armed.pop(number, None)
         self._fired.pop(number, None)
-        reason = f"{self._score[number]}: {reason}"
-        self._reporter.missed(number, self._reporter.elapsed(), FailureStage.TRIGGER, reason)
+        reason = f"{self._step_list[number]}: {reason}"
+        self._reporter.report_missed(number, self._reporter.elapsed(), FailureStage.TRIGGER, reason)

@@ -4,23 +4,23 @@ Each class with a ``description``, and each row of a class's ``descriptions``, i
 
 Interface:
 
-- ``fault``: probe, inject, observe, heal, prove
-- ``impact``: how a fault affects its targets
+- ``fault``: probe, inject, observe, heal, prove; and how a fault affects its targets
 - ``abilities``: optional abilities of nodes that faults need
-- ``varied``: base of the faults that come in several ways
+- ``varied``: base of the faults that come in several variants
 
 Processes and machines:
 
 - ``process``: base of the faults of processes
-- ``kill``, ``stop``, ``restart``: SIGKILL, SIGSTOP, and a clean end with a new start
+- ``kill``: SIGKILL, lack of memory, power loss
+- ``stop``: SIGSTOP, or the whole machine frozen
+- ``restart``: a clean end with a new start, also of a leader that hands its leadership over first
 - ``hold``: a process stops itself at an event
 - ``start_twice``: a second copy of a process
 - ``cascading_failover``: one leader after the other
 - ``rolling_outage``: all servers down and up again
-- ``controlled_shutdown``: a leader hands its leadership over and ends
 - ``zookeeper``: ZooKeeper's processes
 - ``consumer``: client nodes
-- ``freeze``, ``power_loss``, ``clock``, ``memory``: whole machines
+- ``clock``: a machine's wall clock
 
 Networks and sessions:
 
@@ -34,7 +34,7 @@ Networks and sessions:
 Disks and data:
 
 - ``disk_full``, ``slow_disk``, ``disk_error``: full, slow and failing disks
-- ``kill_in_fsync``, ``kill_in_write``: a kill during an fsync, or at a change
+- ``kill_at_disk``: a kill during an fsync, or at a change to the disk
 - ``file_damage``, ``data_loss``: damaged files, lost or old data
 - ``move``: moved replicas
 - ``membership``, ``membership_actions``: servers that leave and join

@@ -50,17 +50,17 @@ class Ability:
         return None
 
 
-def _of_part(protocol: type, part: str, done: str) -> Ability:
+def _make_part_ability(protocol: type, part: str, done: str) -> Ability:
     """Returns the ability that a part of a node can be ``done`` something to."""
     return Ability(
         protocol, f"a {{kind}} node's {part} cannot be {done}{SIM}", f"the {part} of {{node}} cannot be {done}"
     )
 
 
-POWER_LOSS: Final = _of_part(SupportsPowerLoss, "power", "cut")
-DISK_FULL: Final = _of_part(SupportsDiskFull, "disk", "filled")
-SLOW_DISK: Final = _of_part(SupportsSlowDisk, "disk", "made slow")
-DISK_ERRORS: Final = _of_part(SupportsDiskErrors, "disk", "made to fail")
+POWER_LOSS: Final = _make_part_ability(SupportsPowerLoss, "power", "cut")
+DISK_FULL: Final = _make_part_ability(SupportsDiskFull, "disk", "filled")
+SLOW_DISK: Final = _make_part_ability(SupportsSlowDisk, "disk", "made slow")
+DISK_ERRORS: Final = _make_part_ability(SupportsDiskErrors, "disk", "made to fail")
 DATA_RESTORE: Final = Ability(SupportsDataRestore, "a {kind} node's data cannot be removed and put back")
 MEMORY_LIMIT: Final = Ability(
     SupportsMemoryLimit, f"a {{kind}} node cannot run out of memory{SIM}", "{node} cannot run out of memory"

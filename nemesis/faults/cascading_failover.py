@@ -16,9 +16,8 @@ from typing import Final
 import msgspec
 
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.faults.freeze import Freeze
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.stop import Stop
+from assay.nemesis.faults.stop import Freeze, Stop
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.target import Target, TargetKind
@@ -30,18 +29,18 @@ STRIKES: Final = (Kill.name, Kill.name, Stop.name, Freeze.name)
 Faults that cut links are excluded: a frozen machine's rules cannot be changed, and a strike may begin or be healed
 while the one before it is active.
 """
-LEGS: Final = (2, 4)
+STRIKE_COUNTS: Final = (2, 4)
 """Minimum and maximum number of strikes before the one that waits."""
-SHORT: Final = (0.4, 1.5)
+SHORT_SECONDS: Final = (0.4, 1.5)
 """Seconds. The process is back before its session expires, or it gives its partitions away itself."""
-LONG: Final = (1.5, 3.5)
+LONG_SECONDS: Final = (1.5, 3.5)
 """Seconds. Long enough for a successor to take over."""
 OVERLAP: Final = 0.3
 PAUSE: Final = 0.15
 """Maximum seconds from a return to the next strike."""
-SOON: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.03)
+EVENT_DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.03)
 """Seconds from an event to the strike that waits for it."""
-WAITING: Final = 2.5
+EVENT_TIMEOUT: Final = 2.5
 """Seconds that the last strike waits for its event."""
 
 
@@ -54,30 +53,34 @@ def draw_relay(
     end: float,
     events: Sequence[str] = (),
 ) -> list[FaultStep]:
-    """Returns steps from ``at`` that are healed before ``end`` (seconds); none if no key has a leader, or time is
-    short.
+    """Returns steps from ``at`` that are healed before ``end`` (seconds).
 
+    Returns none if no key has a leader, or time is short.
     ``faults``: those that system and cluster support. ``events``: those that a strike may wait for.
     """
     strikes = [name for name in STRIKES if name in faults]
     if not strikes or not census.keys or census.servers < 3:
         return []
-    key, mostly = rng.choice(census.keys), rng.choice(strikes)
+    key, usual = rng.choice(census.keys), rng.choice(strikes)
 
     def step(at: float, duration: float, kind: TargetKind) -> FaultStep:
-        name = mostly if rng.random() < 0.7 else rng.choice(strikes)
+        name = usual if rng.random() < 0.7 else rng.choice(strikes)
         target, parameters = catalogue[name].draw(rng, census, Target(kind, key=key))
         return FaultStep(round(at, 3), name, target, round(duration, 3), parameters, rng.getrandbits(32))
 
     steps: list[FaultStep] = []
-    for leg in range(rng.randint(*LEGS)):
-        duration = rng.uniform(*rng.choice((SHORT, LONG)))
+    for number in range(rng.randint(*STRIKE_COUNTS)):
+        duration = rng.uniform(*rng.choice((SHORT_SECONDS, LONG_SECONDS)))
         if at + duration > end:
             break
-        steps.append(step(at, duration, TargetKind.FOLLOWER if leg == 0 and rng.random() < 0.4 else TargetKind.LEADER))
+        steps.append(
+            step(at, duration, TargetKind.FOLLOWER if number == 0 and rng.random() < 0.4 else TargetKind.LEADER)
+        )
         at += duration + rng.uniform(-OVERLAP, PAUSE)
     if steps and events and rng.random() < 0.6:
-        steps += _draw_waiting_strike(rng, step(0.0, rng.uniform(*SHORT), TargetKind.LEADER), steps[-1], events, end)
+        steps += _draw_waiting_strike(
+            rng, step(0.0, rng.uniform(*SHORT_SECONDS), TargetKind.LEADER), steps[-1], events, end
+        )
     return steps
 
 
@@ -86,7 +89,7 @@ def _draw_waiting_strike(
 ) -> list[FaultStep]:
     """Returns a strike that waits for an event after the last strike's begin or heal, if there is time."""
     at = round(last.at + rng.choice((0.05, last.duration - 0.1)), 3)
-    trigger = OnEvent(rng.choice(events), delay=rng.choice(SOON), within=WAITING, optional=True)
+    trigger = OnEvent(rng.choice(events), delay=rng.choice(EVENT_DELAYS), within=EVENT_TIMEOUT, optional=True)
     target = rng.choice((strike.target, Target(TargetKind.ORIGIN)))
     waiting = msgspec.structs.replace(strike, at=at, trigger=trigger, target=target)
     return [waiting] if waiting.until <= end else []

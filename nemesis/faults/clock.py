@@ -13,13 +13,12 @@ from typing import cast
 
 from assay.cluster.node import Cluster, Node, NodeError, SupportsClockShift
 from assay.cluster.system import System
-from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError, servers
 
-FURTHEST = 290.0
+MAX_SHIFT = 290.0
 STROBES = (0.0, 0.05, 0.5)
 
 
@@ -33,7 +32,7 @@ class Clock(ServerFault):
     lingers = LINGER_SECONDS
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        seconds = round(rng.choice((-1, 1)) * FURTHEST ** rng.random(), 3)
+        seconds = round(rng.choice((-1, 1)) * MAX_SHIFT ** rng.random(), 3)
         return {"seconds": seconds, "strobe": rng.choice(STROBES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -63,7 +62,7 @@ class Clock(ServerFault):
         await self.look(injection, node)
 
     async def look(self, injection: Injection, node: Node) -> None:
-        """Reads the clock until it was once seen wrong by the right amount."""
+        """Reads the clock, unless it was already seen to be wrong by the step's seconds."""
         seen, seconds = injection.evidence[node.name], _read_parameter(injection, "seconds")
         if seen.get("shift") != seconds:
             seen["shift"] = await cast(SupportsClockShift, node).clock_shift()
@@ -82,9 +81,9 @@ class Clock(ServerFault):
 
     def proof(self, injection: Injection) -> Proof:
         seconds = injection.step.parameters.get("seconds")
-        right = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
-        reason = f"the clock of {', '.join(right)} was not wrong by {seconds} s" if right else None
-        return Proof(not right, injection.evidence, reason)
+        unaffected = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
+        reason = f"the clock of {', '.join(unaffected)} was not wrong by {seconds} s" if unaffected else None
+        return Proof(not unaffected, injection.evidence, reason)
 
 
 async def _run_strobe(injection: Injection, seconds: float, period: float) -> None:
@@ -99,6 +98,6 @@ async def _run_strobe(injection: Injection, seconds: float, period: float) -> No
 
 def _read_parameter(injection: Injection, name: str) -> float:
     value = injection.step.parameters.get(name, 0.0)
-    if isinstance(value, str) or abs(value) > FURTHEST:
-        raise TargetError(f"clock: {name} is {value!r}, not a number of seconds of at most {FURTHEST:g}")
+    if isinstance(value, str) or abs(value) > MAX_SHIFT:
+        raise TargetError(f"clock: {name} is {value!r}, not a number of seconds of at most {MAX_SHIFT:g}")
     return float(value)

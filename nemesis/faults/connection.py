@@ -37,9 +37,9 @@ from assay.nemesis.faults.partition import find_leader
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import (
+    CLIENT_KINDS,
     KEYED,
-    NAMING_KEYS,
-    OF_CLIENTS,
+    KEYS_REMEDY,
     Target,
     TargetError,
     TargetKind,
@@ -48,12 +48,22 @@ from assay.nemesis.schedule.target import (
 )
 
 ANSWERS, REQUESTS = "answers", "requests"
+NOT_ONE_SERVER: Final = (
+    *CLIENT_KINDS,
+    TargetKind.ZOOKEEPER,
+    TargetKind.ZOOKEEPERS,
+    TargetKind.MINORITY,
+    TargetKind.HALF,
+    TargetKind.MAJORITY,
+    TargetKind.ALL,
+)
+"""Targets that are no servers, or more than one."""
 EVERY: Final = (1, 1, 3)
 EVERY_OF_ZOOKEEPER: Final = (*EVERY, 7)
 """Several requests to ZooKeeper make one step."""
-HEARD_SECONDS: Final = 0.6
+TRAFFIC_SECONDS: Final = 0.6
 """Seconds to see a follower's packet. A follower that has caught up asks again after 0.5 s at most."""
-HEARD_EVERY: Final = 0.1
+TRAFFIC_EVERY: Final = 0.1
 
 
 class ConnectionLine(enum.StrEnum):
@@ -85,7 +95,7 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
         ConnectionLine.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
     }
     parameter = "connection"
-    ways = (ConnectionLine.FETCH, ConnectionLine.ZOOKEEPER)
+    variants = (ConnectionLine.FETCH, ConnectionLine.ZOOKEEPER)
     scope = Scope.CONNECTION
 
     def __init__(self, line: ConnectionLine | None = None) -> None:
@@ -94,7 +104,7 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
             self.roles = (ZOOKEEPER_ROLE,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        line = self.draw_way(rng, census, target)
+        line = self.draw_variant(rng, census, target)
         kinds = [kind for kind in OPENERS[line] if kind not in KEYED or census.keys != ()]
         whom = target if target is not None else Target(rng.choice(kinds))
         parameters: dict[str, Parameter] = {
@@ -108,20 +118,16 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
             parameters["key"] = whom.key
         return whom, parameters
 
-    def find_trouble(self, way: ConnectionLine, census: Census, target: Target | None) -> str | None:
-        if way is ConnectionLine.ZOOKEEPER and not census.zookeepers:
-            return f"{way} needs a ZooKeeper node"
-        least = 1 if way is ConnectionLine.ZOOKEEPER else 2
+    def find_trouble(self, variant: ConnectionLine, census: Census, target: Target | None) -> str | None:
+        if variant is ConnectionLine.ZOOKEEPER and not census.zookeepers:
+            return f"{variant} needs a ZooKeeper node"
+        least = 1 if variant is ConnectionLine.ZOOKEEPER else 2
         if census.servers < least:
-            return f"{way} needs {least} servers, there are {census.servers} (--nodes=3)"
-        if way is ConnectionLine.FETCH and census.keys == ():
-            return f"{way} needs a system with keys that have a leader: {NAMING_KEYS}"
-        if target is None:
-            return None
-        if target.kind in (*OF_CLIENTS, TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or len(target.names) > 1:
-            return f"{way} is one server's connection, it takes no target {target}"
-        if target.kind in (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL):
-            return f"{way} is one server's connection, it takes no target {target}"
+            return f"{variant} needs {least} servers, there are {census.servers} (--nodes=3)"
+        if variant is ConnectionLine.FETCH and census.keys == ():
+            return f"{variant} needs a system with keys that have a leader: {KEYS_REMEDY}"
+        if target is not None and (target.kind in NOT_ONE_SERVER or len(target.names) > 1):
+            return f"{variant} is one server's connection, it takes no target {target}"
         return None
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -131,13 +137,13 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
         return CutManner.REJECT if injection.step.parameters.get("lost", False) else CutManner.DROP
 
     async def inject(self, injection: Injection) -> None:
-        """Finds the other end now. A follower whose leader is unknown is paired with some server."""
-        context, (opener, *more) = injection.context, injection.targets
-        if more:
+        """Finds the connection's other end. A follower whose leader is unknown is paired with some server."""
+        context, (opener, *others) = injection.context, injection.targets
+        if others:
             raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
         everyone = servers(context.cluster, context.system)
         others = [node for node in everyone if node is not opener]
-        match self.way_of(injection):
+        match self.variant_of(injection):
             case ConnectionLine.ZOOKEEPER:
                 pairs = [(opener, list_zookeepers(context.cluster))]
             case ConnectionLine.CONTROLLER:
@@ -148,13 +154,10 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
                 pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
         if not pairs[0][1]:
             raise TargetError(f"{self.name}: {opener.name} has no peer")
-        await self._cut_one(injection, pairs)
+        await self._cut_active_pair(injection, pairs)
 
-    async def _cut_one(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
-        """Cuts the first pair that is not silent.
-
-        If all are, or half of the time is over, it cuts the requested pair.
-        """
+    async def _cut_active_pair(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
+        """Cuts the first pair with traffic; the requested pair if all are silent, or half of the time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + injection.step.duration / 2
         silent: list[str] = []
@@ -162,38 +165,38 @@ class ConnectionFault(VariedFault[ConnectionLine], CutFault):
             injection.targets = (opener,)
             injection.evidence["ends"] = [node.name for node in ends]
             await super().inject(injection)
-            if len(pairs) == 1 or await self._heard(injection):
+            if len(pairs) == 1 or await self._has_traffic(injection):
                 break
             silent.append(f"{opener.name} to {', '.join(node.name for node in ends)}")
             await injection.context.cuts.remove(injection.id)
             if len(silent) == len(pairs) or loop.time() >= deadline:
-                await self._cut_one(injection, pairs[:1])
+                await self._cut_active_pair(injection, pairs[:1])
                 break
         if silent:
             injection.evidence["silent"] = silent
 
-    async def _heard(self, injection: Injection) -> bool:
-        """Returns whether a packet is dropped within ``HEARD_SECONDS``."""
+    async def _has_traffic(self, injection: Injection) -> bool:
+        """Returns whether a packet is dropped within ``TRAFFIC_SECONDS``."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + HEARD_SECONDS
+        deadline = loop.time() + TRAFFIC_SECONDS
         while True:
             await self.observe(injection)
             if any(injection.evidence["dropped"].values()):
                 return True
             if loop.time() >= deadline:
                 return False
-            await asyncio.sleep(HEARD_EVERY)
+            await asyncio.sleep(TRAFFIC_EVERY)
 
     def links(self, injection: Injection) -> list[Drop]:
         context, parameters, opener = injection.context, injection.step.parameters, injection.names[0]
         way, every = parameters.get("way", ANSWERS), parameters.get("every", 1)
         if way not in (ANSWERS, REQUESTS) or not isinstance(every, int) or every < 1:
             raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
-        to_zookeeper = self.way_of(injection) is ConnectionLine.ZOOKEEPER
+        to_zookeeper = self.variant_of(injection) is ConnectionLine.ZOOKEEPER
         port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
         flow = Flow(port, answers=way == ANSWERS, every=every)
         ends: list[str] = injection.evidence["ends"]
         return sorted((opener, f"{end}{flow}") if flow.answers else (end, f"{opener}{flow}") for end in ends)
 
-    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+    def affected_nodes(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         return list(injection.names)

@@ -33,8 +33,7 @@ from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.faults.process import probe_processes
 from assay.nemesis.faults.stop import Stop
-from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.schedule import Parameter, PartitionShape, ScheduleError
 from assay.nemesis.schedule.target import (
     Target,
     TargetError,
@@ -91,7 +90,7 @@ class CutConsumer(_ClientCutFault, PartitionFault):
 
     name = "cut-consumer"
     description = "a consumer's node cut from all servers, not from ZooKeeper"
-    ways = (PartitionShape.ONE,)
+    variants = (PartitionShape.ONE,)
 
 
 class ConsumerFromZooKeeper(_ClientCutFault, PartitionFault):
@@ -99,7 +98,7 @@ class ConsumerFromZooKeeper(_ClientCutFault, PartitionFault):
 
     name = "consumer-from-zookeeper"
     description = "a consumer's node cut from every ZooKeeper node, not from the servers"
-    ways = (PartitionShape.FROM_ZOOKEEPER,)
+    variants = (PartitionShape.FROM_ZOOKEEPER,)
     roles = (CLIENT_ROLE, ZOOKEEPER_ROLE)
     capabilities: Sequence[type] = (SupportsClientSessions,)
 

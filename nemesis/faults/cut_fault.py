@@ -14,20 +14,19 @@ from collections.abc import Sequence
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.system import System
 from assay.nemesis.engine.cut_ledger import CutManner, Drop, parse_peer
-from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Proof, Scope
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import LINGER_SECONDS, Impact, Injection, Proof, Scope
 from assay.nemesis.schedule.target import list_zookeepers
 
 
 class CutFault:
-    """A fault of links. :meth:`links` defines the cut links, :meth:`sufferers` the nodes that must be affected."""
+    """A fault of links: :meth:`links` defines them, :meth:`affected_nodes` the nodes whose packets must be dropped."""
 
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
     manner = CutManner.DROP
     lingers = LINGER_SECONDS
     everywhere = False
-    """Whether it takes any number of nodes, so that another fault of its scope may find no free node."""
+    """Whether it may take all nodes, so that another fault of its scope would find no free node."""
     capabilities: Sequence[type] = ()
     roles: Sequence[str] = ()
 
@@ -45,7 +44,7 @@ class CutFault:
         """Returns how these links are cut."""
         return self.manner
 
-    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+    def affected_nodes(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         """Returns the targets with a cut link."""
         ends = {name for drop in drops for name in drop}
         return [name for name in injection.names if name in ends]
@@ -53,7 +52,7 @@ class CutFault:
     async def inject(self, injection: Injection) -> None:
         cuts = injection.context.cuts
         drops = self.links(injection)
-        isolated = self.sufferers(injection, drops)
+        isolated = self.affected_nodes(injection, drops)
         injection.evidence["isolated"] = isolated
         injection.evidence["cut"] = describe_drops(drops)
         keepers = {node.name for node in list_zookeepers(injection.context.cluster)}
@@ -106,7 +105,7 @@ def describe_drops(drops: Sequence[Drop]) -> list[str]:
 
 
 def _link_ends(link: str) -> list[str]:
-    """Returns the nodes of a link as :func:`written` names it."""
+    """Returns the nodes of a link in the text of :func:`counts_to_text`."""
     return re.split("[:>]|<-", link)
 
 

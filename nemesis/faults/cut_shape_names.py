@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from assay.nemesis.engine.cut_ledger import Drop, cut_both_ways
-from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.schedule import PartitionShape
 
 Named = Iterator[tuple[str, Collection[Drop]]]
 

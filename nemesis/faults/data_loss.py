@@ -29,8 +29,7 @@ from typing import Any, cast
 from assay.cluster.node import Cluster, Node, SupportsDataRestore
 from assay.cluster.system import SupportsDataFolder, SupportsLockFiles, SupportsSoleReplica, System
 from assay.nemesis.faults.abilities import DATA_RESTORE
-from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, on_each
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Impact, Injection, on_each
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import evidence_of
 from assay.nemesis.schedule.schedule import FaultStep, Parameter, ScheduleError
@@ -38,11 +37,11 @@ from assay.nemesis.schedule.target import Target, TargetError, TargetKind, serve
 
 TOO_MANY = (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
-LOOK = 0.1
+LOOK_EVERY = 0.1
 """Seconds between two looks at whether another server has everything."""
-PATIENCE = 10.0
+REPLICA_SECONDS = 10.0
 """Maximum seconds of that wait, because others may be about to rejoin the in-sync set."""
-AGE = 0.5
+COPY_AGE = 0.5
 """Age of a copy when it is restored, as a share of the fault's duration."""
 
 
@@ -73,28 +72,25 @@ class Wipe(Kill):
         how = injection.step.parameters.get("end", KILLED)
         if how not in (KILLED, STOPPED):
             raise TargetError(f"{self.name} of a server whose end is {how!r}; {KILLED} or {STOPPED}")
-        await self._aim(injection)
+        await self._choose_server(injection)
         _mark_emptied(injection)
         await super().inject(injection)
 
-    async def _aim(self, injection: Injection) -> None:
-        """Chooses the server, which must be the first one hit in this run.
-
-        Waits until another server has everything.
-        """
+    async def _choose_server(self, injection: Injection) -> None:
+        """Takes the server that was hit first in this run, if any, and waits until another server has everything."""
         context, loop = injection.context, asyncio.get_running_loop()
         if len(injection.targets) != 1:
             raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
         others = {node.name: node for node in injection.others}
-        if context.lost and injection.names[0] not in context.lost:
-            name = next(iter(context.lost))
+        if context.ever_emptied and injection.names[0] not in context.ever_emptied:
+            name = next(iter(context.ever_emptied))
             if name not in others:
                 raise TargetError(
                     f"{name} has lost its data in this run, so no other may; it is held, or not a possible target"
                 )
             injection.evidence["instead_of"] = injection.names[0]
             injection.targets = (others[name],)
-        node, deadline = injection.targets[0], loop.time() + PATIENCE
+        node, deadline = injection.targets[0], loop.time() + REPLICA_SECONDS
         everyone = [other for other in servers(context.cluster, context.system) if other is not node]
         while True:
             back = context.recovering()
@@ -103,17 +99,19 @@ class Wipe(Kill):
                 break
             if loop.time() >= deadline:
                 raise TargetError(f"no server but {node.name} is known to have all of {key}")
-            await asyncio.sleep(LOOK)
-        away = [other for other in everyone if other.name in context.away()]
+            await asyncio.sleep(LOOK_EVERY)
+        away = [other for other in everyone if other.name in context.unavailable_nodes()]
         if away and (key := await find_sole_replica(context, node, away)) is not None:
             names = ", ".join(other.name for other in away)
             raise TargetError(f"no server but {node.name} and what other faults hold ({names}) has all of {key}")
-        context.lost[node.name] = None
+        context.ever_emptied[node.name] = None
 
     async def end(self, injection: Injection, node: Node) -> None:
         if is_ended_cleanly(injection.step):
             await node.terminate()
-            await self._aim(injection)  # the end may have taken a while, and others may have left the in-sync sets
+            await self._choose_server(
+                injection
+            )  # the end may have taken a while, and others may have left the in-sync sets
         else:
             await super().end(injection, node)
         folder, disk = _data_folder(injection, node), cast(SupportsDataRestore, node)
@@ -124,10 +122,10 @@ class Wipe(Kill):
         evidence_of(injection, node).update({"files": len(before), "left": len(left)})
 
     def find_missing_effect(self, injection: Injection) -> str | None:
-        lacking = {name: self.data_lacking(injection.evidence[name]) for name in injection.names}
+        lacking = {name: self.find_missing_data_proof(injection.evidence[name]) for name in injection.names}
         return "; ".join(f"{name} {reason}" for name, reason in lacking.items() if reason is not None) or None
 
-    def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_data_proof(self, seen: Mapping[str, Any]) -> str | None:
         """Returns what is missing from the proof of one node's data, or None."""
         if not seen.get("files"):
             return "had no data that could be removed"
@@ -142,14 +140,14 @@ class Rollback(Wipe):
     impact = Impact(ends_process=True, gradual=True, damages_files=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = super().draw(rng, census, target)  # stored seeds count on the draws of a wipe
+        whom, _ = super().draw(rng, census, target)  # draws a wipe's parameters too: stored seeds stay reproducible
         return whom, {"copied": rng.choice((RUNNING, STOPPED))}
 
     async def inject(self, injection: Injection) -> None:
         copied = injection.step.parameters.get("copied", RUNNING)
         if copied not in (RUNNING, STOPPED):
             raise TargetError(f"{self.name} of a server that is {copied!r} when it is copied; {RUNNING} or {STOPPED}")
-        await self._aim(injection)
+        await self._choose_server(injection)
         (node,) = injection.targets
         folder = _data_folder(injection, node)
         if copied == STOPPED:
@@ -160,11 +158,9 @@ class Rollback(Wipe):
             await node.start()
 
         async def put_back() -> None:
-            await asyncio.sleep(injection.step.duration * AGE)
-            _mark_emptied(
-                injection
-            )  # before the question which server has everything, because other faults begin meanwhile
-            await self._aim(injection)
+            await asyncio.sleep(injection.step.duration * COPY_AGE)
+            _mark_emptied(injection)  # first, because other faults may begin while a complete replica is awaited
+            await self._choose_server(injection)
             await Kill.inject(self, injection)
 
         injection.background = asyncio.get_running_loop().create_task(put_back())
@@ -177,11 +173,8 @@ class Rollback(Wipe):
 
     async def end(self, injection: Injection, node: Node) -> None:
         await Kill.end(self, injection, node)
-        folder, disk, seen = (
-            _data_folder(injection, node),
-            cast(SupportsDataRestore, node),
-            evidence_of(injection, node),
-        )
+        folder, disk = _data_folder(injection, node), cast(SupportsDataRestore, node)
+        seen = evidence_of(injection, node)
         kept = read_lock_files(injection.context.system, node)
         copy, before = seen.pop("copy"), await disk.contents(folder, kept)
         await disk.restore(folder, kept)
@@ -200,7 +193,7 @@ class Rollback(Wipe):
         await super().heal(injection)
         await on_each(injection.targets, tidy)
 
-    def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def find_missing_data_proof(self, seen: Mapping[str, Any]) -> str | None:
         if not seen.get("changed"):
             return "had changed nothing since its data were copied"
         wrong = seen["changed"] - seen["back"]
@@ -230,7 +223,10 @@ def is_ended_cleanly(step: FaultStep) -> bool:
 
 
 async def find_sole_replica(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
-    """Returns a key without another server that is known to have everything; None also if the system never says."""
+    """Returns a key of which no other server is known to have everything, or None.
+
+    None is also returned if the system never says.
+    """
     system = context.system
     if not isinstance(system, SupportsSoleReplica):
         return None

@@ -17,20 +17,19 @@ from typing import Any, Final, cast
 
 from assay.cluster.node import DiskChange, Node, ProcessState, SupportsDiskErrors
 from assay.nemesis.faults.abilities import DISK_ERRORS
-from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Scope, on_each
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import LINGER_SECONDS, Impact, Injection, Scope, on_each
 from assay.nemesis.faults.process import ServerFault, evidence_of, read_status, start_if_dead
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
-"""A broker makes hundreds of changes in a row, but rarely does work of several steps."""
+"""Numbers of changes to let pass. A broker makes hundreds in a row, but rarely does work of several steps."""
 STRUCK_CHANGE: Final[Mapping[str, Sequence[Parameter]]] = {"change": [*map(str, DiskChange)], "after": AFTER}
 """Parameters of the struck change, with the values that each is drawn from."""
 ERRORS: Final = (1, 1, 3, 1000)
 """A transient error, some, or all until the heal."""
 MOST: Final = 1_000_000
-CHOSEN_FOR: Final = 1.0
+CHOSEN_SECONDS: Final = 1.0
 """Seconds to wait for a change of the chosen kind, before any kind is taken."""
 LOOK_EVERY: Final = 0.05
 ENDING: Final = 1.5
@@ -77,23 +76,23 @@ class DiskErrorFault(ServerFault):
 async def break_at_chosen(
     injection: Injection, struck: Callable[[], Awaitable[bool]], errors: int = 0, *, after_change: bool = False
 ) -> None:
-    """Makes the targets' disks fail at the step's change, or at any change if that one does not come soon.
+    """Makes the targets' disks fail at the step's kind of change, or at any change if none of that kind comes soon.
 
     ``struck``: returns whether any change has failed. ``errors`` and ``after_change``: see
     ``SupportsDiskErrors.break_disk``. Raises ``TargetError`` for invalid parameters.
     """
     change, after = _read_change(injection), read_count(injection, "after", 0)
 
-    async def broken(changes: Collection[DiskChange], after: int) -> None:
+    async def break_disks(changes: Collection[DiskChange], after: int) -> None:
         await on_each(
             injection.targets,
             lambda node: cast(SupportsDiskErrors, node).break_disk(changes, after, errors, after_change=after_change),
         )
 
-    await broken((change,), after)
-    if not await wait_within(CHOSEN_FOR, struck):
-        injection.evidence["chosen"] = f"no {change} came in {CHOSEN_FOR:g} s, so that any change was taken"
-        await broken(tuple(DiskChange), 0)
+    await break_disks((change,), after)
+    if not await wait_within(CHOSEN_SECONDS, struck):
+        injection.evidence["chosen"] = f"no {change} came in {CHOSEN_SECONDS:g} s, so that any change was taken"
+        await break_disks(tuple(DiskChange), 0)
 
 
 async def wait_within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bool:

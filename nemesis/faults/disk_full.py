@@ -12,8 +12,7 @@ from typing import Any, cast
 
 from assay.cluster.node import Node, SupportsDiskFull
 from assay.nemesis.faults.abilities import DISK_FULL
-from assay.nemesis.faults.fault import Injection, Scope
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import Impact, Injection, Scope
 from assay.nemesis.faults.process import ServerFault, evidence_of, read_status, start_if_dead
 
 
@@ -33,11 +32,11 @@ class DiskFull(ServerFault):
     async def strike(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["before"] = await read_status(node)
         await cast(SupportsDiskFull, node).fill_disk()
-        await _look(injection, node, "filled")
+        await _try_write(injection, node, "filled")
 
     async def look(self, injection: Injection, node: Node) -> None:
         evidence_of(injection, node)["process"] = await read_status(node)
-        await _look(injection, node, "at_heal")
+        await _try_write(injection, node, "at_heal")
 
     async def undo(self, injection: Injection, node: Node) -> None:
         if isinstance(node, SupportsDiskFull):
@@ -52,6 +51,6 @@ class DiskFull(ServerFault):
         return None
 
 
-async def _look(injection: Injection, node: Node, moment: str) -> None:
+async def _try_write(injection: Injection, node: Node, moment: str) -> None:
     free, refused = await cast(SupportsDiskFull, node).room()
     evidence_of(injection, node)[moment] = {"free": free, "refused": refused}

@@ -15,7 +15,7 @@ import asyncio
 import enum
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -23,11 +23,10 @@ import msgspec
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import DeploymentError, SupportsClientSessions, System
 from assay.nemesis.engine.cut_ledger import CutLedger
-from assay.nemesis.faults.impact import Impact
 from assay.nemesis.schedule.schedule import FaultStep, Parameter, ScheduleError
 from assay.nemesis.schedule.target import (
+    CLIENT_KINDS,
     KEYED,
-    OF_CLIENTS,
     SIZES,
     Target,
     TargetKind,
@@ -36,6 +35,55 @@ from assay.nemesis.schedule.target import (
     list_zookeepers,
     servers,
 )
+
+
+@dataclass(frozen=True)
+class Impact:
+    """Declared by each fault. The fields are columns of the history's ``faults`` rows.
+
+    A fault that sets none of them leaves processes, links, files, clocks and replicas alone (a slow disk).
+    """
+
+    ends_process: bool = False
+    """The targets' main processes end and lose their memory."""
+    pauses_process: bool = False
+    """The targets' main processes are paused, and continue with their memory intact."""
+    gradual: bool = False
+    """Processes end or are paused at different times while the fault is active, not all at the injection."""
+    cuts_links: bool = False
+    """Packets between the targets and other nodes, or among ZooKeeper's nodes, are lost or rejected.
+
+    Client nodes are only affected as targets.
+    """
+    loses_unsynced: bool = False
+    """The targets' unsynced data may be lost. Containers get separate disks for it."""
+    damages_files: bool = False
+    """The targets' files are changed."""
+    wrong_clock: bool = False
+    """The targets' wall clocks are wrong."""
+    moves_replicas: bool = False
+    """Replicas are assigned to other servers than before."""
+
+    @property
+    def beside_main(self) -> Impact:
+        """Impact of the same fault on a sidecar."""
+        return replace(self, ends_process=False, pauses_process=False)
+
+    @property
+    def stops_work(self) -> bool:
+        """Whether the targets' processes do not work at some time while the fault is active."""
+        return self.ends_process or self.pauses_process
+
+    @property
+    def changes_members(self) -> bool:
+        """Whether servers leave or join, with all their replicas."""
+        return self.ends_process and self.moves_replicas
+
+    @property
+    def loses_data(self) -> bool:
+        """Whether the targets' disks may have less data afterwards, or wrong data."""
+        return self.loses_unsynced or self.damages_files
+
 
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 """Errors that broken nodes and systems may raise when they are queried."""
@@ -130,28 +178,28 @@ class FaultContext:
     """The last line read from each node's event log, by name."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """How often each event has been read, on any node."""
-    lost: dict[str, None] = field(default_factory=dict)
+    ever_emptied: dict[str, None] = field(default_factory=dict)
     """Servers that have lost more than unsynced data in this run (:mod:`assay.nemesis.faults.data_loss`)."""
     emptied: dict[str, Injection] = field(default_factory=dict)
-    """Servers that have not served since, with the fault that took their data. Others may still count on that data."""
-    away: Callable[[], Collection[str]] = tuple
-    """The nodes that active faults stop, or cut from others."""
+    """Servers that have not served since a loss, with the fault that took their data. Others may still count on it."""
+    unavailable_nodes: Callable[[], Collection[str]] = tuple
+    """Returns the nodes that active faults stop, or cut from others."""
     recovering: Callable[[], Collection[str]] = tuple
-    """The nodes that do not serve yet since the heal of a fault."""
-    finds: FinderStatistics = field(default_factory=FinderStatistics)
+    """Returns the nodes that do not serve yet after the heal of a fault."""
+    finder_statistics: FinderStatistics = field(default_factory=FinderStatistics)
     listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
         """Returns the finder's answer, or None if it fails: during other faults there may be no node to ask."""
-        self.finds.asked += 1
+        self.finder_statistics.asked += 1
         try:
             return await self.system.find(self.cluster, what, key)
         except NOT_READY_ERRORS:
             return None
         except Exception as error:  # noqa: BLE001 - an error of the user's code: reported at the run's end
-            self.finds.failed += 1
-            self.finds.last = error
+            self.finder_statistics.failed += 1
+            self.finder_statistics.last = error
             return None
 
 
@@ -276,8 +324,7 @@ def get_declaration(fault: Fault, name: Declaration) -> Any:
     - ``lingers``: maximum seconds that it may outlast its duration, until ``observe`` and ``proof`` show an effect
     - ``everywhere``: it may strike more servers than a majority can spare, and so leaves no other server untouched
     - ``ends_late``: it may make a process end, possibly only after the heal; the process is then started again
-    - ``takes_leave``: it asks processes to end, so that their sessions end at once; a killed process's session ends
-      later
+    - ``takes_leave``: it asks processes to end, so that their sessions end at once, and not only after a timeout
     - ``own_disks``: containers get separate disks for it, although no data on them are lost
     - ``slow_disks``: processes are started such that their disks can be made slow, or fail
     - ``own_memory``: servers get a memory limit
@@ -310,7 +357,7 @@ def draw_key(target: Target, rng: random.Random, census: Census) -> Target:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
     if target.kind is TargetKind.SPARE and not census.spares:
         raise ScheduleError(f"target {target}: no node waits to join here; a fault that has one join gets one")
-    if target.kind in OF_CLIENTS and not census.clients:
+    if target.kind in CLIENT_KINDS and not census.clients:
         raise ScheduleError(
             f"target {target}: no client lives on a node here; @experiment(..., client_nodes=True) has them"
         )

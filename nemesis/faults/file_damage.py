@@ -32,8 +32,7 @@ from typing import Any
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import SupportsDataFiles, System
-from assay.nemesis.faults.fault import Census, Injection, on_each
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import Census, Impact, Injection, on_each
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import draw_target, probe_processes
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
@@ -43,9 +42,9 @@ UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096
 """Maximum bytes of garbage: a page, because a file system leaves whole pages of earlier content."""
 BITS = 3
-LOOK = 0.1
+LOOK_EVERY = 0.1
 """Seconds between two looks at a process that has flushed everything. It is killed once there is unflushed data."""
-PATIENCE = 0.5
+WAIT_SHARE = 0.5
 """Maximum duration of that wait, as a share of the fault's duration; then it is killed anyway."""
 TOO_MANY = (TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 
@@ -67,10 +66,10 @@ class FileDamage(Kill):
     capabilities: Sequence[type] = (SupportsDataFiles,)
     impact = Impact(ends_process=True, damages_files=True)
 
-    def __init__(self, way: DamageKind) -> None:
-        self._way = way
-        self.name = str(way)
-        self.description = self.descriptions[way]
+    def __init__(self, kind: DamageKind) -> None:
+        self._kind = kind
+        self.name = str(kind)
+        self.description = self.descriptions[kind]
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if target_size(TargetKind.MINORITY, census.servers) < 1:
@@ -97,10 +96,10 @@ class FileDamage(Kill):
         count = len(servers(injection.context.cluster, system))
         if len(injection.targets) > target_size(TargetKind.MINORITY, count):
             raise TargetError(f"{self.name} of {len(injection.targets)} of {count} servers would leave no survivor")
-        patience = injection.step.duration * PATIENCE
+        patience = injection.step.duration * WAIT_SHARE
         while patience > 0 and not any((await self._damageable(injection, system, region)).values()):
-            await asyncio.sleep(LOOK)
-            patience -= LOOK
+            await asyncio.sleep(LOOK_EVERY)
+            patience -= LOOK_EVERY
         await super().inject(injection)
         rng = random.Random(injection.seed)
         found = await self._damageable(injection, system, region)
@@ -113,7 +112,7 @@ class FileDamage(Kill):
             for path in sorted(path for path, owner in whose.items() if owner == node.name):
                 low, end = found[node.name][path].low, found[node.name][path].end
                 done.append({"path": path, "durable": low, "size": end})
-                done[-1] |= await _ACTIONS[self._way](rng, node, path, low, end)
+                done[-1] |= await _ACTIONS[self._kind](rng, node, path, low, end)
 
         await on_each(injection.targets, damage)
 
@@ -125,7 +124,7 @@ class FileDamage(Kill):
         for node in injection.targets:
             regions = await _find_active_files(system, node, whole=region == FILE)
             found[node.name] = {
-                path: one for path, one in regions.items() if self._way is DamageKind.GARBAGE or one.size
+                path: one for path, one in regions.items() if self._kind is DamageKind.GARBAGE or one.size
             }
         return found
 

@@ -25,8 +25,7 @@ from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import SupportsHold, System
-from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, on_each
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Impact, Injection, Proof, on_each
 from assay.nemesis.faults.process import ServerFault, evidence_of, read_status
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError

@@ -1,21 +1,31 @@
-"""Kill: SIGKILL of the process at the injection, a new start at the heal.
+"""Faults that end a process at once, at the injection. It is started again at the heal.
 
-Only the process dies. The node keeps its files, including the page cache (this is no power loss), and its network
-rules. So a partition stays active over a kill, and the restarted process comes up behind it.
+- ``kill``: SIGKILL. Only the process dies. The node keeps its files, including the page cache, and its network rules.
+  So a partition stays active over a kill, and the restarted process comes up behind it. On a node with several
+  processes all are killed, and the proof is about the main one, or only the one that the target names.
+- ``memory``: all of a server's limited memory is allocated, until the kernel kills its process. Before that the process
+  is briefly blocked each time it needs a page.
+- ``power-loss``: the machine stops, and only fsynced data of its files are left. Only one machine is hit at a time,
+  unless more are requested: a system's promise for a common power loss depends on its flush settings, and on its
+  contract.
 
-On a node with several processes all are killed, and the proof is about the main one, or only the one that the target
-names.
-
-Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards.
+Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards. For
+``memory`` also the kernel's own count of processes that it killed for lack of memory. For ``power-loss`` also the bytes
+that each file lost, which may be none. So a real node tests at each loss that unsynced bytes are gone, and fails
+otherwise.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from __future__ import annotations
 
-from assay.cluster.node import Node, ProcessState
-from assay.nemesis.faults.fault import Injection
-from assay.nemesis.faults.impact import Impact
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, cast
+
+from assay.cluster.node import Node, ProcessState, SupportsMemoryLimit, SupportsPowerLoss
+from assay.nemesis.faults.abilities import MEMORY_LIMIT, POWER_LOSS, Ability
+from assay.nemesis.faults.fault import Impact, Injection, run_on_all
 from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, process_or_node, read_status
+from assay.nemesis.schedule.target import TargetKind
 
 
 class Kill(ServerFault):
@@ -56,3 +66,36 @@ class Kill(ServerFault):
         if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
             return "no other incarnation was seen after the heal"
         return None
+
+
+class MemoryFault(Kill):
+    """Exhausts a server's memory; see the module."""
+
+    name = "memory"
+    description = "the server runs out of memory, and the kernel ends its process; started again at the heal"
+    abilities = (MEMORY_LIMIT,)
+    own_memory = True
+    """Containers get a limit for it."""
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        evidence_of(injection, node)["memory"] = asdict(await cast(SupportsMemoryLimit, node).exhaust_memory())
+
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
+        ended = seen.get("memory", {}).get("ended")
+        return super().find_missing_proof(seen) or (None if ended else "the kernel ended nothing for want of memory")
+
+
+class PowerLoss(Kill):
+    """A kill that loses unsynced data."""
+
+    name = "power-loss"
+    description = "the machine loses power: what was not fsynced is gone; started again at the heal"
+    impact = Impact(ends_process=True, loses_unsynced=True)
+    abilities: Sequence[Ability] = (POWER_LOSS,)
+    kinds = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
+    on_targets = staticmethod(run_on_all)
+    """All targets lose power at once: otherwise the last one could flush data that only it has."""
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        lost = dict(await cast(SupportsPowerLoss, node).cut_power())
+        injection.evidence[node.name] |= {"lost": lost, "lost_bytes": sum(lost.values()), "lost_files": len(lost)}

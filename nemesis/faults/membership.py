@@ -38,11 +38,10 @@ from typing import Any
 
 from assay.cluster.node import Cluster, ProcessState, SupportsDataRestore
 from assay.cluster.system import SupportsDataFolder, SupportsMembership, SupportsMove, System
-from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.membership_actions import MOVE_SECONDS as RETURN_SECONDS
 from assay.nemesis.faults.membership_actions import JoiningMember, LeavingMember
-from assay.nemesis.faults.move import MOVE_SECONDS, SINGLE
+from assay.nemesis.faults.move import MOVE_SECONDS, SINGLE_SERVER_KINDS
 from assay.nemesis.faults.process import draw_target
 from assay.nemesis.faults.restart import Restart
 from assay.nemesis.faults.varied import VariedFault
@@ -71,7 +70,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         MembershipChange.ADD: "a server is added, and gets replicas; at the heal they go back, and it is removed",
     }
     parameter = "change"
-    ways = tuple(MembershipChange)
+    variants = tuple(MembershipChange)
     capabilities: Sequence[type] = (SupportsMove, SupportsMembership, SupportsDataFolder)
     scope = Scope.NODE
     impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
@@ -79,11 +78,11 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
 
     def __init__(self, change: MembershipChange | None = None) -> None:
         super().__init__(change)
-        self.spares = int(MembershipChange.ADD in self.ways)
+        self.spares = int(MembershipChange.ADD in self.variants)
         """Number of nodes that must wait to join."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        change = self.draw_way(rng, census, target)
+        change = self.draw_variant(rng, census, target)
         kinds = (
             (TargetKind.SPARE,)
             if change is MembershipChange.ADD
@@ -92,22 +91,24 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         whom, _ = draw_target(rng, census, target, kinds)
         return whom, {"change": str(change)}
 
-    def find_trouble(self, way: MembershipChange, census: Census, target: Target | None) -> str | None:
+    def find_trouble(self, variant: MembershipChange, census: Census, target: Target | None) -> str | None:
         if census.keys == ():
-            return f"{way} needs a key with replicas"
-        if way is MembershipChange.ADD:
+            return f"{variant} needs a key with replicas"
+        if variant is MembershipChange.ADD:
             if not census.spares:
-                return f"{way} needs a node that waits to join"
-            return None if target in (None, Target(TargetKind.SPARE)) else f"{way} takes the spare node, not {target}"
+                return f"{variant} needs a node that waits to join"
+            return (
+                None if target in (None, Target(TargetKind.SPARE)) else f"{variant} takes the spare node, not {target}"
+            )
         if census.servers < 3:
-            return f"{way} needs three servers (--nodes=3)"
-        if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
-            return f"{way} takes one server, not {target}: one, leader, controller, a name"
+            return f"{variant} needs three servers (--nodes=3)"
+        if target is not None and (target.kind not in SINGLE_SERVER_KINDS or len(target.names) > 1):
+            return f"{variant} takes one server, not {target}: one, leader, controller, a name"
         return None
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         everyone = servers(cluster, system)
-        if self.ways != (MembershipChange.ADD,) and len(everyone) < 3:
+        if self.variants != (MembershipChange.ADD,) and len(everyone) < 3:
             return "there are not two other servers to move to (--nodes=3)"
         if len(cluster.spares) < self.spares:
             return "no node waits to join"
@@ -122,14 +123,14 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         if change is MembershipChange.ADD:
             joining = JoiningMember(injection)
             await joining.begin()
-            going = joining.go()
+            action = joining.run()
         else:
-            leaving = await LeavingMember.of_one_with_replicas(injection)
-            going = leaving.go(replaced=change is MembershipChange.REPLACE)
-        injection.background = asyncio.get_running_loop().create_task(going, name=f"{self.name} {injection.id}")
+            leaving = await LeavingMember.choose_with_replicas(injection)
+            action = leaving.run(replaced=change is MembershipChange.REPLACE)
+        injection.background = asyncio.get_running_loop().create_task(action, name=f"{self.name} {injection.id}")
 
     async def observe(self, injection: Injection) -> None:
-        """Begins the way back once the server is gone, or there. The last look does not wait for its end."""
+        """Begins the return once the server has left, or joined. The last look does not wait for the return's end."""
         task, evidence = injection.background, injection.evidence
         if task is None or not task.done():
             return
@@ -164,7 +165,7 @@ class MembershipFault(VariedFault[MembershipChange], Restart):
         return Proof(trouble is None, injection.evidence, trouble)
 
     def _change(self, injection: Injection) -> MembershipChange:
-        return self.way_of(injection) if self.parameter in injection.step.parameters else self.ways[0]
+        return self.variant_of(injection) if self.parameter in injection.step.parameters else self.variants[0]
 
 
 def _find_missing_proof(name: str, evidence: Mapping[str, Any]) -> str | None:

@@ -2,8 +2,8 @@
 
 Its replicas are moved, and its process ends or starts.
 
-All state is in the fault's evidence, so that another object can finish what was begun. A move waits for dead servers,
-so everything here may take long, and is done in the background.
+All state is in the fault's evidence, so that another object can finish the work. A move waits for dead servers, so all
+actions may take long, and run in the background.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ It takes over the rank of the replaced one: the first leads.
 """
 
 TRIES = 3
-"""Maximum number of attempts to end it, in case it gets replicas meanwhile."""
+"""Maximum number of attempts to end a leaving server, in case it gets replicas meanwhile."""
 
 
 class MovingMember:
@@ -67,10 +67,10 @@ class MovingMember:
         self.seen["after"] = await read_status(self.node)
         await wait_until_serving(self.system, self.node)
         index = self.node.index
-        standing = await self.standing(
+        membership = await self.read_membership(
             lambda found: index in found.members, f"does not have {self.node.name} as a member"
         )
-        self.evidence["with"] = self.names(standing.members)
+        self.evidence["with"] = self.names(membership.members)
 
     async def leave(self) -> None:
         """Moves its replicas away, ends its process, and removes its data. Raises ``NodeError``.
@@ -85,11 +85,11 @@ class MovingMember:
             if (await self.node.process()).state is not ProcessState.DEAD:
                 await self.node.terminate()
             self.seen["ended"] = await read_status(self.node)
-            standing = await self.standing(
+            membership = await self.read_membership(
                 lambda found: index not in found.members, f"still has {self.node.name} as a member"
             )
-            self.evidence["without"] = self.names(standing.members)
-            self.evidence["kept"] = sorted(self.held(standing))
+            self.evidence["without"] = self.names(membership.members)
+            self.evidence["kept"] = sorted(self.find_held_keys(membership))
             if not self.evidence["kept"]:
                 break
             await self.node.start()
@@ -104,14 +104,16 @@ class MovingMember:
         self.seen["left"] = len(await disk.contents(folder, locks))
 
     async def _move_away(self) -> None:
-        await self.until_none(lambda standing: sorted(self.held(standing)), self.order_away, "leave")
+        await self.order_until_none_left(
+            lambda membership: sorted(self.find_held_keys(membership)), self.order_away, "leave"
+        )
 
-    async def until_none(
+    async def order_until_none_left(
         self,
         left: Callable[[MembershipState], Collection[str]],
         order: Callable[[str, Sequence[str], MembershipState], Awaitable[object]],
         what: str,
-        standing: MembershipState | None = None,
+        membership: MembershipState | None = None,
     ) -> MembershipState:
         """Orders moves again and again until no key is ``left``. Returns the membership then.
 
@@ -120,7 +122,7 @@ class MovingMember:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + MOVE_SECONDS
         while True:
-            now = standing or await self.standing()
+            now = membership or await self.read_membership()
             keys = left(now)
             if not keys:
                 return now
@@ -130,15 +132,15 @@ class MovingMember:
                 if key in now.replicas:
                     await order(key, self.names(now.replicas[key]), now)
             await asyncio.sleep(ASK_EVERY)
-            standing = None
+            membership = None
 
-    async def order_away(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
+    async def order_away(self, key: str, before: Sequence[str], membership: MembershipState) -> None:
         """Orders the server's replica of a key to another member, or removes it."""
-        after = choose_placement(before, self.node.name, self.names(standing.members), self.rng)
-        if await self.order(key, after):
+        after = choose_placement(before, self.node.name, self.names(membership.members), self.rng)
+        if await self.order_move(key, after):
             self.evidence["moved"][key] = [list(before), after]
 
-    async def order(self, key: str, names: Collection[str]) -> bool:
+    async def order_move(self, key: str, names: Collection[str]) -> bool:
         """Returns whether the order was accepted. If not it is repeated, unless there is no reason any more."""
         nodes = [node for name in names for node in self._nodes.values() if node.name == name]
         with contextlib.suppress(*NOT_READY_ERRORS):
@@ -146,16 +148,16 @@ class MovingMember:
                 return await self.system.move(self.injection.context.cluster, key, nodes) is None
         return False
 
-    def held(self, standing: MembershipState) -> set[str]:
+    def find_held_keys(self, membership: MembershipState) -> set[str]:
         """Returns the keys with a replica that it holds, gets or gives up."""
-        everything: dict[str, Collection[int]] = {**standing.replicas, **standing.moving}
+        everything: dict[str, Collection[int]] = {**membership.replicas, **membership.moving}
         return {key for key, indexes in everything.items() if self.node.index in indexes}
 
     def names(self, indexes: Collection[int]) -> list[str]:
         ordered = indexes if isinstance(indexes, Sequence) else sorted(indexes)
         return [self._nodes[index].name for index in ordered if index in self._nodes]
 
-    async def standing(
+    async def read_membership(
         self, fits: Callable[[MembershipState], bool] = lambda found: True, trouble: str = "does not say who has what"
     ) -> MembershipState:
         """Asks until the answer fits. Raises ``NodeError`` if none does in time."""
@@ -175,23 +177,23 @@ class JoiningMember(MovingMember):
 
     async def begin(self) -> None:
         """Raises ``TargetError`` if the server is a member already, ``NodeError`` if the members are unknown."""
-        standing = await self.standing()
-        if self.node.index in standing.members or (await self.node.process()).state is not ProcessState.DEAD:
+        membership = await self.read_membership()
+        if self.node.index in membership.members or (await self.node.process()).state is not ProcessState.DEAD:
             raise TargetError(f"{self.node.name} is a member already, or runs; only a spare node can join")
-        self.evidence.update(members=self.names(standing.members), moved={})
+        self.evidence.update(members=self.names(membership.members), moved={})
         self.seen["before"] = await read_status(self.node)
 
-    async def go(self) -> None:
+    async def run(self) -> None:
         """Makes it a member with replicas. Raises ``NodeError``."""
         await self.join()
-        standing = await self.standing()
-        wanted = self._chosen(standing.replicas)
-        standing = await self.until_none(
-            lambda now: [key for key in wanted if self._is_missing(key, now)], self._order_here, "come to", standing
+        membership = await self.read_membership()
+        wanted = self._choose_keys(membership.replicas)
+        membership = await self.order_until_none_left(
+            lambda now: [key for key in wanted if self._is_missing(key, now)], self._order_here, "come to", membership
         )
-        self.evidence["taken"] = [key for key in wanted if key in self.held(standing)]
+        self.evidence["taken"] = [key for key in wanted if key in self.find_held_keys(membership)]
 
-    def _chosen(self, known: Collection[str]) -> list[str]:
+    def _choose_keys(self, known: Collection[str]) -> list[str]:
         """Chooses keys, at least one of the clients' if there is one."""
         keys, clients = sorted(known), self.system.keys()
         own = [key for key in clients if key in known]
@@ -200,17 +202,17 @@ class JoiningMember(MovingMember):
         number = min(len(keys), self.rng.randint(1, MOST_KEYS)) - len(first)
         return first + self.rng.sample(rest, max(0, number))
 
-    async def _order_here(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
+    async def _order_here(self, key: str, before: Sequence[str], membership: MembershipState) -> None:
         place = self.rng.randrange(len(before))
         after = [self.node.name if at == place else name for at, name in enumerate(before)]
-        if await self.order(key, after):
+        if await self.order_move(key, after):
             self.evidence["moved"][key] = [list(before), after]
 
-    def _is_missing(self, key: str, standing: MembershipState) -> bool:
+    def _is_missing(self, key: str, membership: MembershipState) -> bool:
         """Returns whether the replica must still come. Keys that were deleted, or moved on by another, are excluded."""
-        if key in standing.moving:
+        if key in membership.moving:
             return True
-        now = standing.replicas.get(key)
+        now = membership.replicas.get(key)
         if now is None or self.node.index in now:
             return False
         moved: dict[str, Any] = self.evidence["moved"]
@@ -221,35 +223,35 @@ class JoiningMember(MovingMember):
         await self.leave()
         self.evidence["back"] = sorted(self.evidence["moved"])
 
-    async def order_away(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
-        was = self.evidence["moved"].get(key)
-        if was is None or list(before) != was[1] or not await self.order(key, was[0]):
-            await super().order_away(key, before, standing)
+    async def order_away(self, key: str, before: Sequence[str], membership: MembershipState) -> None:
+        move = self.evidence["moved"].get(key)
+        if move is None or list(before) != move[1] or not await self.order_move(key, move[0]):
+            await super().order_away(key, before, membership)
 
 
 class LeavingMember(MovingMember):
     """A server leaves the cluster (``go``), and comes back empty (``come_back``)."""
 
     @classmethod
-    async def of_one_with_replicas(cls, injection: Injection) -> LeavingMember:
+    async def choose_with_replicas(cls, injection: Injection) -> LeavingMember:
         """Returns the target, or another possible server with replicas.
 
         Raises ``NodeError``, or ``TargetError`` if none has any.
         """
-        meant = injection.targets[0]
-        standing = await cls(injection).standing()
-        for node in (meant, *injection.others):
+        target = injection.targets[0]
+        membership = await cls(injection).read_membership()
+        for node in (target, *injection.others):
             injection.targets = (node,)
             leaving = cls(injection)
-            held = leaving.held(standing)
-            if held and node.index in standing.members:
-                injection.evidence.update(held=sorted(held), moved={}, members=leaving.names(standing.members))
+            held = leaving.find_held_keys(membership)
+            if held and node.index in membership.members:
+                injection.evidence.update(held=sorted(held), moved={}, members=leaving.names(membership.members))
                 injection.evidence[node.name] = {"before": await read_status(node)}
                 return leaving
-        injection.targets = (meant,)
-        raise TargetError(f"{meant.name} has no replica that could be moved away")
+        injection.targets = (target,)
+        raise TargetError(f"{target.name} has no replica that could be moved away")
 
-    async def go(self, *, replaced: bool) -> None:
+    async def run(self, *, replaced: bool) -> None:
         """Leaves. ``replaced``: an empty server takes its place at once."""
         await self.leave()
         if replaced:
@@ -259,16 +261,16 @@ class LeavingMember(MovingMember):
         """Makes the server a member with its previous replicas again. Raises ``NodeError``."""
         await self.join()
         moved: dict[str, Any] = self.evidence["moved"]
-        standing = await self.until_none(
+        membership = await self.order_until_none_left(
             lambda now: [key for key in moved if self._is_missing(key, now)],
-            lambda key, *_: self.order(key, moved[key][0]),
+            lambda key, *_: self.order_move(key, moved[key][0]),
             "come back to",
         )
-        self.evidence["back"] = [key for key in moved if key in self.held(standing)]
+        self.evidence["back"] = [key for key in moved if key in self.find_held_keys(membership)]
 
-    def _is_missing(self, key: str, standing: MembershipState) -> bool:
+    def _is_missing(self, key: str, membership: MembershipState) -> bool:
         """Returns whether the replica must still return. Keys that were deleted, or moved by another, are excluded."""
-        if key in standing.moving:
+        if key in membership.moving:
             return True
-        now = standing.replicas.get(key)
+        now = membership.replicas.get(key)
         return now is not None and self.names(now) == self.evidence["moved"][key][1]

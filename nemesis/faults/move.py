@@ -19,14 +19,13 @@ from typing import Any, TypeVar
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import SupportsMove, System
-from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault, draw_target
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetError, TargetKind, list_possible_servers, servers
 
 T = TypeVar("T")
-SINGLE = (
+SINGLE_SERVER_KINDS = (
     TargetKind.ONE,
     TargetKind.LEADER,
     TargetKind.FOLLOWER,
@@ -61,7 +60,7 @@ class MoveReplicas(ServerFault):
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if census.keys == () or census.servers < 2:
             raise ScheduleError(f"{self.name} needs a key with replicas, and two servers")
-        if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
+        if target is not None and (target.kind not in SINGLE_SERVER_KINDS or len(target.names) > 1):
             raise ScheduleError(
                 f"{self.name} takes one server, not {target}: one, leader, follower, controller, a name"
             )

@@ -20,8 +20,7 @@ from typing import Final, cast
 
 from assay.cluster.node import Node, SupportsPacketShaping, Traffic
 from assay.nemesis.faults.abilities import PACKET_SHAPING
-from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault, read_number
 from assay.nemesis.faults.varied import VariedFault
 from assay.nemesis.schedule.schedule import Parameter
@@ -69,7 +68,7 @@ class Packets(VariedFault[PacketEffect], ServerFault):
         PacketEffect.RATE: "the server's packets go out at 30 or 100 kB/s",
     }
     parameter = "way"
-    ways = tuple(PacketEffect)
+    variants = tuple(PacketEffect)
     abilities = (PACKET_SHAPING,)
     scope = Scope.CONNECTION
     impact = Impact()
@@ -77,8 +76,8 @@ class Packets(VariedFault[PacketEffect], ServerFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
-        way = self.draw_way(rng, census, target) if len(self.ways) > 1 else self.ways[0]
-        parameters: dict[str, Parameter] = {"way": str(way)} if len(self.ways) > 1 else {}
+        way = self.draw_variant(rng, census, target) if len(self.variants) > 1 else self.variants[0]
+        parameters: dict[str, Parameter] = {"way": str(way)} if len(self.variants) > 1 else {}
         if way in (PacketEffect.DELAY, PacketEffect.REORDER):
             parameters["seconds"] = rng.choice(SECONDS)
         if way in (PacketEffect.LOSS, PacketEffect.DUPLICATE, PacketEffect.REORDER):
@@ -107,7 +106,7 @@ class Packets(VariedFault[PacketEffect], ServerFault):
             await node.shape(None)
 
     def proof(self, injection: Injection) -> Proof:
-        counted = COUNTED[self.way_of(injection)]
+        counted = COUNTED[self.variant_of(injection)]
         seen = {name: injection.evidence.get(name, {}) for name in injection.names}
         quiet = [name for name, counts in seen.items() if not any(counts.get(what) for what in counted)]
         reason = f"{', '.join(quiet)} sent nothing that was {' or '.join(counted)}" if quiet else None
@@ -117,7 +116,7 @@ class Packets(VariedFault[PacketEffect], ServerFault):
         def given(name: str) -> float:
             return read_number(injection, name, LIMITS[name])
 
-        match self.way_of(injection):
+        match self.variant_of(injection):
             case PacketEffect.DELAY:
                 return Traffic(delay=given("seconds"))
             case PacketEffect.LOSS:
@@ -146,7 +145,7 @@ class SlowNetwork(Packets):
 
     name = "slow-network"
     description = "what the server sends arrives up to 0.2 s later, in order"
-    ways = (PacketEffect.DELAY,)
+    variants = (PacketEffect.DELAY,)
     drawn: Mapping[str, Sequence[Parameter]] = {"seconds": SECONDS}
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:

@@ -32,11 +32,10 @@ from assay.nemesis.faults.cut_shape_names import find_shape_name, reach_in_ring
 from assay.nemesis.faults.fault import Census, Injection, Proof, draw_key
 from assay.nemesis.faults.link_set import LIKENESS, draw_links, read_links
 from assay.nemesis.faults.varied import VariedFault
-from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.shape import ISOLATED, PartitionShape
+from assay.nemesis.schedule.schedule import ISOLATED, Parameter, PartitionShape
 from assay.nemesis.schedule.target import (
-    NAMING_KEYS,
-    OF_CLIENTS,
+    CLIENT_KINDS,
+    KEYS_REMEDY,
     Target,
     TargetError,
     TargetKind,
@@ -45,7 +44,7 @@ from assay.nemesis.schedule.target import (
     servers,
 )
 
-SEPARATE = (
+UNMIXED = (
     PartitionShape.RANDOM_HALVES,
     PartitionShape.LEADER_AND_FOLLOWER,
     PartitionShape.FOLLOWER_FROM_LEADER,
@@ -53,9 +52,9 @@ SEPARATE = (
 )
 """Shapes with their own names that ``partition`` does not draw.
 
-Some may take ZooKeeper from a majority. With a second fault of a combined run no server at all would be left untouched.
+Some may cut a majority from ZooKeeper. A second fault of a combined run would then leave no server untouched.
 """
-MIXED = tuple(shape for shape in PartitionShape if shape not in SEPARATE)
+MIXED = tuple(shape for shape in PartitionShape if shape not in UNMIXED)
 ORDERED = (
     PartitionShape.RANDOM_HALVES,
     PartitionShape.MAJORITIES_RING,
@@ -92,7 +91,7 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
         PartitionShape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
     }
     parameter = "shape"
-    ways: Sequence[PartitionShape] = MIXED
+    variants: Sequence[PartitionShape] = MIXED
     everywhere = False
 
     def __init__(self, shape: PartitionShape | None = None) -> None:
@@ -103,12 +102,12 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """Draws a shape that this cluster and the target allow, and whether ``one`` is cut from ZooKeeper too."""
-        shape = self.draw_way(rng, census, target)
+        shape = self.draw_variant(rng, census, target)
         if shape is PartitionShape.LINKS:
             return draw_links(rng, census)
         parameters: dict[str, Parameter] = {"shape": str(shape)}
         if shape is PartitionShape.ONE:
-            of_servers = target is None or target.kind not in OF_CLIENTS
+            of_servers = target is None or target.kind not in CLIENT_KINDS
             cut_too = of_servers and bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
             parameters["zookeeper"] = cut_too
         if shape in ORDERED:
@@ -124,29 +123,30 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
             whom = Target(TargetKind.FOLLOWER, key=str(parameters["key"]))
         return draw_key(whom, rng, census), parameters
 
-    def find_trouble(self, way: PartitionShape, census: Census, target: Target | None) -> str | None:
-        if way is PartitionShape.FROM_ZOOKEEPER and not census.zookeepers:
-            return f"{way} needs a ZooKeeper node"
-        few = way is PartitionShape.FROM_ZOOKEEPER or (way is PartitionShape.ONE and census.zookeepers)
-        least = 1 if few or (target is not None and target.kind in OF_CLIENTS) else LEAST.get(way, 2)
+    def find_trouble(self, variant: PartitionShape, census: Census, target: Target | None) -> str | None:
+        if variant is PartitionShape.FROM_ZOOKEEPER and not census.zookeepers:
+            return f"{variant} needs a ZooKeeper node"
+        few = variant is PartitionShape.FROM_ZOOKEEPER or (variant is PartitionShape.ONE and census.zookeepers)
+        least = 1 if few or (target is not None and target.kind in CLIENT_KINDS) else LEAST.get(variant, 2)
         if census.servers < least:
-            return f"{way} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
+            wanted = NUMBERS.get(least, "a server")
+            return f"{variant} needs {wanted}, there are {census.servers} (--nodes={max(least, 3)})"
         if (
-            way
+            variant
             in (PartitionShape.ISOLATE_LEADER, PartitionShape.LEADER_AND_FOLLOWER, PartitionShape.FOLLOWER_FROM_LEADER)
             and census.keys == ()
         ):
-            return f"{way} needs a system with keys that have a leader: {NAMING_KEYS}"
+            return f"{variant} needs a system with keys that have a leader: {KEYS_REMEDY}"
         if target is None:
             return None
-        if way is PartitionShape.LINKS:
-            return f"{way} draws its links among all nodes, it takes no target {target}"
-        if way is not PartitionShape.ONE and way in ISOLATED and target.kind is not ISOLATED[way]:
-            return f"{way} isolates the {ISOLATED[way]}, it takes no target {target}"
-        if way is PartitionShape.FROM_ZOOKEEPER and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
-            return f"{way} cuts others from ZooKeeper, it takes no target {target}"
-        if way is PartitionShape.ONE and target.kind is TargetKind.ALL:
-            return f"{way} cuts its targets from the rest, and all servers leave no rest"
+        if variant is PartitionShape.LINKS:
+            return f"{variant} draws its links among all nodes, it takes no target {target}"
+        if variant is not PartitionShape.ONE and variant in ISOLATED and target.kind is not ISOLATED[variant]:
+            return f"{variant} isolates the {ISOLATED[variant]}, it takes no target {target}"
+        if variant is PartitionShape.FROM_ZOOKEEPER and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
+            return f"{variant} cuts others from ZooKeeper, it takes no target {target}"
+        if variant is PartitionShape.ONE and target.kind is TargetKind.ALL:
+            return f"{variant} cuts its targets from the rest, and all servers leave no rest"
         return None
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -154,9 +154,9 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
 
     async def inject(self, injection: Injection) -> None:
         """Finds the follower's leader, and adds client nodes with a cut link to the targets."""
-        if self.way_of(injection) is PartitionShape.FOLLOWER_FROM_LEADER:
+        if self.variant_of(injection) is PartitionShape.FOLLOWER_FROM_LEADER:
             injection.evidence["leader"] = (await find_leader(injection)).name
-        if self.way_of(injection) is PartitionShape.LINKS:
+        if self.variant_of(injection) is PartitionShape.LINKS:
             if (name := await _find_name_of_links(injection)) is not None:
                 injection.evidence[LIKENESS] = name
             ends = {name for drop in _some_links(injection) for name in drop} - {*injection.names}
@@ -166,22 +166,22 @@ class PartitionFault(VariedFault[PartitionShape], CutFault):
 
     def links(self, injection: Injection) -> list[Drop]:
         """Raises :class:`TargetError` if there is no link between the two sides."""
-        drops = _LINKS.get(self.way_of(injection), _from_the_rest)(injection)
+        drops = _LINKS.get(self.variant_of(injection), _from_the_rest)(injection)
         if not drops:
             whom = ", ".join(injection.names)
             raise TargetError(f"{injection.step.fault}: nothing is left to cut {whom} from")
         return drops
 
-    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+    def affected_nodes(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         """Returns the servers on both sides of a bridge, else the targets."""
-        if self.way_of(injection) is not PartitionShape.BRIDGE:
-            return super().sufferers(injection, drops)
+        if self.variant_of(injection) is not PartitionShape.BRIDGE:
+            return super().affected_nodes(injection, drops)
         return sorted({name for drop in drops for name in drop})
 
     def proof(self, injection: Injection) -> Proof:
         """With ``links``, one dropped packet is enough, because some servers may be silent on these links."""
         proof = super().proof(injection)
-        anything = self.way_of(injection) is PartitionShape.LINKS and bool(proof.evidence["dropped"])
+        anything = self.variant_of(injection) is PartitionShape.LINKS and bool(proof.evidence["dropped"])
         return Proof(True, proof.evidence) if anything else proof
 
 
@@ -196,7 +196,7 @@ class FastFail(PartitionFault):
 
     name = "partition-fast-fail"
     description = "one server whose packets to and from others are rejected with a reset, not dropped"
-    ways = (PartitionShape.ONE,)
+    variants = (PartitionShape.ONE,)
     manner = CutManner.REJECT
 
 

@@ -16,8 +16,7 @@ from assay.cluster.node import (
 )
 from assay.cluster.system import System
 from assay.nemesis.faults.abilities import Ability
-from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, draw_key, on_each
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import Census, Impact, Injection, Proof, Scope, draw_key, on_each
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import KEYED, Target, TargetError, TargetKind, servers
 
@@ -107,9 +106,7 @@ class ServerFault:
     scope = Scope.PROCESS
     impact: Impact
     lingers = 0.0
-    """Maximum seconds that it may outlast its duration, until it has had its effect
-    (:mod:`assay.nemesis.engine.conductor`).
-    """
+    """Maximum seconds that it may outlast its duration while it has had no effect."""
     kinds: Sequence[TargetKind] = DEFAULT_TARGETS
     """Targets that are drawn if none is requested."""
     drawn: Mapping[str, Sequence[Parameter]] = {}
@@ -167,7 +164,7 @@ class ServerFault:
         raise NotImplementedError(type(self).__name__)
 
     def find_missing_effect(self, injection: Injection) -> str | None:
-        """Returns what else is missing, if nothing is for any target alone; or None."""
+        """Returns what else is missing if every single target's proof is complete; or None."""
         return None
 
 

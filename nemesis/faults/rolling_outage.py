@@ -21,10 +21,8 @@ from typing import Final, cast
 
 from assay.cluster.node import Node, NodeError, ProcessState, SupportsPowerLoss
 from assay.cluster.system import SupportsHold, System
-from assay.nemesis.faults.fault import Census, Injection, on_each
-from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.fault import Census, Impact, Injection, on_each
+from assay.nemesis.faults.kill import Kill, PowerLoss
 from assay.nemesis.faults.process import draw_target, evidence_of, read_status, resume_stopped
 from assay.nemesis.faults.restart import wait_until_serving
 from assay.nemesis.schedule.schedule import Parameter
@@ -32,29 +30,30 @@ from assay.nemesis.schedule.target import Target, TargetKind
 
 PAUSES = (0.05, 0.4, 0.9)
 """Seconds between two servers that go down, or come back."""
-CLEANLY = (0, 1, 1, 2)
-"""How many of the first are ended cleanly, so that the others go on without them for a while.
+CLEAN_ENDS = (0, 1, 1, 2)
+"""How many of the first servers are ended cleanly, so that the others go on without them for a while.
 
-The rest is killed. With none, they go down within an instant.
+The rest is killed. If none is ended cleanly, all go down within an instant.
 """
-HUNG = 0.3
+HANG_PROBABILITY = 0.3
 """Probability that all but the last are stopped first, so that the last goes on alone before others notice."""
-HANG = (1.5, 3.0)
+HANG_SECONDS = (1.5, 3.0)
 """Seconds that they are stopped."""
-SHUFFLED = 0.4
+SHUFFLE_PROBABILITY = 0.4
 """Probability that they do not come back in reverse order, the last one first."""
-AGAIN = 0.6
+RESTOP_PROBABILITY = 0.6
 """Probability that the first to come back is stopped cleanly once more."""
-ALONE = (0.3, 1.5)
+ALONE_SECONDS = (0.3, 1.5)
 """Seconds that it then runs alone."""
-SERVES_WITHIN: Final = 4.0
+SERVE_SECONDS: Final = 4.0
 """Seconds for it to serve. A member of a quorum never serves alone, and the others must not wait."""
-FALTERS: Final = 0.7
-"""Probability, otherwise, that one of them stops as soon as it is back: others count on it, and it does not answer."""
-FALTER: Final = (1.0, 3.5)
-"""Seconds that it is stopped: both shorter and longer than a request timeout, and than a session."""
-STANDS: Final = 3.0
-"""Seconds for it to reach that point."""
+FALTER_PROBABILITY: Final = 0.7
+"""Probability that one of them pauses as soon as it is back, if the first was not stopped again. The others count on
+it, and it does not answer."""
+FALTER_SECONDS: Final = (1.0, 3.5)
+"""Seconds of that pause: from less than a request timeout to more than a session."""
+FALTER_WAIT_SECONDS: Final = 3.0
+"""Seconds for it to reach the pause."""
 LOOK_EVERY: Final = 0.1
 
 
@@ -71,16 +70,16 @@ class Outage(Kill):
         return draw_target(rng, census, target if target is not None else Target(TargetKind.ALL))
 
     async def inject(self, injection: Injection) -> None:
-        rng, order = random.Random(injection.seed), self._order(injection)
-        cleanly = order[: min(rng.choice(CLEANLY), len(order) - 1)]
+        rng, order = random.Random(injection.seed), self._shuffle_targets(injection)
+        cleanly = order[: min(rng.choice(CLEAN_ENDS), len(order) - 1)]
         for node in order:
             injection.evidence[node.name] = {"before": await read_status(node)}
-        if rng.random() < HUNG:
+        if rng.random() < HANG_PROBABILITY:
             cleanly = []
             await on_each(order[:-1], lambda node: node.stop())
-            await asyncio.sleep(rng.uniform(*HANG))
+            await asyncio.sleep(rng.uniform(*HANG_SECONDS))
 
-        async def take(node: Node) -> None:
+        async def take_down(node: Node) -> None:
             if node in cleanly:
                 await _terminate(injection, node)
             elif node is order[-1]:
@@ -91,35 +90,35 @@ class Outage(Kill):
             if node is not order[-1]:
                 await asyncio.sleep(rng.choice(PAUSES) if cleanly else PAUSES[0])
 
-        await on_each(order, take)
+        await on_each(order, take_down)
 
-    async def _served(self, injection: Injection, node: Node) -> None:
+    async def _await_serving(self, injection: Injection, node: Node) -> None:
         """Waits until it serves, but not too long, because it may not be able to serve alone."""
         with contextlib.suppress(NodeError, TimeoutError):
-            async with asyncio.timeout(SERVES_WITHIN):
+            async with asyncio.timeout(SERVE_SECONDS):
                 await wait_until_serving(injection.context.system, node)
 
-    def _order(self, injection: Injection) -> Sequence[Node]:
+    def _shuffle_targets(self, injection: Injection) -> Sequence[Node]:
         """Returns the order in which they go down, equal at each call."""
         return random.Random(injection.seed).sample(injection.targets, len(injection.targets))
 
     async def heal(self, injection: Injection) -> None:
-        rng, order = random.Random(injection.seed + 1), list(self._order(injection))[::-1]
-        if rng.random() < SHUFFLED:
+        rng, order = random.Random(injection.seed + 1), list(self._shuffle_targets(injection))[::-1]
+        if rng.random() < SHUFFLE_PROBABILITY:
             rng.shuffle(order)
-        again = rng.random() < AGAIN
+        again = rng.random() < RESTOP_PROBABILITY
         system = injection.context.system
         await on_each(order, lambda node: _resume(node, system))
         await on_each(order, lambda node: _kill_if_asked(injection, node))
         first = order[0]
-        faltering = None if again or rng.random() >= FALTERS else rng.choice(order)
+        faltering = None if again or rng.random() >= FALTER_PROBABILITY else rng.choice(order)
         if again and (await first.process()).state is ProcessState.DEAD:
             await first.start()
-            await self._served(injection, first)
+            await self._await_serving(injection, first)
             await _terminate(injection, first)
             await first.start()
-            await self._served(injection, first)
-            await asyncio.sleep(rng.uniform(*ALONE))
+            await self._await_serving(injection, first)
+            await asyncio.sleep(rng.uniform(*ALONE_SECONDS))
 
         async def start(node: Node) -> None:
             if (await node.process()).state is ProcessState.DEAD:
@@ -131,7 +130,7 @@ class Outage(Kill):
 
         await on_each(order, start)
         if faltering is not None and isinstance(system, SupportsHold):
-            await _falter(faltering, rng.uniform(*FALTER))
+            await _falter(faltering, rng.uniform(*FALTER_SECONDS))
             await _resume(faltering, system)
 
 
@@ -154,9 +153,9 @@ async def _kill_if_asked(injection: Injection, node: Node) -> None:
 
 
 async def _falter(node: Node, seconds: float) -> None:
-    """Waits until the node has been stopped for ``seconds``. A node that does not stop itself in time continues."""
+    """Waits until the node has been paused for ``seconds``, or has not paused itself in time."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + STANDS
+    deadline = loop.time() + FALTER_WAIT_SECONDS
     while (await node.process()).state is not ProcessState.STOPPED:
         if loop.time() >= deadline:
             return
@@ -179,10 +178,10 @@ class OutagePowerLoss(Outage):
     impact = Impact(ends_process=True, pauses_process=True, gradual=True, loses_unsynced=True)
     abilities = PowerLoss.abilities
 
-    def _order(self, injection: Injection) -> Sequence[Node]:
+    def _shuffle_targets(self, injection: Injection) -> Sequence[Node]:
         """Puts the server that loses its power last."""
         last = injection.step.parameters.get("last", injection.names[-1])
-        return sorted(super()._order(injection), key=lambda node: node.name == last)
+        return sorted(super()._shuffle_targets(injection), key=lambda node: node.name == last)
 
     async def end(self, injection: Injection, node: Node) -> None:
         lost = dict(await cast(SupportsPowerLoss, node).cut_power())

@@ -18,15 +18,14 @@ from assay.cluster import zookeeper
 from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, draw_key
 from assay.nemesis.faults.partition import PartitionFault
-from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.shape import PartitionShape
-from assay.nemesis.schedule.target import OF_CLIENTS, Target, TargetError, TargetKind, list_zookeepers
+from assay.nemesis.schedule.schedule import Parameter, PartitionShape, ScheduleError
+from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetError, TargetKind, list_zookeepers
 
-PATIENCE: Final = 15.0
+EXPIRY_SECONDS: Final = 15.0
 """Seconds beyond the heal's time for sessions to end. ZooKeeper grants 10 s at most here."""
 ASK_EVERY: Final = 0.25
-REGISTERING: Final = 5.0
-"""Seconds to wait for a target without a session. A session lost to an earlier fault is replaced soon."""
+SESSION_SECONDS: Final = 5.0
+"""Seconds to wait until each target has a session. After an earlier fault, a server soon gets a new one."""
 
 
 class ZooKeeperExpire(PartitionFault):
@@ -34,54 +33,54 @@ class ZooKeeperExpire(PartitionFault):
 
     name = "zookeeper-expire"
     description = "one server, or consumer, cut from ZooKeeper until its session has expired"
-    ways = (PartitionShape.FROM_ZOOKEEPER,)
+    variants = (PartitionShape.FROM_ZOOKEEPER,)
     roles = (ZOOKEEPER_ROLE,)
     scope = Scope.NODE
-    """A dead or paused process has no session to expire, or it expires for that reason."""
-    lingers = PATIENCE
+    """No other fault may hit the node: the session of a dead or paused process would expire for that reason."""
+    lingers = EXPIRY_SECONDS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:
             raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
         if target is not None and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
             raise ScheduleError(f"{self.name} expires sessions of others, it takes no target {target}")
-        if not census.servers and (target is None or target.kind not in OF_CLIENTS):
+        if not census.servers and (target is None or target.kind not in CLIENT_KINDS):
             raise ScheduleError(f"{self.name} needs a server, there is none (--nodes=3)")
         return draw_key(target if target is not None else Target(TargetKind.ONE), rng, census), {}
 
     async def inject(self, injection: Injection) -> None:
         """Raises ``TargetError`` if a target holds no session, and gets none."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + REGISTERING
-        while without := [name for name, mine in (await self._sessions(injection)).items() if not mine]:
+        deadline = loop.time() + SESSION_SECONDS
+        while without := [name for name, mine in (await self._read_own_sessions(injection)).items() if not mine]:
             if loop.time() > deadline:
                 raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
             await asyncio.sleep(ASK_EVERY)
         await super().inject(injection)
 
-    async def _sessions(self, injection: Injection) -> Mapping[str, dict[str, float]]:
+    async def _read_own_sessions(self, injection: Injection) -> Mapping[str, dict[str, float]]:
         """Returns the living sessions of each target, with their timeouts in seconds, and stores them as evidence."""
         keepers = list_zookeepers(injection.context.cluster)
         held, alive = await zookeeper.read_connected_sessions(keepers), await zookeeper.read_sessions(keepers) or set()
         listed = {session: known for session, known in held.items() if session in alive}
-        mine = {node.name: _sessions_at(node.address, listed) for node in injection.targets}
+        mine = {node.name: _select_sessions(node.address, listed) for node in injection.targets}
         injection.evidence["sessions"] = mine
         return mine
 
     async def observe(self, injection: Injection) -> None:
-        await self._look(injection)
+        await self._record_alive(injection)
         await super().observe(injection)
 
     async def heal(self, injection: Injection) -> None:
         """Heals after the sessions have ended, even if the run has ended before."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
+        deadline = loop.time() + EXPIRY_SECONDS
         while injection.evidence.get("alive") and loop.time() < deadline:
             await asyncio.sleep(ASK_EVERY)
-            await self._look(injection)
+            await self._record_alive(injection)
         await super().heal(injection)
 
-    async def _look(self, injection: Injection) -> None:
+    async def _record_alive(self, injection: Injection) -> None:
         """Records which sessions are alive. It never fails, so that the links are restored in any case."""
         wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
         alive = await zookeeper.read_sessions(list_zookeepers(injection.context.cluster))
@@ -100,6 +99,6 @@ class ZooKeeperExpire(PartitionFault):
         return Proof(True, evidence)
 
 
-def _sessions_at(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:
+def _select_sessions(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:
     """Returns the sessions of clients at this address, with their timeouts in seconds."""
     return {f"{session:#x}": timeout for session, (client, timeout) in sorted(held.items()) if client == address}

@@ -16,8 +16,7 @@ from typing import Final, cast
 
 from assay.cluster.node import Node, Slowed, SupportsSlowDisk
 from assay.nemesis.faults.abilities import SLOW_DISK
-from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Proof, Scope
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import LINGER_SECONDS, Impact, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault, evidence_of, read_number
 from assay.nemesis.schedule.schedule import Parameter
 
@@ -44,20 +43,20 @@ class SlowFsync(ServerFault):
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seconds, disk = read_seconds(injection), cast(SupportsSlowDisk, node)
-        evidence_of(injection, node)["before"] = self.counted(await disk.read_disk_delays())
+        evidence_of(injection, node)["before"] = self.count_slow(await disk.read_disk_delays())
         await self.slow(disk, seconds)
 
     async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
         """Slows the disk."""
         await disk.slow_disk(seconds)
 
-    def counted(self, slowed: Slowed) -> int:
+    def count_slow(self, slowed: Slowed) -> int:
         """Returns how many of this fault's calls have been slow."""
         return slowed.fsyncs
 
     async def look(self, injection: Injection, node: Node) -> None:
         seen = evidence_of(injection, node)
-        seen["slow"] = self.counted(await cast(SupportsSlowDisk, node).read_disk_delays()) - seen["before"]
+        seen["slow"] = self.count_slow(await cast(SupportsSlowDisk, node).read_disk_delays()) - seen["before"]
 
     async def undo(self, injection: Injection, node: Node) -> None:
         await restore_speed(node)
@@ -79,7 +78,7 @@ class SlowDisk(SlowFsync):
     async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
         await disk.slow_disk(FSYNC_TIMES * seconds, seconds)
 
-    def counted(self, slowed: Slowed) -> int:
+    def count_slow(self, slowed: Slowed) -> int:
         return slowed.calls
 
 

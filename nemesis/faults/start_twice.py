@@ -21,8 +21,7 @@ from assay.cluster.node import Node, ProcessState
 from assay.cluster.second_copy import SupportsSecondCopy
 from assay.cluster.system import SupportsDataFolder
 from assay.nemesis.faults.abilities import SECOND_COPY
-from assay.nemesis.faults.fault import LINGER_SECONDS, Injection
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import LINGER_SECONDS, Impact, Injection
 from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, read_status
 
 LIVED: Final = 2.0

@@ -1,23 +1,27 @@
-"""Stop: SIGSTOP of the process at the injection, SIGCONT at the heal.
+"""Faults that pause a process at the injection, and continue it at the heal.
 
-The kernel still acknowledges packets, so peers see a live connection to a process that does nothing. ZooKeeper expires
-its session. At the heal all its timers fire together, and it may believe for a moment that it still leads. This is the
-long garbage collection pause of the literature.
+- ``stop``: SIGSTOP of the process. The kernel still acknowledges packets, so peers see a live connection to a process
+  that does nothing. ZooKeeper expires its session. At the heal all its timers fire together, and it may believe for a
+  moment that it still leads. This is the long garbage collection pause of the literature.
+- ``freeze``: the whole machine stops, including its network stack, like a virtual machine suspended by its host.
+  Nothing is acknowledged: peers see a machine that has vanished, retransmit, and may give up. Packets sent to it are
+  lost, and sent again once it answers. A frozen machine answers nothing, so no other fault may hold it, and the random
+  nemesis adds no companion.
 
-Proof: the process was seen stopped (``T`` in ``/proc/PID/stat``) after the injection and still at the heal, and is the
-same incarnation.
+Proof: the process, or the machine, was seen paused (``T`` in ``/proc/PID/stat``) after the injection and still at the
+heal, and the process is the same incarnation.
 """
 
 import random
 from collections.abc import Mapping
 from typing import Any
 
-from assay.cluster.node import Node, ProcessState
-from assay.nemesis.faults.fault import Census, Injection
-from assay.nemesis.faults.impact import Impact
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import Census, Impact, Injection, Scope
 from assay.nemesis.faults.process import ServerFault, evidence_of, process_or_node, read_status, resume_stopped
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Target, means_clients
+from assay.nemesis.schedule.target import Target, means_clients, servers
 
 
 class Stop(ServerFault):
@@ -51,4 +55,44 @@ class Stop(ServerFault):
                 return f"was {seen[moment]['state']}, not stopped ({moment})"
         if seen["stopped"]["incarnation"] != seen["at_heal"]["incarnation"]:
             return "another incarnation was running at the heal"
+        return None
+
+
+class Freeze(ServerFault):
+    """Freezes the machine until the heal."""
+
+    name = "freeze"
+    description = "the whole machine is frozen, its network included, and thawed at the heal"
+    scope = Scope.NODE
+    impact = Impact(pauses_process=True)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        try:
+            for node in servers(cluster, system):
+                await node.frozen()
+        except NodeError as error:
+            return f"machines cannot be frozen here: {error}"
+        return await super().probe(cluster, system)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen = evidence_of(injection, node)
+        seen["before"] = await read_status(node)
+        await node.freeze()
+        seen["frozen"] = await node.frozen()
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        evidence_of(injection, node)["frozen_at_heal"] = await node.frozen()
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        # Always, because a failed injection may have silenced a machine without freezing it.
+        await node.thaw()
+        evidence_of(injection, node)["after"] = await read_status(node)
+
+    def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
+        if not seen.get("frozen"):
+            return "was not frozen after the injection"
+        if not seen.get("frozen_at_heal"):
+            return "was not frozen any more at the heal"
+        if seen.get("after") != seen["before"]:
+            return f"its process was {seen['before']} before and {seen.get('after')} after"
         return None

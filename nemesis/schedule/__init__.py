@@ -1,9 +1,8 @@
 """Schedules: which faults strike which targets, and when, as plain data.
 
-- ``schedule``: the steps, as planned and as resolved in a run
+- ``schedule``: the steps, as planned and as resolved in a run, and the shapes of partitions
 - ``target``: the targets of steps
 - ``trigger``: steps that wait for an event or a number of operations
-- ``shape``: the shapes of partitions
 - ``draw``: a random schedule of one fault
 - ``mix``: a random schedule of many faults
 - ``catalogue``: the faults of a session by name

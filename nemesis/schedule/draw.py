@@ -4,7 +4,7 @@
   healed before the time limit.
 - In a combined run each injection draws one of the faults, so that each occurs if time allows.
 - About every third injection has a *companion*. This is another fault that begins while the first is active, lasts as
-  long, and ends before the next injection. So at most two faults overlap, with calm times for recovery.
+  long, and ends before the next injection. So at most two faults overlap, and the cluster has time to recover.
 - Unless a target is requested, the two leave a majority of the servers untouched. Otherwise nothing could be
   acknowledged, and a run with few operations proves little.
 - With a trigger each fault is drawn once, in random order, and acts when its trigger fires. The first acts after N
@@ -24,14 +24,14 @@ from assay.nemesis.faults.fault import Census, Fault, Scope, get_declaration
 from assay.nemesis.faults.process import require_whole_node
 from assay.nemesis.schedule.catalogue import NONE, FaultCatalogue
 from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, ScheduleError
-from assay.nemesis.schedule.target import OF_CLIENTS, ONE, Target, TargetKind
+from assay.nemesis.schedule.target import CLIENT_KINDS, ONE, Target, TargetKind
 from assay.nemesis.schedule.trigger import Trigger, TriggerError, repeat_trigger
 
 INTERVAL = 10.0
 TIME_LIMIT = 30.0
-COMPANION = 1 / 3
+COMPANION_PROBABILITY = 1 / 3
 """Probability that an injection of a combined run has a companion."""
-EARLIEST, LATEST = 0.2, 0.8
+EARLIEST_BEGIN, LATEST_BEGIN = 0.2, 0.8
 """Range of a companion's begin, as shares of the first fault's duration."""
 
 
@@ -62,7 +62,7 @@ def draw_schedule(
         require_whole_node(name, target or ONE)
     rng = random.Random(seed)
     times = injection_times(interval, time_limit)
-    plan = _assign(
+    plan = _plan_injections(
         rng, names, times, interval / 2, time_limit, lambda a, b: _is_compatible(catalogue[a], catalogue[b], census)
     )
     if trigger is not None:
@@ -74,10 +74,10 @@ def draw_schedule(
         step = FaultStep(at, name, whom, interval / 2, parameters, rng.getrandbits(32))
         if (
             companion
-            and _leaves_none(steps[-1], step)
+            and _holds_all_targets(steps[-1], step)
             and catalogue[steps[-1].fault].scope.clashes(catalogue[name].scope)
         ):
-            continue  # every possible node is held already
+            continue  # the first fault holds every possible node
         steps.append(msgspec.structs.replace(step, keep_majority=companion and target is None))
     taken = {step.fault for step in steps}
     return FaultSchedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
@@ -120,9 +120,9 @@ def _is_compatible(first: Fault, second: Fault, census: Census) -> bool:
     return (nodes - 1) // 2 > 1 or not first.scope.clashes(second.scope)
 
 
-def _leaves_none(first: FaultStep, second: FaultStep) -> bool:
+def _holds_all_targets(first: FaultStep, second: FaultStep) -> bool:
     """Returns whether the first holds every node that the second could hit."""
-    of_clients = second.target.kind in OF_CLIENTS
+    of_clients = second.target.kind in CLIENT_KINDS
     return first.target.kind is (TargetKind.CONSUMERS if of_clients else TargetKind.ALL)
 
 
@@ -150,7 +150,7 @@ def _draw_triggered(
     return FaultSchedule(seed, tuple(steps))
 
 
-def _assign(
+def _plan_injections(
     rng: random.Random,
     names: Sequence[str],
     times: Sequence[float],
@@ -166,11 +166,11 @@ def _assign(
         plan.append((at, name, False))
         slack = time_limit - (at + duration)
         # Drawn even if unused, so that the rest of the schedule does not depend on the time limit.
-        wanted, part = rng.random() < COMPANION, rng.uniform(EARLIEST, LATEST)
-        pressed = len(due) > len(times) - number - 1
+        wanted, part = rng.random() < COMPANION_PROBABILITY, rng.uniform(EARLIEST_BEGIN, LATEST_BEGIN)
+        must_fit = len(due) > len(times) - number - 1
         offset = min(part * duration, slack / 2)
         others = [other for other in (due or names) if other != name and compatible(name, other)]
-        if others and (wanted or pressed) and offset >= EARLIEST * duration:
+        if others and (wanted or must_fit) and offset >= EARLIEST_BEGIN * duration:
             companion = others[0] if due else rng.choice(others)
             if due:
                 due.remove(companion)

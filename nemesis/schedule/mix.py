@@ -32,19 +32,16 @@ from assay.nemesis.faults.connection import ConnectionLine
 from assay.nemesis.faults.consumer import ConsumerZooKeeperResets
 from assay.nemesis.faults.fault import Census, Fault, Scope, get_declaration
 from assay.nemesis.faults.hold import HoldFault
-from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.kill_in_fsync import PowerLossInFsync
-from assay.nemesis.faults.kill_in_write import PowerLossInWrite
+from assay.nemesis.faults.kill import Kill, PowerLoss
+from assay.nemesis.faults.kill_at_disk import PowerLossInFsync, PowerLossInWrite
 from assay.nemesis.faults.link_set import LINKS, spare_majority
 from assay.nemesis.faults.membership import MembershipFault
 from assay.nemesis.faults.move import MoveReplicas
-from assay.nemesis.faults.power_loss import PowerLoss
 from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
 from assay.nemesis.faults.slow_disk import SlowDisk
 from assay.nemesis.faults.start_twice import StartTwice
 from assay.nemesis.schedule.catalogue import FaultCatalogue
-from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, ScheduleError
-from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.schedule import FIRST_INJECTION_AT, FaultSchedule, FaultStep, PartitionShape, ScheduleError
 from assay.nemesis.schedule.target import ONE, Target, TargetKind, named_target
 
 WEIGHTS: Final[Mapping[str, float]] = {
@@ -58,53 +55,53 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "kill-consumer": 2, "cut-consumer": 1, "consumer-from-coordinator": 2, "consumer-from-zookeeper": 2,
     "consumer-zookeeper-resets": 4,
 }  # fmt: skip
-KINDS: Final = (3, 6)
+KIND_COUNTS: Final = (3, 6)
 """Minimum and maximum number of kinds of faults in a run."""
-LASTING: Final = (0.3, 0.5)
+DURATION_SHARES: Final = (0.3, 0.5)
 """Range of a fault's duration, as shares of the interval."""
-AWAY_FOR: Final = (0.4, 0.5)
-"""That range for faults that take servers away: longer than a session and a failover."""
-LONGEST: Final = 0.6
-"""That share for a controller's connection, which is silent until a server is missed."""
-AWAY: Final = 0.75
-"""Share of that time for which the killed server is away: long enough for a failover."""
-CALM: Final = 0.5
+AWAY_SHARES: Final = (0.4, 0.5)
+"""Range for faults that take servers away: longer than a session and a failover."""
+CONTROLLER_SHARE: Final = 0.6
+"""Share for a controller's connection, which is silent until a server is missed."""
+KILL_SHARE: Final = 0.75
+"""Duration of the kill during that fault, as a share of its duration: long enough for a failover."""
+CALM_SECONDS: Final = 0.5
 """Seconds between the last heal of an episode and the next episode, or the time limit."""
-APART: Final = (0.6, 1.0)
+EPISODE_SHARES: Final = (0.6, 1.0)
 """Range of the time between the begins of two episodes, as shares of the interval."""
-COMPANIONS: Final = (0, 1, 1, 1, 2)
-BEGINS: Final = (0.1, 0.7)
+COMPANION_COUNTS: Final = (0, 1, 1, 1, 2)
+BEGIN_SHARES: Final = (0.1, 0.7)
 """Range of a companion's begin, as shares of the first fault's duration."""
-OUTLASTS: Final = 1.0
+OUTLAST_SECONDS: Final = 1.0
 """Seconds that the later of two faults outlasts the other, if nothing may happen while both are active."""
-RELAYS: Final = 0.35
+RELAY_PROBABILITY: Final = 0.35
 """Probability that an episode is a relay (:mod:`assay.nemesis.faults.cascading_failover`)."""
-ABSENCES: Final = 0.1
+ABSENCE_PROBABILITY: Final = 0.1
 """Probability that in an episode a single server is gone for so long that the cluster must go on without it."""
-ABSENT: Final = (8.0, 10.0)
-"""Seconds."""
-BLACKOUTS: Final = 0.2
+ABSENCE_SECONDS: Final = (8.0, 10.0)
+"""Range of the duration of such an absence."""
+BLACKOUT_PROBABILITY: Final = 0.2
 """Probability that an episode is a fault on all servers, if one is allowed."""
-DARK: Final = (0.3, 1.5)
-"""Seconds that a loss of power lasts."""
-WORN: Final = (2.0, 4.0)
-"""That range for a loss of power in an fsync, preceded by slow fsyncs, or at a change that is awaited."""
-DOWN: Final = (2.0, 3.5)
+POWER_LOSS_SECONDS: Final = (0.3, 1.5)
+"""Range of the duration of a loss of power."""
+AWAITED_LOSS_SECONDS: Final = (2.0, 4.0)
+"""Range of the duration of a loss of power that waits for an fsync or for another change to the disk."""
+OUTAGE_SECONDS: Final = (2.0, 3.5)
 """Seconds from the first server's stop to the first server's return."""
-RETURN: Final = 7.0
+RETURN_SECONDS: Final = 7.0
 """Seconds until all servers are back."""
 CONTROLLER: Final = f"connection-{ConnectionLine.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in ConnectionLine))
 PAIR: Final = f"partition-{PartitionShape.LEADER_AND_FOLLOWER}"
-SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
+ZOOKEEPER_SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
 """During these, a connection to ZooKeeper has nothing to lose."""
-CHANGED: Final = 3.0
+MEMBERSHIP_SECONDS: Final = 3.0
 """Seconds that a membership change may continue after its heal was due, because it waits for every replica to be
 copied.
 """
 HOLD, KILL, MOVE, MEMBERSHIP = HoldFault.name, Kill.name, MoveReplicas.name, MembershipFault().name
 OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
-AFTERMATH: Final[Mapping[str, float]] = {**dict.fromkeys(OUTAGES, RETURN), MEMBERSHIP: CHANGED}
+AFTERMATH: Final[Mapping[str, float]] = {**dict.fromkeys(OUTAGES, RETURN_SECONDS), MEMBERSHIP: MEMBERSHIP_SECONDS}
 """Maximum seconds of a fault's aftermath, from its end. No episode begins in that time."""
 
 
@@ -130,25 +127,29 @@ def draw_mix(
         raise ScheduleError("mix: there is no fault that this system and this cluster can have")
     names = census.names or ("n1",)
     victim = named_target(names[rng.randrange(len(names))])
-    of_many = {name: catalogue[name] for name in faults if name in everywhere}
+    on_all = {name: catalogue[name] for name in faults if name in everywhere}
     steps: list[FaultStep] = []
     at = FIRST_INJECTION_AT
-    while at + interval * LONGEST <= time_limit - CALM:
-        episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM)
+    while at + interval * CONTROLLER_SHARE <= time_limit - CALM_SECONDS:
+        episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM_SECONDS)
         kind = rng.random()
-        if kind < RELAYS:
-            steps += draw_relay(rng, faults, catalogue, census, at, time_limit - CALM, events) or episode.steps()
-        elif kind < RELAYS + ABSENCES and (absence := _draw_absence(rng, faults, catalogue, census, at, time_limit)):
+        if kind < RELAY_PROBABILITY:
+            steps += (
+                draw_relay(rng, faults, catalogue, census, at, time_limit - CALM_SECONDS, events) or episode.steps()
+            )
+        elif kind < RELAY_PROBABILITY + ABSENCE_PROBABILITY and (
+            absence := _draw_absence(rng, faults, catalogue, census, at, time_limit)
+        ):
             steps.append(absence)
-        elif kind > 1 - BLACKOUTS and (of_all := _draw_for_all(rng, of_many, census, at, time_limit, victim)):
+        elif kind > 1 - BLACKOUT_PROBABILITY and (of_all := _draw_for_all(rng, on_all, census, at, time_limit, victim)):
             steps.append(of_all)
         else:
             steps += episode.steps()
         returned = max(step.until + AFTERMATH.get(step.fault, 0.0) for step in steps)
-        at = max(at + interval * rng.uniform(*APART), returned + CALM)
+        at = max(at + interval * rng.uniform(*EPISODE_SHARES), returned + CALM_SECONDS)
     if not steps:
         raise ScheduleError(
-            f"a fault from {FIRST_INJECTION_AT:g} s lasting {interval * LONGEST:g} s is not healed before "
+            f"a fault from {FIRST_INJECTION_AT:g} s lasting {interval * CONTROLLER_SHARE:g} s is not healed before "
             f"{time_limit:g} s: raise --time-limit or lower --nemesis-interval"
         )
     return FaultSchedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
@@ -158,8 +159,8 @@ def _draw_absence(
     rng: random.Random, faults: Collection[str], catalogue: FaultCatalogue, census: Census, at: float, time_limit: float
 ) -> FaultStep | None:
     """Returns a kill with a long absence; None if that is not possible, or time is short."""
-    duration = min(rng.uniform(*ABSENT), time_limit - CALM - at)
-    if KILL not in faults or duration < ABSENT[0]:
+    duration = min(rng.uniform(*ABSENCE_SECONDS), time_limit - CALM_SECONDS - at)
+    if KILL not in faults or duration < ABSENCE_SECONDS[0]:
         return None
     target, parameters = catalogue[KILL].draw(rng, census, None)
     return FaultStep(round(at, 3), KILL, target, round(duration, 3), parameters, rng.getrandbits(32))
@@ -169,9 +170,13 @@ def _draw_for_all(
     rng: random.Random, among: Mapping[str, Fault], census: Census, at: float, time_limit: float, last: Target
 ) -> FaultStep | None:
     """Returns a fault that strikes all servers; None if none may, or time is short."""
-    possible = {PowerLoss.name: DARK, PowerLossInFsync.name: WORN, PowerLossInWrite.name: WORN}
-    if at + DOWN[1] + RETURN <= time_limit - CALM:
-        possible |= dict.fromkeys(OUTAGES, DOWN)
+    possible = {
+        PowerLoss.name: POWER_LOSS_SECONDS,
+        PowerLossInFsync.name: AWAITED_LOSS_SECONDS,
+        PowerLossInWrite.name: AWAITED_LOSS_SECONDS,
+    }
+    if at + OUTAGE_SECONDS[1] + RETURN_SECONDS <= time_limit - CALM_SECONDS:
+        possible |= dict.fromkeys(OUTAGES, OUTAGE_SECONDS)
     names = [name for name in possible if name in among]
     if not names:
         return None
@@ -199,7 +204,7 @@ def list_mixable(catalogue: FaultCatalogue) -> tuple[str, ...]:
 
 def _draw_kinds(rng: random.Random, faults: Sequence[str], catalogue: FaultCatalogue, census: Census) -> list[str]:
     left = [name for name in faults if name not in OUTAGES and _is_drawable(catalogue[name], census)]
-    wanted = rng.randint(*KINDS)
+    wanted = rng.randint(*KIND_COUNTS)
     kinds: list[str] = []
     while left and len(kinds) < wanted:
         kinds.append(rng.choices(left, [weight(name) for name in left])[0])
@@ -231,34 +236,34 @@ class _Episode:
     def steps(self) -> list[FaultStep]:
         rng = self.rng
         name = rng.choices(self.kinds, [weight(name) for name in self.kinds])[0]
-        first = self._step(name, self.at, self.interval * rng.uniform(*self._lasting(name)))
+        first = self._step(name, self.at, self.interval * rng.uniform(*self._duration_range(name)))
         steps = [first]
         if first.fault == CONTROLLER:
-            first = steps[0] = msgspec.structs.replace(first, duration=self.interval * LONGEST)
+            first = steps[0] = msgspec.structs.replace(first, duration=self.interval * CONTROLLER_SHARE)
             if KILL in self.catalogue:
-                away = round(AWAY * first.duration, 3)
+                away = round(KILL_SHARE * first.duration, 3)
                 steps.append(FaultStep(round(self.at + 0.2, 3), KILL, ONE, away, {}, rng.getrandbits(32)))
             return steps
-        begins, companions = BEGINS, rng.choice(COMPANIONS)
+        begins, companions = BEGIN_SHARES, rng.choice(COMPANION_COUNTS)
         if first.fault == HOLD:
             first = steps[0] = msgspec.structs.replace(first, parameters={"seen": True})
             begins, companions = (0.6, 0.8), max(1, companions)
         for _ in range(companions):
-            others = [name for name in self.kinds if all(self._together(step.fault, name) for step in steps)]
+            others = [name for name in self.kinds if all(self._can_overlap(step.fault, name) for step in steps)]
             if not others:
                 break
             name = rng.choices(others, [weight(name) for name in others])[0]
             begin = max(self.at + first.duration * rng.uniform(*begins), steps[-1].at)
-            shortest, longest = (self.interval * part for part in self._lasting(name))
+            shortest, longest = (self.interval * part for part in self._duration_range(name))
             if begin + shortest > self.end:
                 break
             step = self._step(name, begin, min(rng.uniform(shortest, longest), self.end - begin))
-            if any(self._outlasts(step, other) for other in steps):
-                until = max(step.until, *(other.until + OUTLASTS for other in steps))
+            if any(self._must_outlast(step, other) for other in steps):
+                until = max(step.until, *(other.until + OUTLAST_SECONDS for other in steps))
                 if until > self.end:
                     break
                 step = msgspec.structs.replace(step, duration=round(until - step.at, 3))
-            steps.append(msgspec.structs.replace(step, keep_majority=self._heavy(name)))
+            steps.append(msgspec.structs.replace(step, keep_majority=self._takes_servers_away(name)))
         return steps
 
     def _step(self, name: str, at: float, duration: float) -> FaultStep:
@@ -271,25 +276,27 @@ class _Episode:
         # A slow or isolated controller may accept no order meanwhile.
         return msgspec.structs.replace(step, yields=name == MOVE)
 
-    def _together(self, first: str, second: str) -> bool:
+    def _can_overlap(self, first: str, second: str) -> bool:
         one, two = self.catalogue[first], self.catalogue[second]
         if first == second or second in (CONTROLLER, HOLD) or Scope.NODE in (one.scope, two.scope):
             return False
         if PAIR in (first, second):
             return False  # alone it already disturbs a majority
-        if two.impact.loses_data or (_clash_on_one_node(one, two) and self._heavy(first) and self._heavy(second)):
+        if two.impact.loses_data or (
+            _clash_on_one_node(one, two) and self._takes_servers_away(first) and self._takes_servers_away(second)
+        ):
             return False  # the same server twice, or the only other one
         if get_declaration(two, "everywhere") or (get_declaration(one, "everywhere") and one.scope.clashes(two.scope)):
             return False
-        if first in SILENT and second in (*CONNECTIONS, ConsumerZooKeeperResets.name):
+        if first in ZOOKEEPER_SILENT and second in (*CONNECTIONS, ConsumerZooKeeperResets.name):
             return False
         # A move waits for servers that are away.
-        return MOVE not in (first, second) or not (self._heavy(first) or self._heavy(second))
+        return MOVE not in (first, second) or not (self._takes_servers_away(first) or self._takes_servers_away(second))
 
-    def _lasting(self, name: str) -> tuple[float, float]:
-        return AWAY_FOR if self._heavy(name) else LASTING
+    def _duration_range(self, name: str) -> tuple[float, float]:
+        return AWAY_SHARES if self._takes_servers_away(name) else DURATION_SHARES
 
-    def _outlasts(self, later: FaultStep, first: FaultStep) -> bool:
+    def _must_outlast(self, later: FaultStep, first: FaultStep) -> bool:
         """Returns whether the later fault must outlast the first, because otherwise nothing happens or it strikes
         nothing.
 
@@ -297,14 +304,14 @@ class _Episode:
         know to be dead are silent.
         """
         if any(
-            deaf.parameters.get("connection") == ConnectionLine.ZOOKEEPER and self._heavy(away.fault)
+            deaf.parameters.get("connection") == ConnectionLine.ZOOKEEPER and self._takes_servers_away(away.fault)
             for deaf, away in ((later, first), (first, later))
         ):
             return True
-        cut = self.catalogue[later.fault].impact.cuts_links and self._heavy(later.fault)
-        return cut and self._heavy(first.fault) and self.catalogue[first.fault].impact.stops_work
+        cut = self.catalogue[later.fault].impact.cuts_links and self._takes_servers_away(later.fault)
+        return cut and self._takes_servers_away(first.fault) and self.catalogue[first.fault].impact.stops_work
 
-    def _heavy(self, name: str) -> bool:
+    def _takes_servers_away(self, name: str) -> bool:
         """Returns whether it takes servers away from the others.
 
         A server that is slow with everything counts as gone.

@@ -12,15 +12,46 @@ In JSON, ``type`` distinguishes them: ``{"type": "schedule", "seed": 7, "steps":
 Unknown fields are errors: a misspelled ``duration`` must not become a default.
 """
 
+import enum
 import itertools
 import math
 from typing import Annotated, Any
 
 import msgspec
 
-from assay.nemesis.schedule.shape import ISOLATED, PartitionShape
-from assay.nemesis.schedule.target import Target, named_target
+from assay.nemesis.schedule.target import Target, TargetKind, named_target
 from assay.nemesis.schedule.trigger import Trigger
+
+
+class PartitionShape(enum.StrEnum):
+    ONE = "one"
+    HALVES = "halves"
+    MAJORITY_MINORITY = "majority-minority"
+    RANDOM_HALVES = "random-halves"
+    ISOLATE_LEADER = "isolate-leader"
+    ISOLATE_CONTROLLER = "isolate-controller"
+    MAJORITIES_RING = "majorities-ring"
+    BRIDGE = "bridge"
+    FROM_ZOOKEEPER = "from-zookeeper"
+    LEADER_AND_FOLLOWER = "leader-and-follower"
+    FOLLOWER_FROM_LEADER = "follower-from-leader"
+    LINKS = "links"
+
+
+ISOLATED = {
+    PartitionShape.ONE: TargetKind.ONE,
+    PartitionShape.HALVES: TargetKind.HALF,
+    PartitionShape.MAJORITY_MINORITY: TargetKind.MINORITY,
+    PartitionShape.RANDOM_HALVES: TargetKind.HALF,
+    PartitionShape.ISOLATE_LEADER: TargetKind.LEADER,
+    PartitionShape.ISOLATE_CONTROLLER: TargetKind.CONTROLLER,
+    PartitionShape.MAJORITIES_RING: TargetKind.ALL,
+    PartitionShape.BRIDGE: TargetKind.ONE,
+    PartitionShape.LEADER_AND_FOLLOWER: TargetKind.LEADER,
+    PartitionShape.FOLLOWER_FROM_LEADER: TargetKind.FOLLOWER,
+}
+"""The target that each shape isolates (or that is the bridge). ``one`` takes other targets, too."""
+
 
 FIRST_INJECTION_AT = 2.0
 """Seconds from the start of the main phase to the first injection, so that the workload is already running."""

@@ -1,10 +1,10 @@
 """Targets of faults: a target as planned (``leader of orders-0``) and its resolution to nodes.
 
-A target is data and names a part, not a machine, so that one schedule fits any cluster. It is resolved at injection,
-because the leader is not known before. Resolution only uses nodes, a random generator and the system's finders. If no
-node is known to have the part (an election is running, the finder reaches no node), it asks again for a moment. Then it
-takes a random server and says so: a fault on some node is a better test than none, and the record distinguishes the
-two.
+A target is data and names a part (a role such as the leader), not a machine, so that one schedule fits any cluster. It
+is resolved at injection, because the leader is not known before. Resolution only uses nodes, a random generator and the
+system's finders. If no node is known to have the part (an election is running, the finder reaches no node), the finder
+is asked again for a moment. Then a random server is taken, and the record says so: a fault on some node is a better
+test than none.
 
 *Servers* are the nodes of the system's own roles. They include neither ZooKeeper nor client nodes: ``all`` does not
 kill ZooKeeper.
@@ -71,8 +71,8 @@ KEYED = (TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.COORDINATOR)
 """Parts that belong to an object: the leader of a key, the coordinator of a group."""
 SIZES = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 """Numbers of servers, or of servers of one role, which is the target's key."""
-OF_CLIENTS = (TargetKind.CONSUMER, TargetKind.CONSUMERS)
-NAMING_KEYS = (
+CLIENT_KINDS = (TargetKind.CONSUMER, TargetKind.CONSUMERS)
+KEYS_REMEDY = (
     "give it keys() (one name if one node leads everything) and find(cluster, what, key), which returns the leader"
 )
 """Remedy for the author of a system without keys."""
@@ -178,8 +178,8 @@ def list_groups(system: System) -> tuple[str, ...]:
 
 
 def means_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
-    """Returns whether it means client nodes, also by name. ``how`` decides how many of its names must be theirs."""
-    return target.kind in OF_CLIENTS or _named_like(r"client\d+", target, how)
+    """Returns whether it means client nodes, also by name: ``how`` (all or any) of its names."""
+    return target.kind in CLIENT_KINDS or _named_like(r"client\d+", target, how)
 
 
 def means_zookeepers(target: Target) -> bool:
@@ -213,7 +213,7 @@ class TargetScene:
     groups: Sequence[str] = ()
     spares: Sequence[Node] = ()
 
-    def whose(self, kind: TargetKind) -> Sequence[str]:
+    def objects_of(self, kind: TargetKind) -> Sequence[str]:
         """Returns the objects that can have a server in this part."""
         return self.groups if kind is TargetKind.COORDINATOR else self.keys
 
@@ -226,7 +226,7 @@ class ChosenTarget:
     - ``note``: how they depart from the target
     - ``fell_back``: ``one`` was taken because the target was not available; ``note`` has the reason
     - ``others``: servers that would have fitted as well, unless the step names its own
-    - ``too_soon``: why it has to wait
+    - ``wait_reason``: why it has to wait
     """
 
     nodes: tuple[Node, ...]
@@ -234,7 +234,7 @@ class ChosenTarget:
     note: str | None = None
     fell_back: bool = False
     others: tuple[Node, ...] = ()
-    too_soon: str | None = None
+    wait_reason: str | None = None
 
 
 async def resolve_target(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
@@ -262,7 +262,7 @@ async def resolve_target(target: Target, scene: TargetScene, rng: random.Random)
         return await _choose_by_finder(target, scene, rng)
     if target.kind is TargetKind.FOLLOWER:
         return await _choose_follower(target, scene, rng)
-    return _choose_some(target, scene, rng)
+    return _choose_by_size(target, scene, rng)
 
 
 def target_size(kind: TargetKind, count: int) -> int:
@@ -297,7 +297,7 @@ def _find_free(nodes: Sequence[Node], scene: TargetScene, what: str) -> list[Nod
     return free
 
 
-def _choose_some(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
+def _choose_by_size(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
     kind, role = target.kind, target.key
     servers = [node for node in scene.servers if role in (None, node.role)]
     of_role = "" if role is None else f" of role {role}"
@@ -317,37 +317,37 @@ def _choose_some(target: Target, scene: TargetScene, rng: random.Random) -> Chos
 async def _choose_by_finder(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
     _find_free(scene.servers, scene, "server")  # first, because asking a finder may take a while
     key = _choose_key(target, scene, rng)
-    node, trouble = await _ask(target.kind, key, scene)
+    node, trouble = await _ask_finder(target.kind, key, scene)
     if node is not None and node.name not in scene.busy:
         return ChosenTarget((node,), key=key)
     what = f"{target.kind} of {key}" if key is not None else str(target.kind)
     why = trouble if node is None else f"{node.name}, {what}, is held by another fault of this scope"
-    other = _choose_some(ONE, scene, rng)
+    other = _choose_by_size(ONE, scene, rng)
     return ChosenTarget(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
 
 
 async def _choose_follower(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
-    """Returns a server that does not lead the key. Finders know no replicas, so it may have none."""
+    """Returns a server that does not lead the key. It may have no replica of it, because finders know no replicas."""
     _find_free(scene.servers, scene, "server")
     key = _choose_key(target, scene, rng)
-    leader, trouble = await _ask(TargetKind.LEADER, key, scene)
+    leader, trouble = await _ask_finder(TargetKind.LEADER, key, scene)
     others = [node for node in scene.servers if leader is None or node.name != leader.name]
     free = [node for node in others if node.name not in scene.busy]
     if free and leader is not None:
         return ChosenTarget((rng.choice(free),), key=key)
     why = trouble if leader is None else f"no follower of {key} is free of another fault of this scope"
-    other = _choose_some(ONE, scene, rng)
+    other = _choose_by_size(ONE, scene, rng)
     return ChosenTarget(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
 
 
 def _choose_key(target: Target, scene: TargetScene, rng: random.Random) -> str | None:
     if target.kind not in KEYED or target.key is not None:
         return target.key
-    known = list(scene.whose(target.kind))
+    known = list(scene.objects_of(target.kind))
     return rng.choice(known) if known else None
 
 
-async def _ask(what: TargetKind, key: str | None, scene: TargetScene) -> tuple[Node | None, str]:
+async def _ask_finder(what: TargetKind, key: str | None, scene: TargetScene) -> tuple[Node | None, str]:
     """Returns the node, or None and the reason. An answer that is not a server of this cluster counts as none."""
     loop = asyncio.get_running_loop()
     subject = f"{what} of {key}" if key is not None else str(what)

@@ -87,14 +87,14 @@ class ArmedTrigger:
     before: int
     seen: int = 0
 
-    def acknowledged(self, total: int) -> bool:
+    def fires_at(self, total: int) -> bool:
         """Returns whether the trigger fires, now that ``total`` operations of the run are acknowledged."""
         if isinstance(self.trigger, OnEvent):
             return False
         self.seen = total - self.before
         return self.seen >= self.trigger.operations
 
-    def event(self, line: Mapping[str, Any]) -> bool:
+    def fires_on(self, line: Mapping[str, Any]) -> bool:
         """Returns whether it fires on this line."""
         if not isinstance(self.trigger, OnEvent) or not self.trigger.matches(line):
             return False

@@ -153,8 +153,7 @@ if TYPE_CHECKING:
     from assay.harness.run.settings import Settings
     from assay.harness.run.workload_mix import WorkloadMix
     from assay.nemesis.faults.abilities import Ability
-    from assay.nemesis.faults.fault import Census, Fault, Injection, Proof, Scope, on_each
-    from assay.nemesis.faults.impact import Impact
+    from assay.nemesis.faults.fault import Census, Fault, Impact, Injection, Proof, Scope, on_each
     from assay.nemesis.faults.process import ServerFault, draw_target, evidence_of, probe_processes, proved
     from assay.nemesis.schedule.schedule import Parameter, ScheduleError
     from assay.nemesis.schedule.target import Target, servers
@@ -208,8 +207,7 @@ _HOMES = {
     "assay.harness.run.settings": "Settings",
     "assay.harness.run.workload_mix": "WorkloadMix",
     "assay.nemesis.faults.abilities": "Ability",
-    "assay.nemesis.faults.fault": "Census Fault Injection Proof Scope on_each",
-    "assay.nemesis.faults.impact": "Impact",
+    "assay.nemesis.faults.fault": "Census Fault Impact Injection Proof Scope on_each",
     "assay.nemesis.faults.process": "ServerFault draw_target evidence_of probe_processes proved",
     "assay.nemesis.schedule.schedule": "Parameter ScheduleError",
     "assay.nemesis.schedule.target": "Target servers",

@@ -9,13 +9,13 @@ Foundations, in reading order:
 
 Producing:
 
-- ``producer``, on ``sender`` with ``produce_queue`` and ``delivery``
+- ``producer``, on ``sender`` with ``delivery``
 - ``partitioner``, ``serializer``
-- ``queued_sender`` with ``callbacks`` and ``message_ledger``: for ``producer.type=async``
+- ``queued_sender`` with ``callbacks``: for ``producer.type=async``
 
 Consuming:
 
-- ``consumer`` with ``multi_fetch`` and ``fetch_result``: stateless reads
+- ``consumer`` with ``multi_fetch``: stateless reads
 - ``group_consumer`` with ``positions``, on ``membership`` with ``coordinated`` and ``assignors``: Kafka's groups
 - ``draft_consumer`` on ``draft_membership``: the draft's groups
 - ``zookeeper_groups``: the design before both

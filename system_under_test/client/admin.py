@@ -21,6 +21,7 @@ from assay.system_under_test.runtime import Runtime
 CREATE_TOPICS_VERSION = 1
 DELETE_TOPICS_VERSION = 0
 PRIVATE_VERSION = 0
+"""Version of the APIs that Kafka of that time does not have."""
 
 BROKER_SHARE = 0.8
 """Fraction of the remaining time that the controller may use, so that its response arrives before the deadline."""
@@ -69,7 +70,7 @@ class Reassignment:
 
 
 _Thing = TypeVar("_Thing", str, Partition)
-"""The object of a change: a topic or a partition."""
+"""The name of the object of a change: a topic or a partition."""
 _Answers = Mapping[_Thing, tuple[ErrorCode, str | None]]
 _Call = Callable[[Connection, list[_Thing], float], Awaitable[_Answers[_Thing]]]
 
@@ -155,9 +156,7 @@ class Admin:
             found.update((entry.name, entry.value or "") for entry in described.configs)
             return {topic: (ErrorCode.of(described.error_code), described.error_message)}
 
-        known = (await self._change([topic], call))[topic]
-        if known.outcome is not errors.Certainty.DONE:
-            raise errors.ReadFailed(f"settings of topic {topic}: {known.message or known.error}", error=known.error)
+        _require_done((await self._change([topic], call))[topic], f"settings of topic {topic}")
         return found
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterView:
@@ -198,11 +197,12 @@ class Admin:
 
     async def reassignments(self) -> dict[Partition, Reassignment]:
         """Returns the reassignments in progress, as the controller knows them. Raises ``ReadFailed``."""
-        return {_read_partition(entry): _read_reassignment(entry) for entry in (await self._reassignments([])).moving}
+        moving = (await self._describe_reassignments([])).moving
+        return {_read_partition(entry): _read_reassignment(entry) for entry in moving}
 
     async def verify(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, MoveState]:
         """Returns the progress of each reassignment. Raises ``ReadFailed``."""
-        response = await self._reassignments(list(moves))
+        response = await self._describe_reassignments(list(moves))
         targets = {_read_partition(entry): entry.target for entry in response.moving}
         settled = {_read_partition(entry): entry.replicas for entry in response.settled}
         return {
@@ -214,7 +214,7 @@ class Admin:
             for partition, replicas in moves.items()
         }
 
-    async def _reassignments(self, partitions: list[Partition]) -> messages.DescribeReassignmentsResponse:
+    async def _describe_reassignments(self, partitions: list[Partition]) -> messages.DescribeReassignmentsResponse:
         found: list[messages.DescribeReassignmentsResponse] = []
 
         async def call(connection: Connection, left: list[str], seconds: float) -> _Answers[str]:
@@ -225,9 +225,7 @@ class Admin:
             found.append(response)
             return {name: (ErrorCode.of(response.error_code), response.error_message) for name in left}
 
-        known = (await self._change(["reassignments"], call))["reassignments"]
-        if known.outcome is not errors.Certainty.DONE:
-            raise errors.ReadFailed(f"reassignments: {known.message or known.error}", error=known.error)
+        _require_done((await self._change(["reassignments"], call))["reassignments"], "reassignments")
         return found[-1]
 
     async def close(self) -> None:
@@ -244,9 +242,9 @@ class Admin:
         }
         left = names
         while left and loop.time() < deadline:
-            known = await self._attempt(left, call, deadline, not_done)
-            outcomes |= known
-            left = [name for name in left if _should_retry(known[name])]
+            attempted = await self._attempt(left, call, deadline, not_done)
+            outcomes |= attempted
+            left = [name for name in left if _should_retry(attempted[name])]
             if left:
                 await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
         return outcomes
@@ -265,7 +263,7 @@ class Admin:
             return dict.fromkeys(names, TopicOutcome(errors.Certainty.UNKNOWN, None, str(error)))
         except (errors.ClientError, CallError) as error:
             return dict.fromkeys(names, TopicOutcome(errors.Certainty.NOT_DONE, None, str(error)))
-        return {name: _judge(answers.get(name), not_done) for name in names}
+        return {name: _to_outcome(answers.get(name), not_done) for name in names}
 
 
 def _to_broker_timeout(left: float) -> int:
@@ -310,15 +308,21 @@ def _to_creatable_topic(topic: NewTopic) -> messages.CreatableTopic:
     )
 
 
-def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[ErrorCode]) -> TopicOutcome:
+def _to_outcome(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[ErrorCode]) -> TopicOutcome:
     if answer is None:
         return TopicOutcome(errors.Certainty.UNKNOWN, None, "the controller's response does not contain it")
     error, message = answer
     return TopicOutcome(errors.classify_error(error, not_done), error, message)
 
 
-def _should_retry(known: TopicOutcome) -> bool:
-    return known.outcome is errors.Certainty.NOT_DONE and known.error in (None, ErrorCode.NOT_CONTROLLER)
+def _should_retry(outcome: TopicOutcome) -> bool:
+    return outcome.outcome is errors.Certainty.NOT_DONE and outcome.error in (None, ErrorCode.NOT_CONTROLLER)
+
+
+def _require_done(outcome: TopicOutcome, subject: str) -> None:
+    """Raises ``ReadFailed`` unless the request of a read was answered."""
+    if outcome.outcome is not errors.Certainty.DONE:
+        raise errors.ReadFailed(f"{subject}: {outcome.message or outcome.error}", error=outcome.error)
 
 
 def _explain_undeletable(topic: str) -> str:

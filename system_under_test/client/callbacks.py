@@ -7,6 +7,7 @@ run on the event loop and must be short, because nothing else runs meanwhile.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +15,16 @@ from typing import Any
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError
 
+_log = logging.getLogger("assay.client")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingOutcome:
-    """The pending outcome of one accepted message, due by ``deadline`` (loop time)."""
+class Ticket:
+    """Ticket of one accepted message: its outcome, due by ``deadline`` (loop time)."""
 
     result: asyncio.Future[SendResult]
     deadline: float
-    has_place: bool = False
+    takes_room: bool = False
     """Whether the message counts against the queue's limit. Messages that stages add do not count."""
 
 
@@ -36,11 +39,30 @@ class Envelope:
     """None lets the partitioner choose."""
     on_done: Done | None = None
     """Called once with the outcome: a result, ``SendFailed`` or ``SendUnknown``."""
-    ticket: PendingOutcome | None = None
+    ticket: Ticket | None = None
     """Set by the producer. A stage that adds an envelope must leave it None."""
 
 
 Done = Callable[[Envelope, SendResult | ClientError], None]
+
+
+def call_logged(callback: Callable[..., None], *arguments: Any) -> None:
+    """Calls a callback of the application, and logs the exception that it may raise."""
+    try:
+        callback(*arguments)
+    except Exception:  # noqa: BLE001 - the caller's own code may raise anything
+        _log.exception("a callback of the producer failed")
+
+
+def set_outcome(future: asyncio.Future[SendResult], outcome: SendResult | ClientError) -> asyncio.Future[SendResult]:
+    """Sets the result or the error of a future that the caller of ``send`` need not await. Returns the future."""
+    if isinstance(outcome, SendResult):
+        future.set_result(outcome)
+    else:
+        future.set_exception(outcome)
+        future.exception()  # marks it as retrieved
+    return future
+
 
 BatchHandler = Callable[[Sequence[Envelope]], Awaitable[Sequence[Envelope]]]
 """Called with each batch between the queue and the partitions. It may change or add envelopes, or leave some out, which

@@ -28,7 +28,7 @@ class ProducerConfig:
     linger: float = 0.0
     """Time for which a message waits for others to join its batch."""
     batch_size: int = 16_384
-    """Bytes of a message set from which no further ``send`` is added."""
+    """Size limit in bytes of a message set. A single larger ``send`` is a set of its own."""
     codec: int = 0
     """Codec of message sets: 1 gzip, 2 snappy, 3 lz4; 0 for none."""
     message_format: int = 1
@@ -83,7 +83,8 @@ class MemberConfig:
     """Age at which the group's leader reads the topics again (``metadata.max.age.ms``, 5 minutes in Kafka)."""
     client_id: str = "assay-member"
     abort_on_timeout: bool = False
-    """Whether a request that was given up must not arrive later. For commits that no generation fences."""
+    """Whether a request that timed out or was cancelled must not arrive later. Needed for commits that no generation
+    fences."""
     repeat_unknown: bool = False
     """Whether a commit of unknown outcome is repeated within ``timeout``. Safe for offsets that only this client
     commits, because both tries have the same content."""

@@ -13,9 +13,14 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.coordinated import CoordinatorClient, Position
 from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer, ReadFailed
-from assay.system_under_test.client.fetch_result import RESPONSE_GRACE, RETRIABLE_ERRORS, FetchResult, read_messages
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
-from assay.system_under_test.client.multi_fetch import MultiFetch
+from assay.system_under_test.client.multi_fetch import (
+    RESPONSE_GRACE,
+    RETRIABLE_ERRORS,
+    FetchResult,
+    MultiFetch,
+    read_messages,
+)
 from assay.system_under_test.client.pool import Bootstrap, Pool
 from assay.system_under_test.protocol import fetch
 from assay.system_under_test.protocol import offsets as listing
@@ -64,7 +69,7 @@ class SimpleConsumer:
             self._metadata,
             self._pool,
             version=self.fetch_version,
-            largest=self.max_fetch_bytes,
+            max_fetch_bytes=self.max_fetch_bytes,
             check_crcs=self.check_crcs,
         )
 

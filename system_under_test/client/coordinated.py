@@ -31,11 +31,12 @@ COMMIT_VERSION: Final = 2
 FETCH_VERSION: Final = 1
 _log = logging.getLogger("assay.client")
 
-ATTEMPT: Final = 1.0
+ATTEMPT_TIMEOUT: Final = 1.0
 """Seconds for one broker to name the coordinator."""
 STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
+"""Errors after which the coordinator must be looked up and asked again."""
 GENERATION_OVER_ERRORS: Final = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
@@ -113,7 +114,7 @@ class CoordinatorClient:
         self.group = group
         self.generation: Generation | None = None
         """None if the client must join, or never joined."""
-        self.ended: ErrorCode | None = None
+        self.end_error: ErrorCode | None = None
         """Why the generation is over.
 
         After REBALANCE_IN_PROGRESS, no other member owns its partitions until this member has joined again or its time
@@ -126,7 +127,7 @@ class CoordinatorClient:
         self._random = runtime.random
         self._pool = Pool(client_id, abort_on_timeout=abort_on_timeout)
         # Heartbeats use their own connection, because a broker answers one request after the other and a join may wait.
-        self._pulse = Pool(f"{client_id}-heartbeat")
+        self._heartbeat_pool = Pool(f"{client_id}-heartbeat")
         self._coordinator: Address | None = None
         self._silent_until = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
@@ -138,41 +139,41 @@ class CoordinatorClient:
 
     async def close(self) -> None:
         """Closes the connections without leaving the group."""
-        await self._stop_beating()
+        await self._stop_heartbeats()
         await self._pool.close()
-        await self._pulse.close()
+        await self._heartbeat_pool.close()
 
-    async def _stop_beating(self) -> None:
+    async def _stop_heartbeats(self) -> None:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _part(self, request: Any) -> None:
+    async def _send_leave(self, request: Any) -> None:
         """Sends a request to leave. A failure is only logged, because the session of a silent member expires anyway."""
         try:
             await self._ask(request, 0, self._timeout)
         except CallError as error:
             _log.info("group %s: leaving: %s", self.group, error)
 
-    def _over(self, code: ErrorCode) -> None:
+    def _end_generation(self, code: ErrorCode) -> None:
         self.generation = None
-        self.ended = code
+        self.end_error = code
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None:
-        """Commits in this generation, by default the present one, or without any as a client that is not a member.
+        """Commits in ``generation``, by default the present one. Without any, commits as a client that is no member.
 
         Raises :class:`CommitFailed`. A definite failure that may go away is retried while there is time. With
         ``repeat_unknown``, so is a try of unknown outcome; otherwise the caller decides.
         """
-        under = self.generation if generation is None else generation
+        generation = generation or self.generation
         request = group_offsets.OffsetCommitRequest(
             group_id=self.group,
-            generation_id=-1 if under is None else under.number,
-            member_id="" if under is None else under.member_id,
+            generation_id=-1 if generation is None else generation.number,
+            member_id="" if generation is None else generation.member_id,
             retention_time_ms=self._retention_ms,
             topics=[
                 group_offsets.OffsetCommitTopic(
@@ -190,34 +191,34 @@ class CoordinatorClient:
         )
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
-        undone = dict.fromkeys(offsets, Certainty.NOT_DONE)
-        known: Mapping[Partition, Certainty] = undone
+        not_done = dict.fromkeys(offsets, Certainty.NOT_DONE)
+        outcomes: Mapping[Partition, Certainty] = not_done
         while True:
             error: CallError | None = None
-            bad: list[ErrorCode] = []
-            earlier = known
+            codes: list[ErrorCode] = []
+            earlier = outcomes
             try:
                 answer = await self._ask(request, COMMIT_VERSION, deadline - loop.time())
             except NotSent as not_sent:
-                error, known, again = not_sent, undone, True
+                error, outcomes, retry = not_sent, not_done, True
             except CallError as unanswered:
-                error, known, again = unanswered, dict.fromkeys(offsets, Certainty.UNKNOWN), self._repeat_unknown
+                error, outcomes, retry = unanswered, dict.fromkeys(offsets, Certainty.UNKNOWN), self._repeat_unknown
             else:
-                known, bad = self._settled(answer, offsets, under)
-                if set(known.values()) <= {Certainty.DONE} and not bad:
+                outcomes, codes = self._read_outcomes(answer, offsets, generation)
+                if set(outcomes.values()) <= {Certainty.DONE} and not codes:
                     return
-                repeated = STALE_COORDINATOR if self._repeat_unknown else OFFSET_COMMIT_WORTH_REPEATING
-                again = bool(bad) and set(bad) <= repeated
-            known = {one: _combine(earlier[one], now) for one, now in known.items()}
-            if not again or loop.time() + BACK_OFF >= deadline:
-                said = error or f"answered {', '.join(code.name for code in bad) or 'for only some partitions'}"
-                raise self._commit_failed(said, known, bad[0] if bad else None) from error
+                retriable = STALE_COORDINATOR if self._repeat_unknown else OFFSET_COMMIT_WORTH_REPEATING
+                retry = bool(codes) and set(codes) <= retriable
+            outcomes = {one: _combine(earlier[one], now) for one, now in outcomes.items()}
+            if not retry or loop.time() + BACK_OFF >= deadline:
+                reason = error or f"answered {', '.join(code.name for code in codes) or 'for only some partitions'}"
+                raise self._build_commit_error(reason, outcomes, codes[0] if codes else None) from error
             await asyncio.sleep(BACK_OFF)
 
-    def _settled(
-        self, answer: Any, offsets: Mapping[Partition, Position], under: Generation | None
+    def _read_outcomes(
+        self, answer: Any, offsets: Mapping[Partition, Position], generation: Generation | None
     ) -> tuple[Mapping[Partition, Certainty], list[ErrorCode]]:
-        """Reads the outcome of each partition and the errors from a response."""
+        """Returns the outcome of each partition, and the errors. Ends the generation if an error means that."""
         answered = {
             (topic.topic, part.partition): ErrorCode.of(part.error_code)
             for topic in answer.topics
@@ -226,9 +227,9 @@ class CoordinatorClient:
         codes = set(answered.values())
         if codes & STALE_COORDINATOR:
             self._coordinator = None
-        if under is self.generation:
+        if generation is self.generation:
             for code in sorted(codes & GENERATION_OVER_ERRORS):
-                self._over(code)
+                self._end_generation(code)
         known = {
             partition: classify_error(answered[partition], OFFSET_COMMIT_NOT_DONE)
             if partition in answered
@@ -237,12 +238,12 @@ class CoordinatorClient:
         }
         return known, sorted(codes - {ErrorCode.NONE})
 
-    def _commit_failed(
-        self, what: object, known: Mapping[Partition, Certainty], error: ErrorCode | None = None
+    def _build_commit_error(
+        self, reason: object, outcomes: Mapping[Partition, Certainty], error: ErrorCode | None = None
     ) -> CommitFailed:
-        alike = set(known.values()) == {Certainty.NOT_DONE}
-        whole = Certainty.NOT_DONE if alike else Certainty.UNKNOWN
-        return CommitFailed(f"group {self.group}: {what}", whole, known, error=error)
+        none_done = set(outcomes.values()) == {Certainty.NOT_DONE}
+        outcome = Certainty.NOT_DONE if none_done else Certainty.UNKNOWN
+        return CommitFailed(f"group {self.group}: {reason}", outcome, outcomes, error=error)
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
         """Returns the committed position of each partition. Raises ``ReadFailed``."""
@@ -256,21 +257,21 @@ class CoordinatorClient:
             ],
         )
         while True:
-            problem: ErrorCode | None = None
-            said: object = None
+            code: ErrorCode | None = None
+            reason: object = None
             try:
                 answer = await self._ask(request, FETCH_VERSION, deadline - loop.time())
                 parts = {(topic.topic, part.partition): part for topic in answer.topics for part in topic.partitions}
-                bad = sorted({part.error_code for part in parts.values() if part.error_code})
-                if not bad and parts.keys() == set(partitions):
+                codes = sorted({part.error_code for part in parts.values() if part.error_code})
+                if not codes and parts.keys() == set(partitions):
                     return {key: Position(part.offset, part.metadata or "") for key, part in parts.items()}
-                problem = ErrorCode.of(bad[0]) if bad else ErrorCode.UNKNOWN
-                said = problem.name
+                code = ErrorCode.of(codes[0]) if codes else ErrorCode.UNKNOWN
+                reason = code.name
             except CallError as error:
-                said = error
+                reason = error
             self._coordinator = None
-            if loop.time() + BACK_OFF >= deadline or (problem is not None and problem not in STALE_COORDINATOR):
-                raise ReadFailed(f"group {self.group}: offsets: {said}", error=problem)
+            if loop.time() + BACK_OFF >= deadline or (code is not None and code not in STALE_COORDINATOR):
+                raise ReadFailed(f"group {self.group}: offsets: {reason}", error=code)
             await asyncio.sleep(BACK_OFF)
 
     # -- the coordinator -------------------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ class CoordinatorClient:
     async def _ask(self, request: Any, version: int, left: float, pool: Pool | None = None) -> Any:
         """Sends a request to the coordinator. After a ``CallError`` the next call looks for the coordinator again."""
         deadline = asyncio.get_running_loop().time() + left
-        address = await self._find(deadline)
+        address = await self._find_coordinator(deadline)
         try:
             connection = await (pool or self._pool).get(address, get_time_left(deadline))
             return await connection.call(request, version, get_time_left(deadline))
@@ -286,7 +287,7 @@ class CoordinatorClient:
             self._coordinator = None
             raise
 
-    async def _find(self, deadline: float) -> Address:
+    async def _find_coordinator(self, deadline: float) -> Address:
         """Finds the coordinator. Raises ``NotSent``."""
         if self._coordinator is not None:
             return self._coordinator
@@ -294,8 +295,8 @@ class CoordinatorClient:
         self._random.shuffle(addresses)
         for address in addresses:
             try:
-                connection = await self._pool.get(address, min(ATTEMPT, get_time_left(deadline)))
-                left = min(ATTEMPT, get_time_left(deadline))
+                connection = await self._pool.get(address, min(ATTEMPT_TIMEOUT, get_time_left(deadline)))
+                left = min(ATTEMPT_TIMEOUT, get_time_left(deadline))
                 found = await connection.call(self.find_request(group_id=self.group), 0, left)
             except CallError:
                 continue

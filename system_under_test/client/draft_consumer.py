@@ -19,7 +19,7 @@ class DraftConsumer(GroupConsumer):
     """Consumer of a draft group.
 
     ``on_revoked`` is called with the owned partitions after an attempt to commit, and before the consumer joins again.
-    It is not called for a consumer that had to stop and continues under the next coordinator.
+    It is not called if the next coordinator accepts the old generation, because the consumer then keeps its partitions.
     """
 
     def __init__(

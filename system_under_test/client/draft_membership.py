@@ -5,7 +5,7 @@
 - Without a response within the session timeout, or if its socket closes, the consumer looks for the coordinator. It
   keeps its partitions until a coordinator rejects its generation.
 
-:class:`State` has the states of this process.
+:class:`DraftMemberState` has the states of this process.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ class DraftMemberEvent(StrEnum):
     STARTED = "started"
     JOINED = "joined"
     ACCEPTED = "a heartbeat was accepted"
-    REFUSED = "its generation, or itself, is not known any more"
-    LOST = "the coordinator does not answer, or is none"
+    REFUSED = "its generation or its id is no longer known"
+    LOST = "the coordinator does not answer, or no longer coordinates"
     ENDED = "ended"
 
 
@@ -61,12 +61,12 @@ _NEXT: Final[Mapping[tuple[DraftMemberState, DraftMemberEvent], DraftMemberState
 )
 
 
-def find_next_state(state: DraftMemberState, happening: DraftMemberEvent) -> DraftMemberState:
+def find_next_state(state: DraftMemberState, event: DraftMemberEvent) -> DraftMemberState:
     """Returns the state after an event. Other events change nothing; ``ENDED`` always leads to ``DOWN``."""
-    return DraftMemberState.DOWN if happening is DraftMemberEvent.ENDED else _NEXT.get((state, happening), state)
+    return DraftMemberState.DOWN if event is DraftMemberEvent.ENDED else _NEXT.get((state, event), state)
 
 
-JOIN_AGAIN: Final = coordinated.GENERATION_OVER_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
+JOIN_AGAIN_ERRORS: Final = coordinated.GENERATION_OVER_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
 
 
 class DraftMembership(coordinated.CoordinatorClient):
@@ -94,9 +94,9 @@ class DraftMembership(coordinated.CoordinatorClient):
         self._join_timeout = config.join_timeout
         self._on_state = on_state
         self._consumer_id = ""
-        self._stopped: coordinated.Generation | None = None
+        self._stopped_generation: coordinated.Generation | None = None
         """The rejected generation, while a later coordinator may still accept it."""
-        self._stopped_by: Address | None = None
+        self._rejecting_coordinator: Address | None = None
         """The coordinator that rejected it."""
 
     async def enter(
@@ -110,20 +110,21 @@ class DraftMembership(coordinated.CoordinatorClient):
         if self.generation is not None:
             return self.generation
         deadline = asyncio.get_running_loop().time() + (self._join_timeout if timeout is None else timeout)
-        await self._stop_beating()
-        self._move(DraftMemberEvent.STARTED)
-        last: object = "no broker coordinates it"
+        await self._stop_heartbeats()
+        self._handle_event(DraftMemberEvent.STARTED)
+        problem: object = "no broker coordinates it"
         while coordinated.get_time_left(deadline) > 0:
             try:
-                await self._reach(deadline)
-                if self._stopped is not None and await self._goes_on(self._stopped, deadline):
-                    return self._begin(self._stopped, DraftMemberEvent.ACCEPTED)
+                await self._connect_to_coordinator(deadline)
+                stopped = self._stopped_generation
+                if stopped is not None and await self._is_accepted_again(stopped, deadline):
+                    return self._begin(stopped, DraftMemberEvent.ACCEPTED)
                 if before_join is not None:
                     announce, before_join = before_join, None
                     await announce()
                 answer = await self._join(deadline)
             except CallError as error:
-                last = error
+                problem = error
             else:
                 code = ErrorCode.of(answer.error_code)
                 if code is ErrorCode.NONE:
@@ -133,59 +134,59 @@ class DraftMembership(coordinated.CoordinatorClient):
                     self._consumer_id = ""
                 elif code in coordinated.STALE_COORDINATOR:
                     self._coordinator = None
-                elif code not in JOIN_AGAIN:
+                elif code not in JOIN_AGAIN_ERRORS:
                     raise coordinated.JoinFailed(
                         f"group {self.group}: the coordinator answered {code.name}", error=code
                     )
-                last = code.name
+                problem = code.name
             await asyncio.sleep(BACK_OFF)
-        raise coordinated.JoinFailed(f"group {self.group}: not a member in time: {last}")
+        raise coordinated.JoinFailed(f"group {self.group}: not a member in time: {problem}")
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Changes the topics. The member must join again, even if a coordinator would accept its generation."""
         self._topics = list(topics)
         if self.generation is not None:
-            super()._over(ErrorCode.REBALANCE_IN_PROGRESS)
-            self._move(DraftMemberEvent.REFUSED)
-        self._stopped = None
+            super()._end_generation(ErrorCode.REBALANCE_IN_PROGRESS)
+            self._handle_event(DraftMemberEvent.REFUSED)
+        self._stopped_generation = None
 
     async def leave(self) -> None:
         """Leaves the group. A failure is only logged, because the session of a silent member expires anyway."""
-        await self._stop_beating()
-        self._stopped = self.generation = None
-        self._move(DraftMemberEvent.ENDED)
+        await self._stop_heartbeats()
+        self._stopped_generation = self.generation = None
+        self._handle_event(DraftMemberEvent.ENDED)
         consumer_id, self._consumer_id = self._consumer_id, ""
         if consumer_id:
-            await self._part(draft_groups.DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id))
+            await self._send_leave(draft_groups.DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id))
 
     async def close(self) -> None:
         """Closes the connections without leaving the group."""
-        await self._stop_beating()
-        self._move(DraftMemberEvent.ENDED)
+        await self._stop_heartbeats()
+        self._handle_event(DraftMemberEvent.ENDED)
         await super().close()
 
     # -- joining ---------------------------------------------------------------------------------------------------
 
-    async def _reach(self, deadline: float) -> None:
+    async def _connect_to_coordinator(self, deadline: float) -> None:
         """Connects to the coordinator. Raises ``NotSent`` if it is unknown or cannot be reached."""
-        address = await self._find(deadline)
+        address = await self._find_coordinator(deadline)
         try:
             await self._pool.get(address, coordinated.get_time_left(deadline))
         except CallError:
             self._coordinator = None
             raise
 
-    async def _goes_on(self, stopped: coordinated.Generation, deadline: float) -> bool:
+    async def _is_accepted_again(self, stopped: coordinated.Generation, deadline: float) -> bool:
         """Returns whether a new coordinator accepts the generation that another one rejected. Raises ``CallError``."""
-        if self._coordinator == self._stopped_by:
+        if self._coordinator == self._rejecting_coordinator:
             return False
         code = await self._heartbeat(stopped, min(coordinated.get_time_left(deadline), self._session_timeout))
         if code in coordinated.STALE_COORDINATOR:
             self._coordinator = None
             raise NotSent(f"group {self.group}: {code.name}")
-        self._stopped_by = self._coordinator
+        self._rejecting_coordinator = self._coordinator
         if code is draft_groups.UNKNOWN_CONSUMER:
-            self._consumer_id, self._stopped = "", None
+            self._consumer_id, self._stopped_generation = "", None
         return code is ErrorCode.NONE
 
     async def _join(self, deadline: float) -> draft_groups.DraftJoinGroupResponse:
@@ -197,28 +198,28 @@ class DraftMembership(coordinated.CoordinatorClient):
             strategy=self._strategy,
         )
         # From now on the coordinator may have the request, so there may be a newer generation than the stopped one.
-        stopped, self._stopped = self._stopped, None
+        stopped, self._stopped_generation = self._stopped_generation, None
         try:
             answer: draft_groups.DraftJoinGroupResponse = await self._ask(
                 request, 0, coordinated.get_time_left(deadline)
             )
         except NotSent:
-            self._stopped = stopped
+            self._stopped_generation = stopped
             raise
         return answer
 
     def _begin(self, generation: coordinated.Generation, how: DraftMemberEvent) -> coordinated.Generation:
-        self.generation, self._stopped = generation, None
-        self._move(how)
-        self._tasks = [asyncio.get_running_loop().create_task(self._beat(generation))]
+        self.generation, self._stopped_generation = generation, None
+        self._handle_event(how)
+        self._tasks = [asyncio.get_running_loop().create_task(self._send_heartbeats(generation))]
         return generation
 
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
-    async def _beat(self, generation: coordinated.Generation) -> None:
+    async def _send_heartbeats(self, generation: coordinated.Generation) -> None:
         """Sends heartbeats until the generation is over."""
         while self.generation is generation:
-            await self._pause()
+            await self._await_next_heartbeat()
             await asyncio.sleep(max(0.0, self._silent_until - asyncio.get_running_loop().time()))
             if self.generation is not generation:
                 return
@@ -229,21 +230,21 @@ class DraftMembership(coordinated.CoordinatorClient):
             if self.generation is not generation:
                 return
             if code is ErrorCode.NONE:
-                self._move(DraftMemberEvent.ACCEPTED)
+                self._handle_event(DraftMemberEvent.ACCEPTED)
             elif code in coordinated.GENERATION_OVER_ERRORS:
-                self._over(code)
+                self._end_generation(code)
             else:
                 self._coordinator = None
-                self._move(DraftMemberEvent.LOST)
+                self._handle_event(DraftMemberEvent.LOST)
 
-    async def _pause(self) -> None:
+    async def _await_next_heartbeat(self) -> None:
         """Waits until the next heartbeat is due, or its socket closes."""
         if self.state is DraftMemberState.REDISCOVERING or self._coordinator is None:
             await asyncio.sleep(BACK_OFF)
             return
         try:
             async with asyncio.timeout(self._interval):
-                await (await self._pulse.get(self._coordinator, self._interval)).wait_ended()
+                await (await self._heartbeat_pool.get(self._coordinator, self._interval)).wait_ended()
         except (TimeoutError, CallError):
             return
 
@@ -251,20 +252,20 @@ class DraftMembership(coordinated.CoordinatorClient):
         request = draft_groups.DraftHeartbeatRequest(
             group_id=self.group, generation_id=generation.number, consumer_id=generation.member_id
         )
-        return ErrorCode.of((await self._ask(request, 0, left, self._pulse)).error_code)
+        return ErrorCode.of((await self._ask(request, 0, left, self._heartbeat_pool)).error_code)
 
-    def _over(self, code: ErrorCode) -> None:
+    def _end_generation(self, code: ErrorCode) -> None:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             return  # in response to a commit; a heartbeat will follow up
         if code is draft_groups.UNKNOWN_CONSUMER:
-            self._consumer_id, self._stopped = "", None
+            self._consumer_id, self._stopped_generation = "", None
         else:
-            self._stopped, self._stopped_by = self.generation, self._coordinator
-        super()._over(code)
-        self._move(DraftMemberEvent.REFUSED)
+            self._stopped_generation, self._rejecting_coordinator = self.generation, self._coordinator
+        super()._end_generation(code)
+        self._handle_event(DraftMemberEvent.REFUSED)
 
-    def _move(self, happening: DraftMemberEvent) -> None:
-        before, self.state = self.state, find_next_state(self.state, happening)
+    def _handle_event(self, event: DraftMemberEvent) -> None:
+        before, self.state = self.state, find_next_state(self.state, event)
         assert (self.generation is not None) >= (self.state in CONSUMING), f"{self.state} without a generation"
         if self.state is not before:
             self._on_state(self.state)

@@ -32,11 +32,11 @@ class ClientError(Exception):
 
 
 class SendFailed(ClientError):
-    """The messages were certainly not appended, by this try or any before it."""
+    """The messages were certainly not appended, neither by this try nor by an earlier one."""
 
 
 class SendUnknown(ClientError):
-    """The messages may have been appended, or may still be."""
+    """The messages may have been appended, or may be appended later."""
 
 
 class ReadFailed(ClientError):

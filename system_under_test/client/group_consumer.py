@@ -22,8 +22,8 @@ from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import Certainty, ReadFailed
-from assay.system_under_test.client.fetch_result import RETRIABLE_ERRORS, FetchResult, get_create_time
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
+from assay.system_under_test.client.multi_fetch import RETRIABLE_ERRORS, FetchResult, get_create_time
 from assay.system_under_test.client.positions import Positions
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -105,11 +105,11 @@ class GroupConsumer:
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=config.timeout)
         self._fetching = traits.fetching()
         self._fetch_bytes = config.fetch_bytes
-        self._behind = False
+        self._has_more = False
         """Whether the last fetch returned records. The next one then does not wait at the ends of other partitions."""
         self._subscribed = bool(topics)
         self._generation: Generation | None = None
-        self._announced = False
+        self._assignment_announced = False
         self._assigned: tuple[Partition, ...] = ()
         self._positions = Positions()
 
@@ -140,7 +140,7 @@ class GroupConsumer:
     async def unsubscribe(self) -> None:
         """Leaves the group. Raises exceptions of ``on_revoked``. If cancelled during that call, it stays a member."""
         try:
-            await self._revoke(self._farewell())
+            await self._revoke(self._choose_end_callback())
         except Exception:
             await self._leave()
             raise
@@ -159,11 +159,11 @@ class GroupConsumer:
         if self._subscribed:
             raise ValueError("topics are subscribed to; unsubscribe before assigning partitions")
         self._assigned = tuple(dict.fromkeys(partitions))
-        self._positions.keep(self._assigned)
+        self._positions.retain(self._assigned)
 
-    def found(self, partition: Partition) -> Position:
+    def committed_at_assignment(self, partition: Partition) -> Position:
         """Returns the committed position at assignment. Raises ``KeyError`` for a partition that is not owned."""
-        return self._positions.found[partition]
+        return self._positions.committed_at_assignment[partition]
 
     def position(self, partition: Partition) -> int:
         """Returns the offset to read next. Raises ``KeyError`` if the partition is not owned or has no position yet."""
@@ -175,8 +175,8 @@ class GroupConsumer:
             raise KeyError(partition)
         if offset < 0:
             raise ValueError(f"offset {offset} is below 0")
-        self._positions.place(partition, offset)
-        self._fetching.moved(partition)
+        self._positions.set_offset(partition, offset)
+        self._fetching.on_moved(partition)
 
     def pause(self, partitions: Sequence[Partition]) -> None:
         """Excludes partitions from polls until resumed or revoked. Raises ``KeyError`` for one that is not owned."""
@@ -212,11 +212,11 @@ class GroupConsumer:
         repeated after an unknown outcome; the caller decides.
         """
         if offsets is None:
-            offsets = self._positions.placed()
+            offsets = self._positions.known_offsets()
         positions = {one: at if isinstance(at, Position) else Position(at, metadata) for one, at in offsets.items()}
         if self._subscribed and self._generation is None and positions:
-            known = dict.fromkeys(positions, Certainty.NOT_DONE)
-            raise CommitFailed("not committed: not a member of the group", Certainty.NOT_DONE, known)
+            outcomes = dict.fromkeys(positions, Certainty.NOT_DONE)
+            raise CommitFailed("not committed: not a member of the group", Certainty.NOT_DONE, outcomes)
         if positions:
             await self._membership.commit(positions, self._generation)
 
@@ -245,63 +245,63 @@ class GroupConsumer:
     async def _prepare(self) -> None:
         """Waits until the owned partitions and their positions are known."""
         if not self._subscribed:
-            await self._find([one for one in self._assigned if one not in self._positions.offsets])
+            await self._load_committed([one for one in self._assigned if one not in self._positions.offsets])
             await self._reset_positions()
             return
         while True:
-            entered = self._membership.generation
-            if entered is None:
-                entered = await self._enter()
-            if entered is not self._generation:
+            generation = self._membership.generation
+            if generation is None:
+                generation = await self._enter()
+            if generation is not self._generation:
                 # Fetched after the sync: by then the previous owner has committed, or its commit will be rejected.
-                committed = await self._membership.committed(entered.partitions) if entered.partitions else {}
+                committed = await self._membership.committed(generation.partitions) if generation.partitions else {}
                 self._positions.forget()
-                self._generation = entered
+                self._generation = generation
                 self._positions.start_from(committed)
-                self._positions.keep(entered.partitions)
-                self._fetching.entered(entered.partitions)
+                self._positions.retain(generation.partitions)
+                self._fetching.on_entered(generation.partitions)
             if self._reset is not None:
                 await self._reset_positions()
-            if self._membership.generation is not entered:
+            if self._membership.generation is not generation:
                 continue
-            if not self._announced:
-                self._announced = True
-                await _call(self._listener.on_assigned, entered.partitions)
-            if self._membership.generation is entered:
+            if not self._assignment_announced:
+                self._assignment_announced = True
+                await _run_callback(self._listener.on_assigned, generation.partitions)
+            if self._membership.generation is generation:
                 await self._reset_positions()
                 return
 
     async def _enter(self) -> Generation:
         """Revokes the owned partitions and joins."""
-        await self._revoke(self._farewell())
+        await self._revoke(self._choose_end_callback())
         return await self._membership.enter()
 
-    def _farewell(self) -> Callback:
+    def _choose_end_callback(self) -> Callback:
         """Returns the callback for the end of ownership. It must be chosen before the next generation begins."""
         member = self._membership
-        regular = member.generation is not None or member.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
+        still_owner = member.generation is not None or member.end_error in (None, ErrorCode.REBALANCE_IN_PROGRESS)
         listener = self._listener
-        return listener.on_revoked if regular or listener.on_lost is None else listener.on_lost
+        return listener.on_revoked if still_owner or listener.on_lost is None else listener.on_lost
 
     async def _revoke(self, callback: Callback) -> None:
-        before, announced = self._generation, self._announced
+        before, announced = self._generation, self._assignment_announced
         try:
             if before is not None and announced:
-                await _call(callback, before.partitions)
+                await _run_callback(callback, before.partitions)
         finally:
-            self._generation, self._announced = None, False
+            self._generation, self._assignment_announced = None, False
             self._positions.forget()
 
-    async def _find(self, partitions: Sequence[Partition]) -> None:
+    async def _load_committed(self, partitions: Sequence[Partition]) -> None:
         if partitions:
             self._positions.start_from(await self._membership.committed(partitions))
 
     async def _reset_positions(self) -> None:
         """Sets all positions that are still unknown. Raises ``ReadFailed``; positions set before the error stay set."""
-        for partition in sorted(self._positions.unplaced):
-            self._positions.place(partition, await self._start(partition, "nothing is committed"))
+        for partition in sorted(self._positions.without_offset):
+            self._positions.set_offset(partition, await self._find_start(partition, "nothing is committed"))
 
-    async def _start(self, partition: Partition, why: str) -> int:
+    async def _find_start(self, partition: Partition, why: str) -> int:
         if self._reset is None:
             what = f"{partition[0]}-{partition[1]}: {why}, and the consumer's reset is none"
             raise ReadFailed(what, error=ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -314,24 +314,24 @@ class GroupConsumer:
         loop = asyncio.get_running_loop()
         wait = min(MAX_FETCH_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
-        begin = self._fetching.wanted(self._positions.in_turn(self.assignment))
+        begin = self._fetching.select(self._positions.rotate(self.assignment))
         if not begin:
             await asyncio.sleep(wait)
             return [], False
-        behind, self._behind = self._behind, False
+        wait, self._has_more = 0.0 if self._has_more else wait, False
         try:
-            found = await self._consumer.multi_fetch(begin, self._fetch_bytes, max_wait=0.0 if behind else wait)
-            starts = await self._starts(begin, found)
+            found = await self._consumer.multi_fetch(begin, self._fetch_bytes, max_wait=wait)
+            starts = await self._find_starts(begin, found)
         except ReadFailed:
             if self._membership.generation is generation:
                 raise
         if self._membership.generation is not generation:
             return [], False
         moved = False
-        for one, start in starts.items():  # before taking records, which a raising callback would lose
+        for one, start in starts.items():  # before taking records: if a callback raises, taken records would be lost
             if self._positions.offsets.get(one) == begin[one]:
                 self._positions.offsets[one] = start
-                self._fetching.moved(one)
+                self._fetching.on_moved(one)
                 moved = True
                 self._listener.on_reset(one, start)
         received: list[ConsumerRecord] = []
@@ -342,33 +342,33 @@ class GroupConsumer:
             if fetched.error not in TEMPORARY_ERRORS:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 failed = ReadFailed(what, error=fetched.error, node=fetched.node)
-            received += self._take(one, fetched)
+            received += self._take_records(one, fetched)
         if failed is not None and not received and not moved:
             raise failed
-        self._behind = bool(received)
+        self._has_more = bool(received)
         return received, moved
 
-    async def _starts(
+    async def _find_starts(
         self, begin: Mapping[Partition, int], found: Mapping[Partition, FetchResult]
     ) -> dict[Partition, int]:
         """Returns new positions for partitions out of range. Changes no position itself. Raises ``ReadFailed``."""
         return {
-            one: await self._start(one, f"offset {begin[one]} is not in the log")
+            one: await self._find_start(one, f"offset {begin[one]} is not in the log")
             for one, fetched in found.items()
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE
         }
 
-    def _take(self, one: Partition, fetched: FetchResult) -> list[ConsumerRecord]:
+    def _take_records(self, one: Partition, fetched: FetchResult) -> list[ConsumerRecord]:
         if fetched.messages:
             self._positions.offsets[one] = fetched.messages[-1].offset + 1
-            self._fetching.fetched(one, self._positions.offsets[one])
+            self._fetching.on_fetched(one, self._positions.offsets[one])
         return [
             ConsumerRecord(*one, m.offset, m.key, m.value, m.timestamp, get_create_time(m) != m.timestamp)
             for m in fetched.messages
         ]
 
 
-async def _call(callback: Callback, partitions: Sequence[Partition]) -> None:
+async def _run_callback(callback: Callback, partitions: Sequence[Partition]) -> None:
     answer = callback(partitions)
     if inspect.isawaitable(answer):
         await answer

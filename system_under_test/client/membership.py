@@ -19,7 +19,7 @@ from assay.system_under_test.client.assignors import ASSIGNORS, Partition
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.coordinated import (
-    ATTEMPT,
+    ATTEMPT_TIMEOUT,
     GENERATION_OVER_ERRORS,
     STALE_COORDINATOR,
     CommitFailed,
@@ -83,7 +83,7 @@ class Membership(CoordinatorClient):
         self._member_id = ""
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
         self._metadata_age = config.metadata_age
-        self._assigned_from: Mapping[str, int] = {}
+        self._assigned_counts: Mapping[str, int] = {}
         """The number of partitions of each topic at the last assignment, if this member leads."""
 
     # -- membership ------------------------------------------------------------------------------------------------
@@ -91,40 +91,40 @@ class Membership(CoordinatorClient):
     async def enter(self, timeout: float | None = None) -> Generation:
         """Joins the group, repeatedly if necessary, and returns the generation. Raises :class:`JoinFailed`."""
         loop = asyncio.get_running_loop()
-        longest = max(self._timeout, self._rebalance_timeout * JOIN_TIMEOUT_FACTOR)
-        deadline = loop.time() + (longest if timeout is None else timeout)
-        await self._stop_beating()
+        default_timeout = max(self._timeout, self._rebalance_timeout * JOIN_TIMEOUT_FACTOR)
+        deadline = loop.time() + (default_timeout if timeout is None else timeout)
+        await self._stop_heartbeats()
         self.generation = None
         while True:
             joined = await self._join(deadline)
-            assignments = await self._assigned(joined, deadline)
+            assignments = await self._compute_assignments(joined, deadline)
             request = groups.SyncGroupRequest(
                 group_id=self.group,
                 generation_id=joined.generation_id,
                 member_id=joined.member_id,
                 assignments=assignments,
             )
-            answer = await self._until(request, 0, deadline)
+            answer = await self._ask_until_answered(request, 0, deadline)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 self.generation = Generation(
                     joined.generation_id, joined.member_id, _decode_assignment(answer.assignment)
                 )
-                self._tasks = [loop.create_task(self._beat(self.generation))]
+                self._tasks = [loop.create_task(self._send_heartbeats(self.generation))]
                 if assignments:
-                    self._tasks.append(loop.create_task(self._watch(self.generation)))
+                    self._tasks.append(loop.create_task(self._watch_topics(self.generation)))
                 return self.generation
-            self._over(code)
+            self._end_generation(code)
             if code not in GENERATION_OVER_ERRORS:
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
     async def leave(self) -> None:
         """Leaves the group. A failure is only logged, because the session of a silent member expires anyway."""
-        await self._stop_beating()
+        await self._stop_heartbeats()
         self.generation = None
         member_id, self._member_id = self._member_id, ""
         if member_id:
-            await self._part(groups.LeaveGroupRequest(group_id=self.group, member_id=member_id))
+            await self._send_leave(groups.LeaveGroupRequest(group_id=self.group, member_id=member_id))
 
     async def _join(self, deadline: float) -> groups.JoinGroupResponse:
         subscription = encode_bytes(Subscription(topics=list(self.topics)), 0)
@@ -137,32 +137,33 @@ class Membership(CoordinatorClient):
                 protocol_type=PROTOCOL_TYPE,
                 protocols=[groups.GroupProtocol(name=name, metadata=subscription) for name in self._assignors],
             )
-            answer: groups.JoinGroupResponse = await self._until(request, 1, deadline)
+            answer: groups.JoinGroupResponse = await self._ask_until_answered(request, 1, deadline)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
                 self._member_id = answer.member_id
                 return answer
-            self._over(code)
+            self._end_generation(code)
             if code not in GENERATION_OVER_ERRORS:
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
-    async def _assigned(self, joined: groups.JoinGroupResponse, deadline: float) -> list[groups.GroupAssignment]:
+    async def _compute_assignments(
+        self, joined: groups.JoinGroupResponse, deadline: float
+    ) -> list[groups.GroupAssignment]:
         """Computes the assignment of each member if this member leads the group; else returns an empty list."""
         if joined.leader_id != joined.member_id:
             return []
         try:
             topics = {m.member_id: decode(Subscription, 0, m.metadata).topics for m in joined.members}
-            counts = await self._count({topic for wanted in topics.values() for topic in wanted}, deadline)
+            counts = await self._count_partitions({topic for wanted in topics.values() for topic in wanted}, deadline)
         except (ProtocolError, ReadFailed) as error:
             raise JoinFailed(f"group {self.group}: assigning partitions: {error}") from error
-        self._assigned_from = counts
-        given = ASSIGNORS[joined.protocol](topics, counts)
+        self._assigned_counts = counts
         return [
             groups.GroupAssignment(member_id=member, assignment=_encode_assignment(partitions))
-            for member, partitions in given.items()
+            for member, partitions in ASSIGNORS[joined.protocol](topics, counts).items()
         ]
 
-    async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
+    async def _count_partitions(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
         """Returns the number of partitions of each topic; 0 for a topic that does not exist yet. Raises ``ReadFailed``.
 
         While a topic's answer is LEADER_NOT_AVAILABLE, the request is repeated for a while, because a broker that has
@@ -172,94 +173,96 @@ class Membership(CoordinatorClient):
         if not wanted:
             return {}
         loop = asyncio.get_running_loop()
-        patience = min(loop.time() + ATTEMPT, deadline)
+        wait_limit = min(loop.time() + ATTEMPT_TIMEOUT, deadline)
         while True:
             found = (await self._metadata.describe(wanted, deadline)).topics
             known = all(view.partitions or view.error is not ErrorCode.LEADER_NOT_AVAILABLE for view in found.values())
-            if known or loop.time() + BACK_OFF >= patience:
+            if known or loop.time() + BACK_OFF >= wait_limit:
                 return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
             await asyncio.sleep(BACK_OFF)
 
-    async def _watch(self, generation: Generation) -> None:
+    async def _watch_topics(self, generation: Generation) -> None:
         """Starts a rebalance if there are more partitions. Fewer are ignored: a broker may not know all of them yet."""
         loop = asyncio.get_running_loop()
         while self.generation is generation:
             await asyncio.sleep(self._metadata_age)
-            known = self._assigned_from
+            known = self._assigned_counts
             try:
-                now = await self._count(known, loop.time() + ATTEMPT)
+                now = await self._count_partitions(known, loop.time() + ATTEMPT_TIMEOUT)
             except ReadFailed as error:
                 _log.info("group %s: looking up its topics: %s", self.group, error)
                 continue
             if self.generation is generation and any(now[topic] > known[topic] for topic in known):
                 _log.info("group %s: there are new partitions to assign: %s", self.group, now)
-                self._over(ErrorCode.REBALANCE_IN_PROGRESS)
+                self._end_generation(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    async def _until(self, request: Any, version: int, deadline: float) -> Any:
+    async def _ask_until_answered(self, request: Any, version: int, deadline: float) -> Any:
         """Returns the response of the present coordinator. Raises :class:`JoinFailed` if there is none in time."""
         loop = asyncio.get_running_loop()
-        last: object = "no broker coordinates it"
+        problem: object = "no broker coordinates it"
         while (left := deadline - loop.time()) > 0:
             try:
                 answer = await self._ask(request, version, left)
             except CallError as error:
-                last = error
+                problem = error
             else:
                 code = ErrorCode.of(answer.error_code)
                 if code not in STALE_COORDINATOR:
                     return answer
-                self._coordinator, last = None, code.name
+                self._coordinator, problem = None, code.name
             await asyncio.sleep(BACK_OFF)
-        raise JoinFailed(f"group {self.group}: not a member in time: {last}")
+        raise JoinFailed(f"group {self.group}: not a member in time: {problem}")
 
-    async def _beat(self, generation: Generation) -> None:
+    async def _send_heartbeats(self, generation: Generation) -> None:
         """Sends heartbeats until another member may own this member's partitions.
 
         Without a response, that is the case after one session timeout. A rebalance does not end the heartbeats, because
         the work before the member joins again may take longer than its session.
         """
         loop = asyncio.get_running_loop()
-        answered = loop.time()
-        until = math.inf
+        last_answer = loop.time()
+        rejoin_deadline = math.inf
         request = groups.HeartbeatRequest(
             group_id=self.group, generation_id=generation.number, member_id=generation.member_id
         )
-        while self._has_place(generation):
+        while self._may_be_member(generation):
             await asyncio.sleep(self._session_timeout / 4)
             if self.generation is None:  # the coordinator may not know of the rebalance yet
-                until = min(until, loop.time() + self._rebalance_timeout)
-            if loop.time() >= until:
-                self._over(ErrorCode.REQUEST_TIMED_OUT)
+                rejoin_deadline = min(rejoin_deadline, loop.time() + self._rebalance_timeout)
+            if loop.time() >= rejoin_deadline:
+                self._end_generation(ErrorCode.REQUEST_TIMED_OUT)
                 return
             if loop.time() < self._silent_until:
                 continue
             try:
-                code = ErrorCode.of((await self._ask(request, 0, self._session_timeout / 3, self._pulse)).error_code)
+                code = ErrorCode.of(
+                    (await self._ask(request, 0, self._session_timeout / 3, self._heartbeat_pool)).error_code
+                )
             except CallError:
                 code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-            if not self._has_place(generation):
+            if not self._may_be_member(generation):
                 return
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-                answered = loop.time()
+                last_answer = loop.time()
             elif code in STALE_COORDINATOR:
                 self._coordinator = None
-            if code in GENERATION_OVER_ERRORS or loop.time() - answered > self._session_timeout:
-                self._over(code)
+            if code in GENERATION_OVER_ERRORS or loop.time() - last_answer > self._session_timeout:
+                self._end_generation(code)
 
-    def _has_place(self, generation: Generation) -> bool:
+    def _may_be_member(self, generation: Generation) -> bool:
         """Returns whether the member is in this generation, or may still join again after it."""
         if self.generation is not None:
             return self.generation is generation
-        return self.ended is ErrorCode.REBALANCE_IN_PROGRESS
+        return self.end_error is ErrorCode.REBALANCE_IN_PROGRESS
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Changes the topics; the member must join again."""
         self.topics = tuple(topics)
         if self.generation is not None:
-            self._over(ErrorCode.REBALANCE_IN_PROGRESS)
+            self._end_generation(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def _over(self, code: ErrorCode) -> None:
-        super()._over(code)
+    def _end_generation(self, code: ErrorCode) -> None:
+        super()._end_generation(code)
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
 

@@ -95,10 +95,10 @@ BACK_OFF = 0.05
 ATTEMPT_TIMEOUT = 1.0
 """Seconds for one broker to answer before the next one is asked."""
 
-SILENCE = 5.0
+SILENCE_SECONDS = 5.0
 """Seconds for which a broker that did not answer is asked after the others."""
 
-HOPELESS = frozenset({ErrorCode.INVALID_TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+PERMANENT_ERRORS = frozenset({ErrorCode.INVALID_TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that waiting does not resolve."""
 
 _UNKNOWN_TOPIC = TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
@@ -116,7 +116,7 @@ class Metadata:
         self._nodes: dict[int, Node] = {}
         self._silent: dict[Address, float] = {}  # loop time of each broker's unanswered request
         self._topics: dict[str, None] = {}  # all topics that were ever requested, in order
-        self._refreshing = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
         self._refreshes = 0  # number of refreshes begun
         self._view: ClusterView | None = None
 
@@ -125,7 +125,7 @@ class Metadata:
         known = self._leaders.get((topic, partition))
         problem: ReadFailed | None = None
         while known is None:
-            view = await self._look(topic, deadline, problem)
+            view = await self._refresh_topic(topic, deadline, problem)
             known = self._leaders.get((topic, partition))
             if known is None:
                 error = view.error
@@ -133,10 +133,10 @@ class Metadata:
                     missing = partition not in view.partitions
                     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
                 problem = ReadFailed(f"{topic}-{partition} has no known leader ({error.name})", error=error)
-                await self._pause(problem, deadline)
+                await self._pause_or_raise(problem, deadline)
         return known
 
-    def cached(self, topic: str, partition: int) -> Node | None:
+    def get_cached_leader(self, topic: str, partition: int) -> Node | None:
         """Returns the last known leader, or None if it must be looked up."""
         return self._leaders.get((topic, partition))
 
@@ -144,11 +144,11 @@ class Metadata:
         """Returns the number of partitions of the topic. Raises ``ReadFailed``."""
         problem: ReadFailed | None = None
         while not (count := self._partitions.get(topic, 0)):
-            view = await self._look(topic, deadline, problem)
+            view = await self._refresh_topic(topic, deadline, problem)
             if not view.partitions:
                 error = view.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 problem = ReadFailed(f"topic {topic} is not known ({error.name})", error=error)
-                await self._pause(problem, deadline)
+                await self._pause_or_raise(problem, deadline)
         return count
 
     def forget(self, topic: str, partition: int) -> None:
@@ -159,9 +159,9 @@ class Metadata:
         """Asks brokers until one answers; None means all topics, an empty list none. Raises ``ReadFailed``."""
         request = MetadataRequest(topics=None if topics is None else list(topics))
         loop = asyncio.get_running_loop()
-        last: CallError | None = None
+        last_error: CallError | None = None
         while True:
-            for address in self._candidates():
+            for address in self._list_candidates():
                 left = deadline - loop.time()
                 if left <= 0:
                     break
@@ -173,18 +173,18 @@ class Metadata:
                 except ClientClosed as error:
                     raise ReadFailed(str(error)) from error
                 except CallError as error:
-                    last = error
+                    last_error = error
                     continue
                 self._silent.pop(address, None)
                 if view.nodes:
                     self._nodes = dict(view.nodes)
                     return view
             if loop.time() >= deadline:
-                raise ReadFailed(f"no broker answered with its metadata in time; the last error: {last}")
+                raise ReadFailed(f"no broker answered with its metadata in time; the last error: {last_error}")
             await asyncio.sleep(min(BACK_OFF, deadline - loop.time()))
 
-    async def _look(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
-        """Refreshes and returns the topic. Without an answer in time it raises ``problem``, if there is one."""
+    async def _refresh_topic(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
+        """Refreshes and returns the topic. Without an answer in time, raises ``problem``, or else ``ReadFailed``."""
         try:
             view = await self.refresh(topic, deadline)
         except ReadFailed:
@@ -196,10 +196,10 @@ class Metadata:
     async def refresh(self, topic: str, deadline: float) -> ClusterView:
         """Requests metadata of this topic and all earlier ones, and caches it. Raises ``ReadFailed``."""
         self._topics.setdefault(topic)
-        seen = self._refreshes
+        before = self._refreshes
         try:
-            async with asyncio.timeout_at(deadline), self._refreshing:
-                if self._refreshes > seen and self._view is not None and topic in self._view.topics:
+            async with asyncio.timeout_at(deadline), self._refresh_lock:
+                if self._refreshes > before and self._view is not None and topic in self._view.topics:
                     return self._view  # another caller's refresh, which began after this call
                 self._refreshes += 1
                 view = await self.describe(list(self._topics), deadline)
@@ -207,27 +207,27 @@ class Metadata:
             raise ReadFailed(f"no broker answered in time with the leaders of {topic}") from error
         self._view = view
         for name, found in view.topics.items():
-            self._learn(name, view)
+            self._cache_leaders(name, view)
             if found.partitions:
                 self._partitions[name] = len(found.partitions)
         return view
 
-    def _learn(self, topic: str, view: ClusterView) -> None:
+    def _cache_leaders(self, topic: str, view: ClusterView) -> None:
         for index, partition in view.topics[topic].partitions.items():
             if partition.leader is None:
                 self._leaders.pop((topic, index), None)
             else:
                 self._leaders[topic, index] = partition.leader
 
-    def _candidates(self) -> list[Address]:
+    def _list_candidates(self) -> list[Address]:
         known = list(dict.fromkeys([*(node.address for node in self._nodes.values()), *self._bootstrap.addresses]))
         self._random.shuffle(known)
-        lately = asyncio.get_running_loop().time() - SILENCE
-        return sorted(known, key=lambda address: self._silent.get(address, lately) > lately)
+        recent = asyncio.get_running_loop().time() - SILENCE_SECONDS
+        return sorted(known, key=lambda address: self._silent.get(address, recent) > recent)
 
     @staticmethod
-    async def _pause(problem: ReadFailed, deadline: float) -> None:
+    async def _pause_or_raise(problem: ReadFailed, deadline: float) -> None:
         left = deadline - asyncio.get_running_loop().time()
-        if left <= 0 or problem.error in HOPELESS:
+        if left <= 0 or problem.error in PERMANENT_ERRORS:
             raise problem
         await asyncio.sleep(min(BACK_OFF, left))

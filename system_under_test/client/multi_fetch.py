@@ -1,36 +1,79 @@
-"""Fetches of several partitions: one request to each broker that leads some of them.
+"""Fetches of several partitions with one request to each broker that leads some of them, and a fetch's result.
 
-A response belongs to the call that asked, so a silent broker cannot answer a later call; it must be waited for. A
-broker that recently did not answer gets only a short wait.
+A call waits for the responses of all these brokers, because a later call cannot use them. A broker that recently did
+not answer gets only a short wait.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
-from assay.system_under_test.client.fetch_result import RESPONSE_GRACE, RETRIABLE_ERRORS, FetchResult, read_messages
-from assay.system_under_test.client.metadata import BACK_OFF, SILENCE, Metadata, Node
+from assay.system_under_test.client.metadata import BACK_OFF, SILENCE_SECONDS, Metadata, Node
 from assay.system_under_test.client.pool import Address, Pool
 from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.fetch import FetchPartitionResponse
 from assay.system_under_test.protocol.schema import read_records
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT, Message, RecordError
 
-HASTE = 0.2
+__all__ = ["RESPONSE_GRACE", "RETRIABLE_ERRORS", "FetchResult", "Message", "get_create_time", "read_messages"]
+
+RESPONSE_GRACE = 2.0
+"""Seconds for a response, beyond the requested wait, before the leader is looked up and asked again."""
+
+RETRIABLE_ERRORS = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
+"""Errors after which a read is worth repeating."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """Result of one fetch. ``error`` is NONE, or why the broker rejected it (mostly OFFSET_OUT_OF_RANGE)."""
+
+    messages: Sequence[Message]
+    high_watermark: int
+    """-1 after an error."""
+    node: int
+    """The broker that responded; -1 if none did."""
+    error: ErrorCode = ErrorCode.NONE
+
+
+def get_create_time(message: Message) -> int | None:
+    """Returns a message's create time in milliseconds. None if it has none, or if the broker set the append time."""
+    return None if message.attributes & TIMESTAMP_TYPE_BIT else message.timestamp
+
+
+def read_messages(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
+    """Returns the complete messages of a response, up to the first damage. They may begin below ``offset``.
+
+    If no message at ``offset`` or above precedes the damage, returns no messages and a description of the damage.
+    """
+    messages: list[Message] = []
+    try:
+        for message in message_set.iterate_messages(read_records(found.records), check_crcs=check_crcs):
+            messages.append(message)
+    except RecordError as damage:
+        if not any(message.offset >= offset for message in messages):
+            return [], str(damage)
+    return messages, None
+
+
+SHORT_GRACE = 0.2
 """Replaces ``RESPONSE_GRACE`` for a broker that recently did not answer, if others are asked as well."""
 
 
 class MultiFetch:
-    """Fetches several partitions. ``largest``: limit in bytes for doubling a buffer that is too small for a message."""
+    """Fetches several partitions. A fetch size that is too small for a message is doubled up to ``max_fetch_bytes``."""
 
-    def __init__(self, metadata: Metadata, pool: Pool, *, version: int, largest: int, check_crcs: bool) -> None:
+    def __init__(self, metadata: Metadata, pool: Pool, *, version: int, max_fetch_bytes: int, check_crcs: bool) -> None:
         self._metadata = metadata
         self._pool = pool
         self._version = version
-        self._largest = largest
+        self._max_fetch_bytes = max_fetch_bytes
         self._check_crcs = check_crcs
         self._silent: dict[Address, float] = {}
         """Loop time until which a broker that did not answer gets the short wait."""
@@ -42,63 +85,66 @@ class MultiFetch:
         loop = asyncio.get_running_loop()
         sizes = dict.fromkeys(offsets, max_bytes)
         answers: dict[Partition, FetchResult] = {}
-        troubles: dict[Partition, FetchResult] = {}
+        failures: dict[Partition, FetchResult] = {}
         wanted = list(offsets)
         while wanted:
             wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
             left = min(wait + RESPONSE_GRACE, deadline - loop.time())
-            by_leader = self._by_leader(wanted)
+            by_leader = self._group_by_leader(wanted)
             hurried = {leader for leader in by_leader if self._silent.get(leader.address, 0.0) > loop.time()}
             if len(hurried) == len(by_leader):
                 hurried.clear()
-            ask = [
+            fetches = [
                 self._ask(
                     leader,
                     {one: (offsets[one], sizes[one]) for one in led},
                     wait,
                     min_bytes,
-                    min(left, wait + HASTE) if leader in hurried else left,
+                    min(left, wait + SHORT_GRACE) if leader in hurried else left,
                 )
                 for leader, led in by_leader.items()
             ]
-            look = [self._look(topic, loop.time() + left) for topic in self._without_leader(wanted)]
+            topics = self._list_leaderless_topics(wanted)
+            refreshes = [self._refresh_leaders(topic, loop.time() + left) for topic in topics]
             doubled: list[Partition] = []
-            for found in await asyncio.gather(*ask, *look):
+            for found in await asyncio.gather(*fetches, *refreshes):
                 for one, (fetched, truncated) in found.items():
-                    if truncated and sizes[one] < self._largest:
-                        sizes[one] = min(2 * sizes[one], self._largest)
+                    if truncated and sizes[one] < self._max_fetch_bytes:
+                        sizes[one] = min(2 * sizes[one], self._max_fetch_bytes)
                         doubled.append(one)
                     elif truncated:
                         answers[one] = replace(fetched, error=ErrorCode.MESSAGE_TOO_LARGE)
                     elif fetched.error in RETRIABLE_ERRORS or fetched.error is ErrorCode.NETWORK_EXCEPTION:
-                        troubles[one] = fetched
+                        failures[one] = fetched
                     else:
                         answers[one] = fetched
             # A buffer that was too small is not an answer, because the caller would use the same size again.
             wanted = doubled or [one for one in offsets if not answers]
             if wanted and loop.time() + BACK_OFF >= deadline:
                 break
-            if wanted and not doubled and (ask or not self._by_leader(wanted)):
+            if wanted and not doubled and (fetches or not self._group_by_leader(wanted)):
                 await asyncio.sleep(BACK_OFF)
-        silent = FetchResult((), -1, -1, ErrorCode.LEADER_NOT_AVAILABLE)
+        leaderless = FetchResult((), -1, -1, ErrorCode.LEADER_NOT_AVAILABLE)
         if offsets and not answers:
-            error = next(iter(troubles.values()), silent).error
+            error = next(iter(failures.values()), leaderless).error
             names = ", ".join(f"{topic}-{partition}" for topic, partition in offsets)
             raise ReadFailed(f"none of {names} could be read in time ({error.name})", error=error)
-        return {one: answers.get(one) or troubles.get(one, silent) for one in offsets}
+        return {one: answers.get(one) or failures.get(one, leaderless) for one in offsets}
 
-    def _by_leader(self, wanted: Sequence[Partition]) -> dict[Node, list[Partition]]:
+    def _group_by_leader(self, wanted: Sequence[Partition]) -> dict[Node, list[Partition]]:
         led: dict[Node, list[Partition]] = {}
         for one in wanted:
-            leader = self._metadata.cached(*one)
+            leader = self._metadata.get_cached_leader(*one)
             if leader is not None:
                 led.setdefault(leader, []).append(one)
         return led
 
-    def _without_leader(self, wanted: Sequence[Partition]) -> list[str]:
-        return list(dict.fromkeys(topic for topic, index in wanted if self._metadata.cached(topic, index) is None))
+    def _list_leaderless_topics(self, wanted: Sequence[Partition]) -> list[str]:
+        return list(
+            dict.fromkeys(topic for topic, index in wanted if self._metadata.get_cached_leader(topic, index) is None)
+        )
 
-    async def _look(self, topic: str, deadline: float) -> dict[Partition, tuple[FetchResult, bool]]:
+    async def _refresh_leaders(self, topic: str, deadline: float) -> dict[Partition, tuple[FetchResult, bool]]:
         """Refreshes a topic's leaders. A failure is ignored, because the next round or call tries again."""
         with contextlib.suppress(ReadFailed):
             await self._metadata.refresh(topic, deadline)
@@ -114,7 +160,7 @@ class MultiFetch:
             replica_id=messages.CONSUMER_REPLICA_ID,
             max_wait_ms=int(wait * 1000),
             min_bytes=min_bytes,
-            max_bytes=min(self._largest, sum(size for _, size in wanted.values())),
+            max_bytes=min(self._max_fetch_bytes, sum(size for _, size in wanted.values())),
             topics=[
                 messages.FetchTopic(
                     topic=name,
@@ -132,15 +178,15 @@ class MultiFetch:
             response = await connection.call(request, self._version, deadline - loop.time())
         except CallError:
             if self._silent.get(leader.address, 0.0) <= loop.time():
-                self._silent[leader.address] = loop.time() + SILENCE
+                self._silent[leader.address] = loop.time() + SILENCE_SECONDS
             for one in wanted:
                 self._metadata.forget(*one)
             return dict.fromkeys(wanted, (FetchResult((), -1, leader.id, ErrorCode.NETWORK_EXCEPTION), False))
         self._silent.pop(leader.address, None)
         parts = {(topic.topic, part.partition): part for topic in response.topics for part in topic.partitions}
-        return {one: self._judged(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
+        return {one: self._to_result(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
 
-    def _judged(
+    def _to_result(
         self, one: Partition, offset: int, found: messages.FetchPartitionResponse | None, leader: Node
     ) -> tuple[FetchResult, bool]:
         error = ErrorCode.UNKNOWN if found is None else ErrorCode.of(found.error_code)

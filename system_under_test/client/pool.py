@@ -112,7 +112,7 @@ class Pool:
         return connection
 
     async def close(self) -> None:
-        """Closes all connections; pending calls raise ``Unknown``."""
+        """Closes all connections; pending calls raise ``UnknownOutcome``."""
         self._closed = True
         connections = [*self._connections.values(), *self._retired]
         self._connections, self._retired = {}, []

@@ -10,27 +10,32 @@ each partition. ``queued_sender`` is the queue in front of it.
 """
 
 import asyncio
-import logging
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Done, Envelope, pass_on
+from assay.system_under_test.client.callbacks import (
+    BatchHandler,
+    Callbacks,
+    Done,
+    Envelope,
+    call_logged,
+    pass_on,
+    set_outcome,
+)
 from assay.system_under_test.client.config import AsyncProducerConfig, ProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.client.message_ledger import OutcomeSummary
-from assay.system_under_test.client.queued_sender import QueuedSender
+from assay.system_under_test.client.queued_sender import OutcomeSummary, QueuedSender
 from assay.system_under_test.client.sender import ENTRY_OVERHEAD, KeyValue, Sender, check_bytes, pack
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.runtime import Runtime
 
-_log = logging.getLogger("assay.client")
-
-_Numbered = tuple[int, KeyValue]
-_Known = tuple[int, SendResult | ClientError]
-"""An outcome with the message's index in a list."""
+_NumberedMessage = tuple[int, KeyValue]
+_NumberedOutcome = tuple[int, SendResult | ClientError]
+"""A message or an outcome, with the message's index in a list."""
 
 __all__ = ["ENTRY_OVERHEAD", "KeyValue", "Producer", "SendResult", "pack"]
 
@@ -85,7 +90,7 @@ class Producer:
             _report(envelope, error)
             raise
         _report(envelope, result)
-        return _to_done_future(result)
+        return set_outcome(asyncio.get_running_loop().create_future(), result)
 
     async def send_list(
         self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
@@ -101,12 +106,12 @@ class Producer:
         """
         if self._queued is not None:
             return await self._queued.send_list(messages, on_done=on_done)
-        given = [Envelope(topic, value, key, None, on_done) for topic, key, value in messages]
-        outcomes = []
-        for envelope, known in zip(given, await self._send_all(given), strict=True):
-            _report(envelope, known)
-            outcomes.append(_to_done_future(known))
-        return outcomes
+        envelopes = [Envelope(topic, value, key, None, on_done) for topic, key, value in messages]
+        futures = []
+        for envelope, outcome in zip(envelopes, await self._send_messages(envelopes), strict=True):
+            _report(envelope, outcome)
+            futures.append(set_outcome(asyncio.get_running_loop().create_future(), outcome))
+        return futures
 
     async def send_set(
         self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
@@ -143,62 +148,51 @@ class Producer:
 
     async def _send_now(self, envelope: Envelope) -> SendResult:
         deadline = asyncio.get_running_loop().time() + self._config.timeout
-        message = self._sender.serialized(envelope.topic, envelope.key, envelope.value)
+        message = self._sender.serialize(envelope.topic, envelope.key, envelope.value)
         partition = envelope.partition
         if partition is None:
-            partition = await self._sender.partition_for(envelope.topic, message[0], deadline)
+            partition = await self._sender.choose_partition(envelope.topic, message[0], deadline)
         return await self._sender.enqueue(envelope.topic, partition, [message], deadline)
 
-    async def _send_all(self, envelopes: Sequence[Envelope]) -> list[SendResult | ClientError]:
+    async def _send_messages(self, envelopes: Sequence[Envelope]) -> list[SendResult | ClientError]:
         deadline = asyncio.get_running_loop().time() + self._config.timeout
-        by_topic: dict[str, list[_Numbered]] = {}
+        by_topic: dict[str, list[_NumberedMessage]] = {}
         for number, envelope in enumerate(envelopes):
-            message = self._sender.serialized(envelope.topic, envelope.key, envelope.value)
+            message = self._sender.serialize(envelope.topic, envelope.key, envelope.value)
             by_topic.setdefault(envelope.topic, []).append((number, message))
             check_bytes([message])
-        found = await asyncio.gather(*(self._to_topic(topic, each, deadline) for topic, each in by_topic.items()))
-        return [outcome for _, outcome in sorted((one for some in found for one in some), key=itemgetter(0))]
+        sends = (self._send_to_topic(topic, numbered, deadline) for topic, numbered in by_topic.items())
+        outcomes = itertools.chain.from_iterable(await asyncio.gather(*sends))
+        return [outcome for _, outcome in sorted(outcomes, key=itemgetter(0))]
 
-    async def _to_topic(self, topic: str, messages: Sequence[_Numbered], deadline: float) -> list[_Known]:
+    async def _send_to_topic(
+        self, topic: str, messages: Sequence[_NumberedMessage], deadline: float
+    ) -> list[_NumberedOutcome]:
         """Sends one topic's messages. If its partitions are unknown or the partitioner fails, nothing of it is sent."""
-        sets: dict[int, list[_Numbered]] = {}
+        sets: dict[int, list[_NumberedMessage]] = {}
         try:
             for number, message in messages:
-                partition = await self._sender.partition_for(topic, message[0], deadline)
+                partition = await self._sender.choose_partition(topic, message[0], deadline)
                 sets.setdefault(partition, []).append((number, message))
         except Exception as error:  # noqa: BLE001 - the partitioner may raise anything
             failed = error if isinstance(error, SendFailed) else SendFailed(f"not sent: {error!r}")
             return [(number, failed) for number, _ in messages]
-        found = await asyncio.gather(*(self._to_partition(topic, *one, deadline) for one in sets.items()))
-        return [one for some in found for one in some]
+        sends = (self._send_to_partition(topic, *message_set, deadline) for message_set in sets.items())
+        return list(itertools.chain.from_iterable(await asyncio.gather(*sends)))
 
-    async def _to_partition(
-        self, topic: str, partition: int, messages: Sequence[_Numbered], deadline: float
-    ) -> list[_Known]:
+    async def _send_to_partition(
+        self, topic: str, partition: int, messages: Sequence[_NumberedMessage], deadline: float
+    ) -> list[_NumberedOutcome]:
         try:
             result = await self._sender.enqueue(topic, partition, [message for _, message in messages], deadline)
         except (SendFailed, SendUnknown) as error:
             return [(number, error) for number, _ in messages]
         return [
-            (number, replace(result, base_offset=result.base_offset + place) if result.base_offset >= 0 else result)
-            for place, (number, _) in enumerate(messages)
+            (number, replace(result, base_offset=result.base_offset + index) if result.base_offset >= 0 else result)
+            for index, (number, _) in enumerate(messages)
         ]
 
 
-def _to_done_future(known: SendResult | ClientError) -> asyncio.Future[SendResult]:
-    future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-    if isinstance(known, SendResult):
-        future.set_result(known)
-    else:
-        future.set_exception(known)
-        future.exception()  # marks it as retrieved, because the caller need not await it
-    return future
-
-
-def _report(envelope: Envelope, known: SendResult | ClientError) -> None:
-    if envelope.on_done is None:
-        return
-    try:
-        envelope.on_done(envelope, known)
-    except Exception:  # noqa: BLE001 - the caller's own code may raise anything
-        _log.exception("a callback of the producer failed")
+def _report(envelope: Envelope, outcome: SendResult | ClientError) -> None:
+    if envelope.on_done is not None:
+        call_logged(envelope.on_done, envelope, outcome)

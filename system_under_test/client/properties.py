@@ -65,26 +65,26 @@ _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def _unescape(found: re.Match[str]) -> str:
-    meant = found[1]
-    return chr(int(meant[1:], 16)) if len(meant) == 5 else _CHARACTERS.get(meant, meant)
+def _unescape(escape: re.Match[str]) -> str:
+    text = escape[1]
+    return chr(int(text[1:], 16)) if len(text) == 5 else _CHARACTERS.get(text, text)
 
 
 def _split_lines(text: str) -> list[tuple[int, str]]:
     """Returns numbers and texts of the logical lines, each joined with its continuation lines."""
     lines: list[tuple[int, str]] = []
-    goes_on = False
+    continued = False
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = raw.lstrip(" \t\f")
-        if not goes_on and (not line or line[0] in "#!"):
+        if not continued and (not line or line[0] in "#!"):
             continue
-        whole = len(line) - len(line.rstrip("\\"))
-        body = line[:-1] if whole % 2 else line
-        if goes_on:
+        backslashes = len(line) - len(line.rstrip("\\"))
+        body = line[:-1] if backslashes % 2 else line
+        if continued:
             lines[-1] = lines[-1][0], lines[-1][1] + body
         else:
             lines.append((number, body))
-        goes_on = whole % 2 == 1
+        continued = backslashes % 2 == 1
     return lines
 
 
@@ -104,10 +104,10 @@ def read_producer_settings(properties: Mapping[str, str], source: str = "propert
     if kind == "async":  # Kafka's request timeout excludes the time in the queue
         linger = values.get("linger", AsyncProducerConfig.linger)
         values["timeout"] = linger + values.get("timeout", AsyncProducerConfig.timeout)
-    apart = {name: values.pop(name) for name in ("bootstrap", "handler", "callbacks") if name in values}
-    if "bootstrap" not in apart:
+    arguments = {name: values.pop(name) for name in ("bootstrap", "handler", "callbacks") if name in values}
+    if "bootstrap" not in arguments:
         raise PropertiesError(f"{source}: metadata.broker.list is missing: host:port,host:port of any brokers")
-    return ProducerSettings(config=_make(kinds[kind], values, source), **apart)
+    return ProducerSettings(config=_make(kinds[kind], values, source), **arguments)
 
 
 def read_connector_config(properties: Mapping[str, str], source: str = "properties") -> ConnectorConfig:
@@ -115,7 +115,7 @@ def read_connector_config(properties: Mapping[str, str], source: str = "properti
     values = _convert(properties, _CONSUMER, source)
     if "zookeeper" not in values:
         raise PropertiesError(f"{source}: zookeeper.connect is missing: host:port,host:port")
-    # As in Kafka: otherwise a group that migrates from ZooKeeper would start where the reset says.
+    # As in Kafka: otherwise a group that migrates from ZooKeeper would find no offsets, and reset its positions.
     values.setdefault("dual_commit", values.get("offsets_storage") == "kafka")
     return _make(ConnectorConfig, values, source)
 
@@ -168,12 +168,14 @@ def _parse_seconds_or_unlimited(text: str) -> float | None:
 
 
 def _choose_from(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
-    def meaning(text: str) -> Any:
+    """Returns a function that converts one of these words to its meaning."""
+
+    def convert(text: str) -> Any:
         if text not in meanings:
             raise ValueError(f"it is one of {' '.join(meanings)}")
         return meanings[text]
 
-    return meaning
+    return convert
 
 
 def _resolve_from(known: Mapping[str, Any]) -> Callable[[str], Any]:

@@ -3,7 +3,8 @@
 1. Messages wait in one queue of limited length.
 2. A batch leaves when it is full, or when its first message has waited for ``linger``.
 3. The batch passes the handler. Each message is serialized, gets its partition, and joins that partition's queue
-   (``produce_queue``), which keeps order, also through retries.
+   (``delivery``), which keeps order, also through retries.
+4. A ledger has all accepted messages. Each message gets one outcome, for each waiting caller.
 
 So many batches can be in progress at once. A partition without a leader does not delay others. The exception is a
 message whose topic is unknown and whose partition the partitioner must choose.
@@ -12,19 +13,136 @@ message whose topic is unknown and whose partition the partitioner must choose.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Done, Envelope, PendingOutcome, pass_on
+from assay.system_under_test.client.callbacks import (
+    BatchHandler,
+    Callbacks,
+    Done,
+    Envelope,
+    Ticket,
+    call_logged,
+    pass_on,
+    set_outcome,
+)
 from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.client.message_ledger import Ledger, OutcomeCollector, OutcomeSummary
 from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.runtime import Runtime
+
+
+@dataclass(slots=True)
+class OutcomeSummary:
+    """Outcomes of messages: the number appended, those certainly not appended, and those that may have been."""
+
+    appended: int = 0
+    failed: list[Envelope] = field(default_factory=list)
+    unknown: list[Envelope] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Audit:
+    """Collects the outcomes of the messages that a ``flush`` or ``close`` waits for."""
+
+    tickets: set[Ticket]
+    summary: OutcomeSummary = field(default_factory=OutcomeSummary)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def record(self, envelope: Envelope, outcome: SendResult | ClientError) -> None:
+        if envelope.ticket not in self.tickets:
+            return
+        self.tickets.remove(envelope.ticket)
+        if isinstance(outcome, SendResult):
+            self.summary.appended += 1
+        elif isinstance(outcome, SendUnknown):
+            self.summary.unknown.append(envelope)
+        else:
+            self.summary.failed.append(envelope)
+        if not self.tickets:
+            self.done.set()
+
+
+class Ledger:
+    """Accepted messages. ``open`` has those without an outcome. ``timeout`` is in seconds, for each message.
+
+    ``release_room`` is called when a message that counts against the queue's limit has its outcome.
+    """
+
+    def __init__(self, timeout: float, callbacks: Callbacks, release_room: Callable[[], None]) -> None:
+        self._timeout = timeout
+        self._callbacks = callbacks
+        self._release_room = release_room
+        self.open: dict[Ticket, Envelope] = {}
+        self._audits: list[Audit] = []
+
+    def accept(self, envelope: Envelope, *, takes_room: bool) -> Envelope:
+        """Returns the envelope with its ticket."""
+        ticket = self._make_ticket(takes_room)
+        self.open[ticket] = envelope = replace(envelope, ticket=ticket)
+        return envelope
+
+    def _make_ticket(self, takes_room: bool) -> Ticket:
+        loop = asyncio.get_running_loop()
+        return Ticket(loop.create_future(), loop.time() + self._timeout, takes_room)
+
+    def ensure_tickets(self, envelopes: Sequence[Envelope], batch: dict[Ticket | None, None]) -> list[Envelope]:
+        """Gives every envelope a ticket of its own, because a stage may have added or duplicated envelopes.
+
+        ``batch`` has the tickets of the batch; new ones are added to it.
+        """
+        seen: set[Ticket] = set()
+        ticketed = []
+        for envelope in envelopes:
+            ticket = envelope.ticket
+            if ticket is None or ticket in seen or ticket not in batch:
+                ticket = self._make_ticket(takes_room=False)
+                envelope = replace(envelope, ticket=ticket)
+                batch[ticket] = None
+                for audit in self._audits:
+                    audit.tickets.add(ticket)
+            self.open[ticket] = envelope
+            seen.add(ticket)
+            ticketed.append(envelope)
+        return ticketed
+
+    def settle(self, envelope: Envelope, outcome: SendResult | ClientError) -> None:
+        """Settles a ticket, once. The callbacks are called before the future of ``send`` is done."""
+        ticket = envelope.ticket
+        assert ticket is not None
+        del self.open[ticket]
+        if ticket.takes_room:
+            self._release_room()
+        for audit in self._audits:
+            audit.record(envelope, outcome)
+        self.report(envelope, outcome)
+        if not ticket.result.done():
+            set_outcome(ticket.result, outcome)
+
+    def report(self, envelope: Envelope, outcome: SendResult | ClientError) -> None:
+        """Calls the callbacks for an outcome."""
+        if isinstance(outcome, SendResult):
+            call_logged(self._callbacks.after_sending, envelope, outcome)
+        else:
+            call_logged(self._callbacks.on_drop, envelope, outcome)
+        if envelope.on_done is not None:
+            call_logged(envelope.on_done, envelope, outcome)
+
+    def begin_audit(self) -> Audit:
+        """Begins an audit of all open messages; :meth:`end_audit` must end it."""
+        audit = Audit(set(self.open))
+        if not audit.tickets:
+            audit.done.set()
+        self._audits.append(audit)
+        return audit
+
+    def end_audit(self, audit: Audit) -> None:
+        self._audits.remove(audit)
+
 
 _log = logging.getLogger("assay.client")
 
@@ -43,16 +161,16 @@ class QueuedSender:
         traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config = config or AsyncProducerConfig()
-        sending = replace(config, linger=0.0)  # a message lingers in this queue, and not again in its partition's
-        self._sender = Sender(bootstrap, sending, runtime=runtime, traits=traits)
+        sender_config = replace(config, linger=0.0)  # a message lingers in this queue, and not again in its partition's
+        self._sender = Sender(bootstrap, sender_config, runtime=runtime, traits=traits)
         self._handler = handler
         self._callbacks = callbacks or Callbacks()
         self._room = asyncio.Semaphore(config.queue_size)
-        self._seeking_room = 0
-        self._no_one_seeks = asyncio.Event()
+        self._waiting_for_room = 0
+        self._no_one_waits = asyncio.Event()
         self._ledger = Ledger(config.timeout, self._callbacks, self._room.release)
         self._waiting: deque[Envelope] = deque()
-        self._company = asyncio.Event()
+        self._batch_ready = asyncio.Event()
         """Set when a batch need not wait any longer, because it is full or a caller flushes."""
         self._flushing = 0
         self._worker: asyncio.Task[None] | None = None
@@ -61,67 +179,50 @@ class QueuedSender:
     async def send(
         self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
     ) -> asyncio.Future[SendResult]:
-        """Queues a message once there is room, and returns the future of its outcome. ``on_done`` is called with it.
-
-        Messages of one caller to one partition are appended in the order of their ``send``. The outcome is a result,
-        ``SendFailed`` or ``SendUnknown``; the caller may ignore it. A message whose future is cancelled in the queue is
-        not sent.
-
-        Raises ``SendFailed`` if there was no room in time, or if the producer is closed.
-        """
+        """Queues a message once there is room, and returns the future of its outcome; see ``Producer.send``."""
         if self._closed:
             raise SendFailed("the producer was closed")
         envelope = self._callbacks.before_enqueue(Envelope(topic, value, key, partition, on_done))
-        self._seeking_room += 1
+        self._waiting_for_room += 1
         try:
             await self._find_room()
         except SendFailed as error:
-            self._ledger.call(self._callbacks.after_enqueue, envelope, False)
+            call_logged(self._callbacks.after_enqueue, envelope, False)
             self._ledger.report(envelope, error)
             raise
         finally:
-            self._seeking_room -= 1
-            if not self._seeking_room:
-                self._no_one_seeks.set()
-        accepted = self._accept(envelope, has_place=True)
-        self._ledger.call(self._callbacks.after_enqueue, accepted, True)
+            self._waiting_for_room -= 1
+            if not self._waiting_for_room:
+                self._no_one_waits.set()
+        accepted = self._accept(envelope, takes_room=True)
+        call_logged(self._callbacks.after_enqueue, accepted, True)
         assert accepted.ticket is not None
         return accepted.ticket.result
 
     async def send_list(
         self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
     ) -> list[asyncio.Future[SendResult]]:
-        """Calls :meth:`send` for each (topic, key, value) in turn, and raises nothing.
-
-        A message without room in time gets ``SendFailed``, and the later ones are still tried. If cancelled, some may
-        be in the queue.
-        """
+        """Calls :meth:`send` for each (topic, key, value) in turn, and raises nothing; see ``Producer.send_list``."""
         outcomes = []
         for topic, key, value in messages:
             try:
                 outcome = await self.send(topic, key, value, on_done=on_done)
             except SendFailed as error:
-                outcome = asyncio.get_running_loop().create_future()
-                outcome.set_exception(error)
-                outcome.exception()  # marks it as retrieved, because the caller need not await it
+                outcome = set_outcome(asyncio.get_running_loop().create_future(), error)
             outcomes.append(outcome)
         return outcomes
 
     async def flush(self) -> OutcomeSummary:
         """Waits for the outcomes of all messages accepted so far, without lingering, and returns them."""
-        audit = self._ledger.audit()
+        audit = self._ledger.begin_audit()
         try:
-            await self._hurry(audit, None)
+            await self._await_outcomes(audit, None)
         finally:
-            self._ledger.end(audit)
-        return audit.account
+            self._ledger.end_audit(audit)
+        return audit.summary
 
     async def close(self, timeout: float | None = None) -> OutcomeSummary:
-        """Accepts no more messages, waits up to ``timeout`` seconds for outcomes, and ends.
-
-        With ``timeout`` None it waits until each message has timed out. Then queued messages fail, and unanswered ones
-        are unknown. Returns the outcomes of all messages that had none at the call. If cancelled, it stops waiting.
-        """
+        """Accepts no more messages, waits up to ``timeout`` seconds for outcomes, and ends; see ``Producer.close``."""
         if self._closed:
             return OutcomeSummary()
         last: Sequence[Envelope] = ()
@@ -131,15 +232,15 @@ class QueuedSender:
             _log.exception("a callback of the producer failed")
         self._closed = True
         for envelope in last:
-            self._accept(envelope, has_place=False)
-        audit = self._ledger.audit()
+            self._accept(envelope, takes_room=False)
+        audit = self._ledger.begin_audit()
         try:
-            await self._hurry(audit, timeout)
+            await self._await_outcomes(audit, timeout)
         finally:
             await self._end(audit)
-        return audit.account
+        return audit.summary
 
-    async def _end(self, audit: OutcomeCollector) -> None:
+    async def _end(self, audit: Audit) -> None:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -147,13 +248,13 @@ class QueuedSender:
             self._ledger.settle(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._sender.close()
         await audit.done.wait()
-        if self._seeking_room:  # each caller that now finds room sees the end, and releases the room to the next
-            self._no_one_seeks.clear()
-            await self._no_one_seeks.wait()
-        self._ledger.end(audit)
-        self._ledger.call(self._callbacks.close)
+        if self._waiting_for_room:  # each caller that now finds room sees the end, and releases the room to the next
+            self._no_one_waits.clear()
+            await self._no_one_waits.wait()
+        self._ledger.end_audit(audit)
+        call_logged(self._callbacks.close)
 
-    # -- into the queue --------------------------------------------------------------------------------------------
+    # -- entering the queue ----------------------------------------------------------------------------------------
 
     async def _find_room(self) -> None:
         if not self._room.locked():
@@ -172,54 +273,54 @@ class QueuedSender:
                 raise SendFailed("the producer was closed; not sent")
         raise SendFailed("the producer's queue is full; not sent")
 
-    def _accept(self, envelope: Envelope, *, has_place: bool) -> Envelope:
-        accepted = self._ledger.accept(envelope, has_place=has_place)
+    def _accept(self, envelope: Envelope, *, takes_room: bool) -> Envelope:
+        accepted = self._ledger.accept(envelope, takes_room=takes_room)
         self._waiting.append(accepted)
         if len(self._waiting) >= self._config.batch_count:
-            self._company.set()
+            self._batch_ready.set()
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._work(), name="produce")
         return accepted
 
-    # -- out of it -------------------------------------------------------------------------------------------------
+    # -- leaving the queue -----------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         """Sends batches until the queue is empty."""
         try:
             while self._waiting:
-                await self._wait_for_company()
+                await self._wait_for_batch()
                 batch = [self._waiting.popleft() for _ in range(min(self._config.batch_count, len(self._waiting)))]
-                await self._pass(batch)
+                await self._process_batch(batch)
         finally:
             self._worker = None
 
-    async def _wait_for_company(self) -> None:
+    async def _wait_for_batch(self) -> None:
         ticket = self._waiting[0].ticket
         assert ticket is not None
         left = ticket.deadline - self._config.timeout + self._config.linger - asyncio.get_running_loop().time()
         if left <= 0 or self._flushing or len(self._waiting) >= self._config.batch_count:
             return
-        self._company.clear()
+        self._batch_ready.clear()
         try:
             async with asyncio.timeout(left):
-                await self._company.wait()
+                await self._batch_ready.wait()
         except TimeoutError:
             return
 
-    async def _pass(self, batch: Sequence[Envelope]) -> None:
+    async def _process_batch(self, batch: Sequence[Envelope]) -> None:
         """Passes a batch through all stages to the partitions' queues. A message that does not arrive there fails."""
         reason = "it was left out by a stage"
-        there: set[PendingOutcome] = set()
-        on_the_way = dict.fromkeys(envelope.ticket for envelope in batch)  # a dict, because outcomes keep this order
+        enqueued: set[Ticket] = set()
+        tickets = dict.fromkeys(envelope.ticket for envelope in batch)  # a dict, because outcomes keep this order
         try:
             live = [envelope for envelope in batch if envelope.ticket is not None and not envelope.ticket.result.done()]
-            live = self._ledger.with_tickets(self._callbacks.after_dequeue(live), on_the_way)
-            live = self._ledger.with_tickets(await self._handler(live), on_the_way)
-            live = self._ledger.with_tickets(self._callbacks.before_sending(live), on_the_way)
+            live = self._ledger.ensure_tickets(self._callbacks.after_dequeue(live), tickets)
+            live = self._ledger.ensure_tickets(await self._handler(live), tickets)
+            live = self._ledger.ensure_tickets(self._callbacks.before_sending(live), tickets)
             for envelope in live:
-                await self._hand_over(envelope)
+                await self._enqueue(envelope)
                 assert envelope.ticket is not None
-                there.add(envelope.ticket)
+                enqueued.add(envelope.ticket)
         except asyncio.CancelledError:
             reason = "the producer was closed"
             raise
@@ -227,29 +328,29 @@ class QueuedSender:
             reason = f"a stage failed with {error!r}"
             _log.exception("a stage of the producer's queue failed")
         finally:
-            for ticket in on_the_way:
-                if ticket not in there and ticket in self._ledger.open:
+            for ticket in tickets:
+                if ticket not in enqueued and ticket in self._ledger.open:
                     self._ledger.settle(self._ledger.open[ticket], SendFailed(f"not sent: {reason}"))
 
-    async def _hand_over(self, envelope: Envelope) -> None:
+    async def _enqueue(self, envelope: Envelope) -> None:
         ticket = envelope.ticket
         assert ticket is not None
         try:
-            message = self._sender.serialized(envelope.topic, envelope.key, envelope.value)
+            message = self._sender.serialize(envelope.topic, envelope.key, envelope.value)
             partition = envelope.partition
             if partition is None:
-                partition = await self._sender.partition_for(envelope.topic, message[0], ticket.deadline)
+                partition = await self._sender.choose_partition(envelope.topic, message[0], ticket.deadline)
             outcome = self._sender.enqueue(envelope.topic, partition, [message], ticket.deadline)
         except SendFailed as error:
             self._ledger.settle(envelope, error)
         except Exception as error:  # noqa: BLE001 - a serializer or the partitioner may raise anything
             self._ledger.settle(envelope, SendFailed(f"not sent: {error!r}"))
         else:
-            outcome.add_done_callback(partial(self._arrived, envelope))
+            outcome.add_done_callback(partial(self._settle_outcome, envelope))
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
-    def _arrived(self, envelope: Envelope, outcome: asyncio.Future[SendResult]) -> None:
+    def _settle_outcome(self, envelope: Envelope, outcome: asyncio.Future[SendResult]) -> None:
         error = outcome.exception()
         if error is None:
             self._ledger.settle(envelope, outcome.result())
@@ -258,9 +359,9 @@ class QueuedSender:
         else:
             self._ledger.settle(envelope, SendUnknown(f"sending it failed with {error!r}"))
 
-    async def _hurry(self, audit: OutcomeCollector, timeout: float | None) -> None:
+    async def _await_outcomes(self, audit: Audit, timeout: float | None) -> None:
         self._flushing += 1
-        self._company.set()
+        self._batch_ready.set()
         try:
             async with asyncio.timeout(timeout):
                 await audit.done.wait()

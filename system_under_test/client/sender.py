@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from assay.system_under_test.client.config import ProducerConfig
-from assay.system_under_test.client.delivery import Delivery, SendResult
+from assay.system_under_test.client.delivery import Delivery, ProduceQueue, SendResult
 from assay.system_under_test.client.errors import SendFailed
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.client.pool import Pool
-from assay.system_under_test.client.produce_queue import ProduceQueue
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.records import message_set
 from assay.system_under_test.runtime import Runtime
@@ -73,8 +72,8 @@ class Sender:
         if not values:
             raise ValueError("a message set needs at least one message")
         check_bytes(values)
-        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
-        if not isinstance(stamp, int) or not -(2**63) <= stamp < 2**63:
+        created = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
+        if not isinstance(created, int) or not -(2**63) <= created < 2**63:
             raise ValueError(f"a timestamp must be a number of milliseconds, not {timestamp!r}")
         queue = self._queues.get((topic, partition))
         if queue is None:
@@ -88,17 +87,17 @@ class Sender:
             )
             self._queues[topic, partition] = queue
         size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
-        return queue.put([(key, value, stamp) for key, value in values], size, deadline)
+        return queue.put([(key, value, created) for key, value in values], size, deadline)
 
-    def serialized(self, topic: str, key: object, value: object) -> KeyValue:
+    def serialize(self, topic: str, key: object, value: object) -> KeyValue:
         """Serializes key and value. Raises a serializer's errors."""
         return self._config.key_serializer(topic, key), self._config.value_serializer(topic, value)
 
-    async def partition_for(self, topic: str, key: bytes | None, deadline: float | None = None) -> int:
+    async def choose_partition(self, topic: str, key: bytes | None, deadline: float | None = None) -> int:
         """Returns the partition of a message with this key. Raises ``SendFailed`` if the topic cannot be looked up."""
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + self._config.timeout
-        count = await self._delivery.known_before_sending(self._metadata.partitions(topic, deadline))
+        count = await self._delivery.await_lookup(self._metadata.partitions(topic, deadline))
         return self._config.partitioner(key, count, self._runtime.random)
 
     async def close(self) -> None:

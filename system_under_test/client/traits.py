@@ -8,11 +8,11 @@ from typing import Final
 from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.delivery import PendingSend, ProduceQueue
 from assay.system_under_test.client.positions import FetchPolicy
-from assay.system_under_test.client.produce_queue import PendingSend, ProduceQueue
 from assay.system_under_test.client.zookeeper_groups.registration import ConsumerSession
 
-IN_FLIGHT: Final = 5
+MAX_IN_FLIGHT: Final = 5
 """Default of ``max.in.flight.requests.per.connection`` in Kafka's producer."""
 
 
@@ -42,24 +42,24 @@ def select_client_traits(defects: Collection[str]) -> ClientTraits:
 class OvertakingQueue(ProduceQueue):
     """Sends several message sets concurrently, so that others overtake a set that must be sent again."""
 
-    _flying: frozenset[asyncio.Task[None]] = frozenset()
+    _in_flight: frozenset[asyncio.Task[None]] = frozenset()
 
     async def _send_batch(self, batch: list[PendingSend]) -> None:
-        if len(self._flying) >= IN_FLIGHT:
-            await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
         task = asyncio.get_running_loop().create_task(super()._send_batch(batch))
-        self._flying |= {task}
-        task.add_done_callback(self._landed)
+        self._in_flight |= {task}
+        task.add_done_callback(self._remove_finished)
 
-    def _landed(self, task: asyncio.Task[None]) -> None:
-        self._flying -= {task}
+    def _remove_finished(self, task: asyncio.Task[None]) -> None:
+        self._in_flight -= {task}
 
     async def close(self) -> None:
         await super().close()
-        for task in self._flying:
+        for task in self._in_flight:
             task.cancel()
-        if self._flying:
-            await asyncio.wait(self._flying)
+        if self._in_flight:
+            await asyncio.wait(self._in_flight)
 
 
 class SilentFetching(FetchPolicy):
@@ -72,16 +72,16 @@ class SilentFetching(FetchPolicy):
     def __init__(self) -> None:
         self._ends: dict[Partition, int] = {}
 
-    def wanted(self, positions: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    def select(self, positions: Mapping[Partition, int]) -> Mapping[Partition, int]:
         return {one: at for one, at in positions.items() if self._ends.get(one, at) == at}
 
-    def fetched(self, partition: Partition, end: int) -> None:
+    def on_fetched(self, partition: Partition, end: int) -> None:
         self._ends[partition] = end
 
-    def moved(self, partition: Partition) -> None:
+    def on_moved(self, partition: Partition) -> None:
         self._ends.pop(partition, None)
 
-    def entered(self, partitions: Sequence[Partition]) -> None:
+    def on_entered(self, partitions: Sequence[Partition]) -> None:
         self._ends = {one: end for one, end in self._ends.items() if one in partitions}
 
 
@@ -95,4 +95,4 @@ class ObliviousSession(ConsumerSession):
     def _changed(self, state: str) -> None:
         if state == KazooState.LOST:
             self._registration.session = 0
-            self._forgotten()
+            self._on_end()

@@ -11,9 +11,8 @@ State, in reading order:
 Requests:
 
 - ``coordinator``: the entry; begins and ends terms, finds coordinators, expires offsets
-- ``member_requests``: joins, syncs, heartbeats and leaves
-- ``offset_requests``: commits and fetches, with ``zookeeper_offsets`` for version 0
-- ``descriptions``: lists and describes groups
+- ``group_requests``: joins, syncs, heartbeats and leaves of members; descriptions for admin tools
+- ``offset_requests``: commits and fetches, in the offsets topic or in ZooKeeper
 
 Other parts:
 

@@ -1,7 +1,7 @@
 """The group coordinator: answers requests about groups whose partition of the offsets topic this broker leads.
 
-This module begins and ends the terms of those partitions. Other modules answer the requests about members, offsets and
-descriptions.
+This module begins and ends the terms of those partitions. ``group_requests`` and ``offset_requests`` answer the other
+requests.
 """
 
 import asyncio
@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.descriptions import DescriptionRequests
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import Group, GroupError
-from assay.system_under_test.groups.member_requests import MemberRequests
+from assay.system_under_test.groups.group_requests import GroupRequests
 from assay.system_under_test.groups.offset_requests import LeaderLookup, OffsetRequests
 from assay.system_under_test.groups.records import OffsetRecord
 from assay.system_under_test.groups.stored_groups import StoredGroups
@@ -58,9 +57,10 @@ class Coordinator:
         self._make_topic = make_topic
         self._traits = traits
         self._terms = terms = GroupTerms(zookeeper)
-        self._draft = draft = DraftCoordinator(config, runtime, zookeeper, events, background, terms.stored, self._find)
-        self._members = MemberRequests(config, runtime.random, terms, draft)
-        self._descriptions = DescriptionRequests(terms)
+        self._draft = draft = DraftCoordinator(
+            config, runtime, zookeeper, events, background, terms.get_stored_groups, self._find
+        )
+        self._requests = GroupRequests(config, runtime.random, terms, draft)
         clock = runtime.wall_clock
         self._offsets = OffsetRequests(config, clock, zookeeper, manager, cluster, events, terms, draft, traits)
         self._expiry = OffsetExpiry(config, clock, events, terms, draft, traits)
@@ -68,15 +68,16 @@ class Coordinator:
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
             GroupCoordinatorRequest: self._find,
-            **self._members.handlers(),
-            **self._descriptions.handlers(),
+            **self._requests.handlers(),
             **self._offsets.handlers(),
             **self._draft.handlers(),
         }
 
     def start(self) -> None:
         self._background.spawn(self._expiry.run(), "expiry of offsets")
-        self._background.spawn(self._terms.follow(self._draft.recount), "partitions of the offsets topic")
+        self._background.spawn(
+            self._terms.watch_partition_count(self._draft.recount), "partitions of the offsets topic"
+        )
 
     def lead(self, partition: Partition, term: LeaderTerm) -> None:
         """Starts to coordinate the groups of a partition that this broker leads until ``term.ended``."""
@@ -133,11 +134,11 @@ class OffsetExpiry:
             for stored in self.terms:
                 if stored.ready:
                     for group in list(stored.groups.values()):
-                        await self._tidy(stored, group)
+                        await self._delete_expired(stored, group)
                 if stored.ready:  # again, because the term may have ended meanwhile
-                    await self.draft.tidy(stored)
+                    await self.draft.delete_empty_groups(stored)
 
-    async def _tidy(self, stored: StoredGroups, group: Group) -> None:
+    async def _delete_expired(self, stored: StoredGroups, group: Group) -> None:
         """Deletes expired offsets of a group without members, then the group if nothing is left."""
         try:
             has_members = self.draft.find_active_group(stored.index, group.group_id) is not None
@@ -146,9 +147,9 @@ class OffsetExpiry:
         if has_members or not self.traits.may_expire(group):
             return
         now = int(self.wall_clock() * 1000)
-        old = [OffsetRecord(group.group_id, *key, None) for key in group.offsets.expired(now)]
+        old = [OffsetRecord(group.group_id, *key, None) for key in group.offsets.list_expired(now)]
         if old:
             code = await stored.commit(group, old)
             self.events.emit("offsets-expired", key=group.group_id, value=len(old), detail={"code": code})
         if group.deletable and stored.groups.get(group.group_id) is group:
-            await stored.forget(group)
+            await stored.delete(group)

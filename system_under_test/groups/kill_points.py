@@ -42,26 +42,26 @@ class KillPointLog:
     def __init__(self, group_id: str, events: EventLog) -> None:
         self._group_id = group_id
         self._events = events
-        self._written: set[str] = set()
+        self._emitted: set[str] = set()
 
     def restart(self) -> None:
         """Begins a rebalance."""
-        self._written.clear()
+        self._emitted.clear()
 
-    def notified(self, member: Member, members: Collection[Member], event: str, generation: int) -> None:
-        """Notes that a member's latest news was written to its connection; emits ``event`` unless all have theirs."""
+    def note_notified(self, member: Member, members: Collection[Member], event: str, generation: int) -> None:
+        """Notes that a member was sent the rebalance or its assignment; emits ``event`` unless all members were."""
         if member.notified:
             return
         member.notified = True
         if not all(other.notified or other.joining is not None for other in members):
-            self._write(event, member, generation)
+            self._emit(event, member, generation)
 
-    def joined(self, member: Member, members: Collection[Member], generation: int) -> None:
+    def note_joined(self, member: Member, members: Collection[Member], generation: int) -> None:
         """Notes that a member has joined again; emits an event while others have not."""
         if member.announced and any(other.joining is None for other in members):
-            self._write(PARTLY_JOINED, member, generation)
+            self._emit(PARTLY_JOINED, member, generation)
 
-    def _write(self, event: str, member: Member, generation: int) -> None:
-        if event not in self._written:
-            self._written.add(event)
+    def _emit(self, event: str, member: Member, generation: int) -> None:
+        if event not in self._emitted:
+            self._emitted.add(event)
             self._events.emit(event, key=self._group_id, epoch=generation, owner=member.member_id)

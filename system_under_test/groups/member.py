@@ -30,7 +30,7 @@ class Member:
     inherited: bool = False
     """Whether the member was loaded from the offsets topic, which stores only the chosen protocol."""
     notified: bool = False
-    """Whether the latest news (a call to rejoin, or an assignment) was written to the member's connection."""
+    """Whether the latest notice (to join again, or an assignment) was written to the member's connection."""
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
     joining: asyncio.Future[JoinGroupResponse] | None = None
@@ -52,7 +52,7 @@ class Member:
             notified=True,
         )
 
-    def stored(self, protocol: str, assignment: bytes) -> StoredMember:
+    def to_stored(self, protocol: str, assignment: bytes) -> StoredMember:
         return StoredMember(
             member_id=self.member_id,
             client_id=self.client_id,
@@ -68,7 +68,7 @@ class Member:
         """Whether a join or sync of the member is unanswered."""
         return any(asked is not None and not asked.done() for asked in (self.joining, self.syncing))
 
-    def same(self, protocols: Mapping[str, bytes]) -> bool:
+    def joins_unchanged(self, protocols: Mapping[str, bytes]) -> bool:
         """Returns whether the member joins with the same protocols as before, as far as those are known."""
         known = {name: data for name, data in protocols.items() if name in self.protocols or not self.inherited}
         return known == self.protocols

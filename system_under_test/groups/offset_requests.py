@@ -1,15 +1,20 @@
-"""Requests to commit and fetch offsets, in the offsets topic, or in ZooKeeper for version 0."""
+"""Requests to commit and fetch offsets.
+
+Version 0 of both requests means offsets in ZooKeeper, as consumers of the old design keep them; the committing client
+is not checked. Later versions mean the offsets topic.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups import zookeeper_offsets
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.group import Group, GroupError
-from assay.system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
+from assay.system_under_test.groups.records import VALUE_VERSION, OffsetRecord, OffsetValue
 from assay.system_under_test.groups.stored_groups import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.groups.traits import GroupTraits
@@ -21,6 +26,7 @@ from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import prove_end
 from assay.system_under_test.replication.replica import PartitionError
 from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths
 
 NO_OFFSET: Final = -1
 LATEST_TIME: Final = 2**63 - 1
@@ -57,9 +63,9 @@ class OffsetRequests:
         self, request: group_offsets.OffsetCommitRequest, context: Context
     ) -> group_offsets.OffsetCommitResponse:
         if context.api_version == ZOOKEEPER_VERSION:
-            codes = await zookeeper_offsets.commit(self.zookeeper, request, self._check_offset)
+            codes = await _commit_to_zookeeper(self.zookeeper, request, self._check_offset)
         else:
-            codes = await self._commit_here(request)
+            codes = await self._commit_to_topic(request)
         return group_offsets.OffsetCommitResponse(
             topics=[
                 group_offsets.OffsetCommitTopicResponse(
@@ -82,7 +88,7 @@ class OffsetRequests:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
-    async def _commit_here(self, request: group_offsets.OffsetCommitRequest) -> CommitCodes:
+    async def _commit_to_topic(self, request: group_offsets.OffsetCommitRequest) -> CommitCodes:
         """Commits to the offsets topic. A request is one append: either all of its offsets are committed, or none."""
         now = int(self.wall_clock() * 1000)
         retention = self.config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
@@ -96,7 +102,7 @@ class OffsetRequests:
                     continue
                 committed = now if wanted.timestamp < 0 else wanted.timestamp
                 value = OffsetValue(
-                    version=VALUE,
+                    version=VALUE_VERSION,
                     offset=wanted.offset,
                     metadata=wanted.metadata or "",
                     commit_timestamp=committed,
@@ -110,9 +116,9 @@ class OffsetRequests:
         self, request: group_offsets.OffsetCommitRequest, records: Sequence[OffsetRecord]
     ) -> ErrorCode:
         try:
-            stored = self.terms.stored(request.group_id)
-            self._may_commit(stored, request)
-            group = stored.group(request.group_id)
+            stored = self.terms.get_stored_groups(request.group_id)
+            self._check_commit(stored, request)
+            group = stored.get_or_create_group(request.group_id)
         except GroupError as error:
             return error.code
         if not records:
@@ -132,16 +138,16 @@ class OffsetRequests:
             )
         return code
 
-    def _may_commit(self, stored: StoredGroups, request: group_offsets.OffsetCommitRequest) -> None:
-        """Applies the commit rules of the design whose members the group has. Raises :class:`GroupError`."""
+    def _check_commit(self, stored: StoredGroups, request: group_offsets.OffsetCommitRequest) -> None:
+        """Raises :class:`GroupError` if the group rejects the commit, by the rules of its members' design."""
         group = stored.groups.get(request.group_id)
         if group is None or request.member_id not in group.members:
             draft = self.draft.find_active_group(stored.index, request.group_id)
             if draft is not None:
-                draft.may_commit(request.member_id, request.generation_id)
+                draft.check_commit(request.member_id, request.generation_id)
                 return
         if group is not None:
-            self.traits.may_commit(group, request.member_id, request.generation_id)
+            self.traits.check_commit(group, request.member_id, request.generation_id)
         elif request.generation_id >= 0:
             raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # the group and its generation have been deleted
 
@@ -149,12 +155,12 @@ class OffsetRequests:
         self, request: group_offsets.OffsetFetchRequest, context: Context
     ) -> group_offsets.OffsetFetchResponse:
         if context.api_version == ZOOKEEPER_VERSION:
-            return await zookeeper_offsets.fetch(self.zookeeper, request, self._check_offset)
+            return await _fetch_from_zookeeper(self.zookeeper, request, self._check_offset)
         group: Group | None = None
         code = ErrorCode.NONE
         try:
-            stored = self.terms.stored(request.group_id)
-            await self._prove(stored)
+            stored = self.terms.get_stored_groups(request.group_id)
+            await self._require_latest_coordinator(stored)
             group = stored.groups.get(request.group_id)
         except GroupError as error:
             code = error.code
@@ -179,8 +185,11 @@ class OffsetRequests:
             error_code=code,
         )
 
-    async def _prove(self, stored: StoredGroups) -> None:
-        """Proves that no newer coordinator, with later commits, exists. Raises :class:`GroupError`: 15 or 16."""
+    async def _require_latest_coordinator(self, stored: StoredGroups) -> None:
+        """Raises :class:`GroupError` unless no newer coordinator, with later commits, can exist.
+
+        The error is GROUP_COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR_FOR_GROUP.
+        """
         try:
             await prove_end(self.manager, self.zookeeper, OFFSETS_TOPIC, stored.index)
         except PartitionError as error:
@@ -188,3 +197,78 @@ class OffsetRequests:
                 raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE) from error
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP) from error
         stored.require_serving()
+
+
+Check = Callable[[str, int, str | None], ErrorCode]
+
+
+async def _commit_to_zookeeper(
+    zookeeper: ZooKeeper, request: group_offsets.OffsetCommitRequest, check: Check
+) -> Mapping[tuple[str, int], ErrorCode]:
+    """Commits offsets and returns the error code of each partition; -1 also if the outcome is unknown."""
+    codes = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            code = _check_group(request.group_id) or check(topic.topic, wanted.partition, wanted.metadata)
+            if not code:
+                path = paths.consumer_offset(request.group_id, topic.topic, wanted.partition)
+                code = await _write_offset(zookeeper, path, str(wanted.offset).encode())
+            codes[topic.topic, wanted.partition] = code
+    return codes
+
+
+def _check_group(group_id: str) -> ErrorCode:
+    """Checks that the group id can be the name of a znode."""
+    fits = group_id.isprintable() and group_id not in ("", ".", "..") and "/" not in group_id
+    return ErrorCode.NONE if fits else ErrorCode.INVALID_GROUP_ID
+
+
+async def _write_offset(zookeeper: ZooKeeper, path: str, data: bytes) -> ErrorCode:
+    try:
+        try:
+            await zookeeper.set(path, data)
+        except NoNodeError:
+            try:
+                await zookeeper.create(path, data, makepath=True)
+            except NodeExistsError:
+                await zookeeper.set(path, data)
+    except KazooException:
+        return ErrorCode.UNKNOWN
+    return ErrorCode.NONE
+
+
+async def _fetch_from_zookeeper(
+    zookeeper: ZooKeeper, request: group_offsets.OffsetFetchRequest, check: Check
+) -> group_offsets.OffsetFetchResponse:
+    """Fetches offsets. Error 3 means that nothing was committed, in this version only, as in 0.10.2."""
+    topics = []
+    for topic in request.topics or ():
+        parts = [
+            await _read_offset(
+                zookeeper,
+                request.group_id,
+                topic.topic,
+                partition,
+                _check_group(request.group_id) or check(topic.topic, partition, None),
+            )
+            for partition in topic.partitions
+        ]
+        topics.append(group_offsets.OffsetFetchTopicResponse(topic=topic.topic, partitions=parts))
+    return group_offsets.OffsetFetchResponse(topics=topics)
+
+
+async def _read_offset(
+    zookeeper: ZooKeeper, group_id: str, topic: str, partition: int, code: ErrorCode
+) -> group_offsets.OffsetFetchPartitionResponse:
+    offset = -1
+    if not code:
+        path = paths.consumer_offset(group_id, topic, partition)
+        try:
+            await zookeeper.sync(path)
+            data, _ = await zookeeper.get(path)
+            offset = int(data)
+        except NoNodeError:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except (KazooException, ValueError):
+            code = ErrorCode.UNKNOWN
+    return group_offsets.OffsetFetchPartitionResponse(partition=partition, offset=offset, metadata="", error_code=code)

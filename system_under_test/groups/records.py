@@ -17,9 +17,9 @@ from zlib import crc32
 from assay.system_under_test.protocol.compiler import decode, encode_bytes
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, ProtocolError, message
 
-OFFSET_KEY: Final = 1
-GROUP_KEY: Final = 2
-VALUE: Final = 1
+OFFSET_KEY_VERSION: Final = 1
+GROUP_KEY_VERSION: Final = 2
+VALUE_VERSION: Final = 1
 _VERSION = struct.Struct(">h")
 
 
@@ -93,13 +93,13 @@ class UnknownRecord(ValueError):
 
 def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:
     """Returns key and value."""
-    key = OffsetKey(version=OFFSET_KEY, group=record.group, topic=record.topic, partition=record.partition)
+    key = OffsetKey(version=OFFSET_KEY_VERSION, group=record.group, topic=record.topic, partition=record.partition)
     return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
 
 
 def encode_group(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Returns key and value."""
-    key = GroupKey(version=GROUP_KEY, group=record.group)
+    key = GroupKey(version=GROUP_KEY_VERSION, group=record.group)
     return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
 
 
@@ -108,13 +108,13 @@ def parse(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord:
     try:
         version = _read_version(key)
         assert key is not None, "it has a version"
-        if value is not None and _read_version(value) != VALUE:
+        if value is not None and _read_version(value) != VALUE_VERSION:
             raise UnknownRecord(f"a value of version {_read_version(value)}")
-        if version == OFFSET_KEY:
+        if version == OFFSET_KEY_VERSION:
             offset: OffsetKey = decode(OffsetKey, 0, key, 0)
             found = None if value is None else decode(OffsetValue, 0, value, 0)
             return OffsetRecord(offset.group, offset.topic, offset.partition, found)
-        if version == GROUP_KEY:
+        if version == GROUP_KEY_VERSION:
             group: GroupKey = decode(GroupKey, 0, key, 0)
             return GroupRecord(group.group, None if value is None else decode(GroupValue, 0, value, 0))
     except ProtocolError as error:
@@ -146,7 +146,7 @@ class CommittedOffsets:
         return bool(self.values) or any(self._pending.values())
 
     def begin(self, records: Sequence[OffsetRecord]) -> None:
-        """Notes that records were appended. :meth:`settle` must follow for the same records, however late."""
+        """Notes that records are being committed. :meth:`settle` must follow for the same records, however late."""
         self._pending.update((record.topic, record.partition) for record in records)
 
     def settle(self, records: Sequence[OffsetRecord], *, committed: bool) -> None:
@@ -162,6 +162,6 @@ class CommittedOffsets:
         else:
             self.values[key] = record.value
 
-    def expired(self, now: int) -> list[tuple[str, int]]:
+    def list_expired(self, now: int) -> list[tuple[str, int]]:
         """Returns the keys of expired offsets without a pending commit. ``now`` is in milliseconds since the epoch."""
         return [key for key, value in self.values.items() if value.expire_timestamp <= now and not self._pending[key]]

@@ -17,36 +17,39 @@ class SessionMember(Protocol):
         """Whether a request of the member is unanswered."""
 
 
-TimedT = TypeVar("TimedT", bound=SessionMember)
+MemberT = TypeVar("MemberT", bound=SessionMember)
 
 
-class SessionTimers(Generic[TimedT]):
-    """A timer per member. Heartbeats move only the deadline, which the timer checks. ``expired`` removes members."""
+class SessionTimers(Generic[MemberT]):
+    """A timer per member. A heartbeat moves only the deadline. When the timer fires, it checks the deadline.
 
-    def __init__(self, expired: Callable[[TimedT], None]) -> None:
-        self._expired = expired
+    ``on_expired`` is called with a member whose session has ended, and removes it.
+    """
 
-    def renew(self, member: TimedT) -> None:
+    def __init__(self, on_expired: Callable[[MemberT], None]) -> None:
+        self._on_expired = on_expired
+
+    def renew(self, member: MemberT) -> None:
         """Restarts the session of a member that sent something."""
         loop = asyncio.get_running_loop()
         member.deadline = loop.time() + member.session_timeout
         if member.timer is not None and member.timer.when() > member.deadline:  # the session timeout has been reduced
             self.stop(member)
         if member.timer is None:
-            member.timer = loop.call_at(member.deadline, self._fired, member)
+            member.timer = loop.call_at(member.deadline, self._on_timer, member)
 
-    def stop(self, member: TimedT) -> None:
+    def stop(self, member: MemberT) -> None:
         """Stops the timer of a removed member."""
         if member.timer is not None:
             member.timer.cancel()
             member.timer = None
 
-    def _fired(self, member: TimedT) -> None:
+    def _on_timer(self, member: MemberT) -> None:
         member.timer = None
         loop = asyncio.get_running_loop()
         if member.waits:
             self.renew(member)  # the member waits for a response from here
         elif loop.time() < member.deadline:
-            member.timer = loop.call_at(member.deadline, self._fired, member)
+            member.timer = loop.call_at(member.deadline, self._on_timer, member)
         else:
-            self._expired(member)
+            self._on_expired(member)

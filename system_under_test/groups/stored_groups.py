@@ -1,7 +1,7 @@
 """The groups in one partition of the offsets topic, while this broker leads that partition.
 
 The partition is *ready* once all records of former leaders are committed and loaded. A record counts when all in-sync
-replicas have it. If that is not known in time, the outcome is unknown, and the record may still take effect later.
+replicas have it. If that does not happen in time, the outcome is unknown, and the record may still take effect later.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _log = logging.getLogger("assay.groups")
 
 CHUNK: int = 256 * 1024
 """Bytes read at a time while groups are loaded; other tasks run in between."""
-_ERRORS = {
+_CLIENT_ERRORS = {
     ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -63,9 +63,9 @@ class StoredGroups:
         while partition.high_watermark < term.start_offset:
             if partition.leader is not term:
                 return
-            woken = asyncio.get_running_loop().create_future()
-            partition.commit_readers.add(woken)
-            await woken
+            advanced = asyncio.get_running_loop().create_future()
+            partition.commit_readers.add(advanced)
+            await advanced
         try:
             found = await self._read(partition.log.start_offset, term.start_offset)
         except (CorruptLog, OffsetOutOfRange, OSError) as damage:
@@ -109,7 +109,7 @@ class StoredGroups:
     def _restore(self, record: formats.GroupRecord | formats.OffsetRecord) -> None:
         if record.value is None:
             return
-        group = self.group(record.group)
+        group = self.get_or_create_group(record.group)
         if isinstance(record, formats.OffsetRecord):
             group.offsets.put(record)
         else:
@@ -119,9 +119,9 @@ class StoredGroups:
 
     def _fingerprint(self) -> int:
         offsets = {
-            (name, *place): value.offset
+            (name, *partition): value.offset
             for name, group in self.groups.items()
-            for place, value in group.offsets.values.items()
+            for partition, value in group.offsets.values.items()
         }
         return formats.compute_fingerprint({name: group.generation for name, group in self.groups.items()}, offsets)
 
@@ -147,24 +147,23 @@ class StoredGroups:
         if not self.ready:
             raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)
 
-    def group(self, group_id: str) -> Group:
+    def get_or_create_group(self, group_id: str) -> Group:
         """Returns the group, and creates it if there is none."""
         if group_id not in self.groups:
-            self.groups[group_id] = self._new_group(group_id)
+            self.groups[group_id] = self._make_group(group_id)
         return self.groups[group_id]
 
-    def _new_group(self, group_id: str) -> Group:
+    def _make_group(self, group_id: str) -> Group:
         return Group(group_id, self._store_group, self.events, self.spawn)
 
     async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
         """Joins like :meth:`Group.join`. Creates the group if its first member may join."""
         if sum(len(protocol.metadata) for protocol in request.protocols) > self.partition.config.max_message_bytes:
             raise GroupError(ErrorCode.UNKNOWN)  # the metadata is too large to be stored
-        known = self.groups.get(request.group_id)
-        group = known or self._new_group(request.group_id)
-        joined = group.join(request, client_id, client_host, new_id)
+        group = self.groups.get(request.group_id) or self._make_group(request.group_id)
+        response = group.join(request, client_id, client_host, new_id)
         self.groups.setdefault(request.group_id, group)
-        return await joined
+        return await response
 
     async def commit(self, group: Group, records: Sequence[formats.OffsetRecord]) -> ErrorCode:
         """Commits offsets. Fetches see them once they are committed, which may be after this call timed out."""
@@ -175,7 +174,7 @@ class StoredGroups:
 
         return await self._append([formats.encode_offset(record) for record in records], settle)
 
-    async def forget(self, group: Group) -> None:
+    async def delete(self, group: Group) -> None:
         """Deletes an unneeded group, here and in the offsets topic.
 
         A group that is created later under this name starts its generations again.
@@ -218,18 +217,20 @@ class StoredGroups:
             on_outcome(ErrorCode.UNKNOWN)
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
         future = partition.wait_for_commit(last)
-        self._follow(future, last, on_outcome)
+        self._report_final_outcome(future, last, on_outcome)
         await asyncio.wait([future], timeout=self.config.offsets_commit_timeout_ms / 1000)
         return _to_client_error(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
-    def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
+    def _report_final_outcome(
+        self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]
+    ) -> None:
         """Reports the final outcome. With too few in-sync replicas, the record waits until there are enough."""
 
         def done(_: asyncio.Future[ErrorCode]) -> None:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()
             waits = code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             if waits and self.partition.leader is self.term:
-                self._follow(self.partition.wait_for_commit(last), last, on_outcome)
+                self._report_final_outcome(self.partition.wait_for_commit(last), last, on_outcome)
             else:
                 on_outcome(code)
 
@@ -244,4 +245,4 @@ def _validate(data: bytes, max_message_bytes: int) -> ValidatedSet:
 
 
 def _to_client_error(code: ErrorCode) -> ErrorCode:
-    return code if code is ErrorCode.NONE else _ERRORS.get(code, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
+    return code if code is ErrorCode.NONE else _CLIENT_ERRORS.get(code, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)

@@ -27,6 +27,7 @@ def compute_java_hash(text: str) -> int:
 
 
 def find_partition(group_id: str, partitions: int) -> int:
+    """Returns the partition of the offsets topic that stores the group, as every Kafka broker computes it."""
     return (compute_java_hash(group_id) & 0x7FFFFFFF) % partitions
 
 
@@ -76,7 +77,7 @@ class GroupTerms:
         """The number of partitions of the offsets topic; 0 if there is no such topic, None if it is not known yet."""
         return None if self._topic is None else self._topic.partitions
 
-    async def follow(self, on_count: Callable[[int], None]) -> None:
+    async def watch_partition_count(self, on_count: Callable[[int], None]) -> None:
         """Watches the number of partitions in ZooKeeper, until it is cancelled.
 
         ``on_count`` is called with each new number of partitions of the same topic.
@@ -84,18 +85,17 @@ class GroupTerms:
         path = paths.topic(OFFSETS_TOPIC)
         changed = asyncio.Event()
 
-        def fired(_: WatchedEvent) -> None:
+        def on_event(_: WatchedEvent) -> None:
             changed.set()
 
         while True:
             changed.clear()
             try:
-                found = await znodes.read_watched(self._zookeeper, path, fired)
-                data, stat = (None, None) if found is None else found
-                described = NO_TOPIC
-                if stat is not None and data is not None:
+                topic = NO_TOPIC
+                if (found := await znodes.read_watched(self._zookeeper, path, on_event)) is not None:
+                    data, stat = found
                     assignment = znodes.decode(znodes.TopicAssignment, path, data)
-                    described = OffsetsTopic(stat.czxid, len(assignment.partitions))
+                    topic = OffsetsTopic(stat.czxid, len(assignment.partitions))
             except znodes.ZnodeError as error:
                 _log.error("%s; the number of partitions is left unchanged", error)
             except KazooException as error:
@@ -103,26 +103,30 @@ class GroupTerms:
                 await asyncio.sleep(BACK_OFF)
                 continue
             else:
-                self._learn(described, on_count)
+                self._set_topic(topic, on_count)
             await changed.wait()
 
-    def _learn(self, topic: OffsetsTopic, on_count: Callable[[int], None]) -> None:
+    def _set_topic(self, topic: OffsetsTopic, on_count: Callable[[int], None]) -> None:
         before, self._topic = self._topic or NO_TOPIC, topic
         if before == topic:
             return
         _log.info("%s: %s, before: %s", OFFSETS_TOPIC, topic, before)
         if before.czxid == topic.czxid:
             for stored in self:
-                elsewhere = [name for name in stored.groups if find_partition(name, topic.partitions) != stored.index]
-                stored.end_groups(elsewhere)
+                moved = [name for name in stored.groups if find_partition(name, topic.partitions) != stored.index]
+                stored.end_groups(moved)
             on_count(topic.partitions)
 
     def is_current(self, stored: StoredGroups) -> bool:
         """Returns whether the partition belongs to the present topic, as far as this broker knows."""
         return self._topic is not None and stored.partition.incarnation == self._topic.czxid
 
-    def stored(self, group_id: str) -> StoredGroups:
-        """Returns the groups of the partition of ``group_id``. Raises :class:`GroupError`: 14, 15 or 16."""
+    def get_stored_groups(self, group_id: str) -> StoredGroups:
+        """Returns the groups of the partition of ``group_id``.
+
+        Raises :class:`GroupError`: GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE or
+        NOT_COORDINATOR_FOR_GROUP.
+        """
         if not self.partitions:
             raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
         stored = self._led.get(find_partition(group_id, self.partitions))
@@ -131,9 +135,9 @@ class GroupTerms:
         stored.require_serving()
         return stored
 
-    def group(self, group_id: str) -> Group:
-        """Returns the group for a member's request. Raises :class:`GroupError`: 14, 15, 16, or 25 if there is none."""
-        group = self.stored(group_id).groups.get(group_id)
+    def get_group(self, group_id: str) -> Group:
+        """Returns the group for a member's request. Raises :class:`GroupError`: UNKNOWN_MEMBER_ID if there is none."""
+        group = self.get_stored_groups(group_id).groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group

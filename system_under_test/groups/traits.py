@@ -21,12 +21,12 @@ def has_no_members(group: Group) -> bool:
 class GroupTraits:
     """Replaceable parts of a coordinator.
 
-    - ``may_commit`` raises ``GroupError`` to reject a commit of a member in a generation.
+    - ``check_commit`` raises ``GroupError`` to reject a commit of a member in a generation.
     - ``may_expire`` returns whether expired offsets of a group may be deleted.
     """
 
     stored_groups: type[StoredGroups] = StoredGroups
-    may_commit: Callable[[Group, str, int], None] = Group.may_commit
+    check_commit: Callable[[Group, str, int], None] = Group.check_commit
     may_expire: Callable[[Group], bool] = has_no_members
 
 
@@ -36,7 +36,7 @@ CORRECT: Final = GroupTraits()
 def select_group_traits(defects: Collection[str]) -> GroupTraits:
     """Returns the traits of the build with these defects."""
     if "zombie-commit" in defects:
-        return GroupTraits(may_commit=lambda group, member_id, generation: None)
+        return GroupTraits(check_commit=lambda group, member_id, generation: None)
     if "coordinator-amnesia" in defects:
         return GroupTraits(stored_groups=EarlyGroups)
     if "offsets-expire-active" in defects:

@@ -45,12 +45,12 @@ class InSyncMemberCheck:
         try:
             state, _ = self._inspection.read(PartitionState, paths.state(topic, int(index)))
             created = self._inspection.tree.get(paths.topic(topic))[1].czxid
-            durably = self._inspection.flushed(topic)
+            durably = self._inspection.is_flushed(topic)
         except (NoNodeError, ValueError):
             return None
         if created != topic_zxid or self._inspection.tree.exists(paths.delete_topic(topic)) is not None:
             return None
-        counting = members.intersection(self._inspection.members(state))
+        counting = members.intersection(self._inspection.list_counted_members(state))
         return self._find_lacking(key, epoch, sorted(counting), end, durably=durably)
 
     def _find_lacking(
@@ -61,7 +61,7 @@ class InSyncMemberCheck:
             role = self._roles.find(node.name, key)
             if role is None or role.epoch > epoch or not node.running or node.damaged:
                 continue
-            has = max(0, self._inspection.end(node, key, durably=durably))  # a new partition may lack a file
+            has = max(0, self._inspection.read_log_end(node, key, durably=durably))  # a new partition may lack a file
             if has < end:
                 yield node.name, f"had {'durably ' if durably else ''}what is below {has}"
 

@@ -156,7 +156,7 @@ class Replicas:
         high_watermark = self._high_watermarks.load().get((topic, index), 0)
         partition = Partition(topic, index, log, epochs, high_watermark, config, self._environment)
         if incarnation is not None:
-            partition.incarnation = self._events.lives[partition.key] = incarnation
+            partition.incarnation = self._events.topic_czxids[partition.key] = incarnation
         self._partitions[topic, index] = partition
         self._events.emit(
             "recovered",
@@ -209,7 +209,7 @@ class Replicas:
         elif partition.incarnation == UNKNOWN and partition.log.damage is not None and not partition.log.closed:
             # Assigning the log to this topic is safe, because a damaged log is never served.
             await directory.write_incarnation(self._storage, partition.log.directory, update.topic_czxid)
-            partition.incarnation = self._events.lives[partition.key] = update.topic_czxid
+            partition.incarnation = self._events.topic_czxids[partition.key] = update.topic_czxid
             return partition
         else:
             await self._set_aside(partition, update.topic_czxid)

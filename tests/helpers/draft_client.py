@@ -73,13 +73,13 @@ class Reader:
     async def fall_silent(self) -> None:
         """Sends nothing more, and does not know that time goes by."""
         await self.stop()
-        await self.consumer._draft._stop_beating()
+        await self.consumer._draft._stop_heartbeats()
 
     def wake(self) -> None:
         draft = self.consumer._draft
         loop = asyncio.get_running_loop()
         if draft.generation is not None:
-            draft._beating = loop.create_task(draft._beat(draft.generation))
+            draft._beating = loop.create_task(draft._send_heartbeats(draft.generation))
         self.read_on()
 
     def read_on(self) -> None:

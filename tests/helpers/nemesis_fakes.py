@@ -28,7 +28,7 @@ from assay.cluster.second_copy import SecondStatus
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.cut_ledger import CutLedger, Drop
-from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.engine.reporter import FaultPhase, FaultRow
 from assay.nemesis.faults.fault import FaultContext, Injection
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.draw import draw_schedule as draw_from
@@ -550,7 +550,7 @@ class Play:
             **{"catalogue": FAULTS, **self.options},
         )
         for node in self.cluster.nodes:
-            node.on_event = made.event
+            node.on_event = made.handle_event
         return made
 
     def play(self) -> list[FaultRow]:
@@ -559,7 +559,7 @@ class Play:
             await conductor.run()
             await conductor.settle()
             self.record = conductor.outcome
-            self.finds = conductor.finds
+            self.finds = conductor.finder_statistics
 
         run(main())
         return self.rows

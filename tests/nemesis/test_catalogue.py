@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.fault import Impact
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import ServerFault
 from assay.nemesis.schedule.catalogue import (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
-from assay.nemesis.engine.waiting_steps import LEAST
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase
+from assay.nemesis.engine.waiting_steps import MIN_DURATION
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.schedule.catalogue import FaultCatalogue
@@ -76,11 +76,11 @@ def test_what_was_never_reached_was_still_intended() -> None:
         conductor = play.conductor()
         running = asyncio.create_task(conductor.run())
         await asyncio.sleep(4)
-        assert [injection.names for injection in conductor.in_force] == [("n1",)]
+        assert [injection.names for injection in conductor.active_faults] == [("n1",)]
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert conductor.in_force == ()
+        assert conductor.active_faults == ()
         assert play.cluster.untouched, "cancelling heals"
         assert await conductor.close() == ()
 
@@ -127,7 +127,7 @@ def test_a_fault_whose_turn_comes_when_all_has_been_healed_is_not_injected() -> 
         await asyncio.sleep(8.2)
         assert await conductor.heal_all() == ()
         await running
-        assert conductor.in_force == ()
+        assert conductor.active_faults == ()
         await conductor.settle()
 
     run(main())
@@ -193,7 +193,7 @@ def test_whatever_fails_the_run_ends_and_nothing_is_left_once_nodes_obey(
         for node in play.cluster.nodes:
             node.refuse.clear()
         assert await conductor.heal_all() == ()
-        assert conductor.in_force == ()
+        assert conductor.active_faults == ()
         await conductor.settle()
 
     run(main())
@@ -244,7 +244,7 @@ def test_what_cannot_be_healed_is_reported_and_stays_in_force() -> None:
         errors = await conductor.close()
         assert len(errors) == 1
         assert "stop of n1 could not be healed: n1: resume refused" in errors[0]
-        assert [injection.names for injection in conductor.in_force] == [("n1",)]
+        assert [injection.names for injection in conductor.active_faults] == [("n1",)]
 
     run(main())
     assert play.cluster.node("n2").untouched
@@ -445,7 +445,7 @@ def test_one_whose_event_came_and_whose_node_was_held_to_the_end_has_failed_also
         conductor = play.conductor()
         running = asyncio.create_task(conductor.run())
         await asyncio.sleep(4)
-        conductor.event("n1", '{"event": "isr-change", "key": "orders-0"}')
+        conductor.handle_event("n1", '{"event": "isr-change", "key": "orders-0"}')
         await asyncio.sleep(2)
         assert await conductor.heal_all() == ()
         await running
@@ -463,7 +463,7 @@ def test_a_run_that_ends_at_the_very_moment_of_a_step_ends_well() -> None:
 
     async def main() -> None:
         conductor = play.conductor()
-        came = conductor._time_has_come
+        came = conductor._wait_until
 
         async def at_once(seconds: float) -> bool:
             if seconds >= 3.5:
@@ -473,7 +473,7 @@ def test_a_run_that_ends_at_the_very_moment_of_a_step_ends_well() -> None:
             return await came(seconds)
 
         ending: list[asyncio.Future[object]] = []
-        conductor._time_has_come = at_once  # type: ignore[method-assign]
+        conductor._wait_until = at_once  # type: ignore[method-assign]
         await conductor.run()
         assert [await end for end in ending] == [()]
 
@@ -611,7 +611,7 @@ def test_the_steps_of_a_branch_are_played_from_its_time_on(at: float, known: boo
     async def main() -> None:
         conductor = play.conductor()
         if not known:
-            asyncio.get_running_loop().call_at(at, conductor.branch, branch)
+            asyncio.get_running_loop().call_at(at, conductor.begin_branch, branch)
         await conductor.run()
         await asyncio.sleep(60)
         await conductor.heal_all()
@@ -634,7 +634,7 @@ def test_a_branch_of_a_run_that_is_over_strikes_no_one() -> None:
         conductor = play.conductor()
         await conductor.run()
         await conductor.heal_all()
-        conductor.branch(Branch(4, 5, steps((5, "stop", "n2", 2)).steps))
+        conductor.begin_branch(Branch(4, 5, steps((5, "stop", "n2", 2)).steps))
         await asyncio.sleep(60)
         assert await conductor.close() == ()
 
@@ -653,7 +653,7 @@ def test_what_comes_late_since_another_took_long_is_in_force_for_a_moment() -> N
     play.play()
     assert play.row(2, FaultPhase.HEALED).took_effect is True
     assert play.at(2, FaultPhase.INJECTED) == pytest.approx(8.0)
-    assert play.at(2, FaultPhase.HEALED) == pytest.approx(8.0 + LEAST)
+    assert play.at(2, FaultPhase.HEALED) == pytest.approx(8.0 + MIN_DURATION)
 
 
 def test_what_comes_in_time_is_healed_in_time() -> None:

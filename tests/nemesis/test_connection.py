@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.nemesis.engine.fault_row import FaultPhase
+from assay.nemesis.engine.reporter import FaultPhase
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
 from assay.nemesis.schedule.target import parse_target
 

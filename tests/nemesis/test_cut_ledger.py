@@ -32,7 +32,7 @@ def test_what_is_dropped_is_what_any_fault_wants_dropped(commands: list[tuple[in
             else:
                 wanted[holder] = drops
                 await cuts.add(holder, drops)
-            assert rules(cluster) == {drop for drops in wanted.values() for drop in drops} == set(cuts.in_force())
+            assert rules(cluster) == {drop for drops in wanted.values() for drop in drops} == set(cuts.list_drops())
         for holder in list(wanted):
             await cuts.remove(holder)
         assert cluster.untouched
@@ -52,7 +52,7 @@ def test_counts_never_go_back(commands: list[tuple[int, list[Drop] | None]]) -> 
             await asyncio.sleep(1)
             after = await cuts.counts(every)
             assert all(after[drop] >= before[drop] for drop in every)
-            assert all(after[drop] > before[drop] for drop in cuts.in_force())
+            assert all(after[drop] > before[drop] for drop in cuts.list_drops())
             before = after
 
     run(main())

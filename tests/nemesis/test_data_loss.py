@@ -9,7 +9,7 @@ import random
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError
 from assay.nemesis.schedule.target import Target, TargetKind, parse_target
@@ -227,7 +227,7 @@ def test_a_fault_that_an_event_has_triggered_waits_as_well() -> None:
 
     async def main() -> None:
         conductor = one.conductor()
-        asyncio.get_running_loop().call_later(5.0, conductor.acknowledged)
+        asyncio.get_running_loop().call_later(5.0, conductor.count_acknowledged)
         await conductor.run()
         await conductor.settle()
 

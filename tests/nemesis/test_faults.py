@@ -11,10 +11,9 @@ import pytest
 from assay.cluster.node import DiskChange, NodeError, ProcessState, Traffic
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.cut_ledger import CutLedger
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase, FaultRow
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase, FaultRow
 from assay.nemesis.faults.fault import FaultContext, Injection
-from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, Parameter
-from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, Parameter, PartitionShape
 from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 
 from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeAgent, FakeCluster, FakeNode, FakeSystem, Play, now, run

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.faults.restart import READY_WITHIN
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
 from assay.nemesis.schedule.target import Target, TargetKind, parse_target
@@ -230,7 +230,7 @@ def test_a_rolling_restart_that_could_not_be_healed_at_first_is_healed_later() -
         conductor = play.conductor()
         await conductor.run()
         await conductor.close()
-        assert conductor.in_force == ()
+        assert conductor.active_faults == ()
 
     run(main())
     assert len(starts) == 3

@@ -16,7 +16,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.network import Network
 from assay.cluster.system import ZOOKEEPER_PORT
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.engine.reporter import FaultPhase, FaultRow
 from assay.nemesis.faults.fault import Census, take_census
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, Parameter, ScheduleRecord
 from assay.nemesis.schedule.target import parse_target
@@ -70,7 +70,7 @@ def play(
 
 async def follow(node: Node, conductor: Conductor) -> None:
     async for line in node.events():
-        conductor.event(node.name, line)
+        conductor.handle_event(node.name, line)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from assay.nemesis.engine.conductor import LOOK_EVERY
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import LINGER_SECONDS
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
 from assay.nemesis.schedule.target import parse_target
@@ -76,10 +76,10 @@ def test_it_ends_with_the_run() -> None:
         conductor = play.conductor()
         running = asyncio.create_task(conductor.run())
         await asyncio.sleep(UNTIL + 1.0)
-        assert len(conductor.in_force) == 1
+        assert len(conductor.active_faults) == 1
         assert await conductor.heal_all() == ()
         await running
-        assert conductor.in_force == ()
+        assert conductor.active_faults == ()
         await conductor.close()
 
     run(main())

@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.engine.cut_ledger import Drop, cut_both_ways
-from assay.nemesis.engine.fault_row import FaultPhase
+from assay.nemesis.engine.reporter import FaultPhase
 from assay.nemesis.faults.cut_shape_names import find_shape_name
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.link_set import LIKENESS, LINKS, draw_links, read_links, spare_majority
 from assay.nemesis.faults.one_way import OneWay
 from assay.nemesis.faults.partition import PartitionFault
-from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
-from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, PartitionShape
 from assay.nemesis.schedule.target import Target, TargetKind, named_target
 
 from helpers.nemesis_fakes import FAULTS, FakeCluster, Play, draw

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.membership import MembershipChange, MembershipFault
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError

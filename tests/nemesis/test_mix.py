@@ -12,12 +12,12 @@ from assay.nemesis.faults.fault import Census, Scope
 from assay.nemesis.schedule.catalogue import FaultNameError
 from assay.nemesis.schedule.draw import draw_schedule
 from assay.nemesis.schedule.mix import (
-    ABSENT,
-    CHANGED,
+    ABSENCE_SECONDS,
     CONTROLLER,
     MEMBERSHIP,
+    MEMBERSHIP_SECONDS,
     MOVE,
-    OUTLASTS,
+    OUTLAST_SECONDS,
     PAIR,
     WEIGHTS,
     draw_mix,
@@ -63,7 +63,7 @@ def test_a_change_of_members_has_time_for_itself(seed: int) -> None:
     steps = mix(seed, 200.0).steps
     for change in (step for step in steps if step.fault == MEMBERSHIP):
         others = [step for step in steps if step is not change]
-        assert not any(step.at < change.until + CHANGED and change.at < step.until for step in others)
+        assert not any(step.at < change.until + MEMBERSHIP_SECONDS and change.at < step.until for step in others)
 
 
 @given(SEEDS)
@@ -103,13 +103,13 @@ def test_a_server_that_is_away_and_another_deaf_to_zookeeper_do_not_fill_each_ot
     deaf = [pair for pair in overlapping() if "zookeeper" in [step.parameters.get("connection") for step in pair]]
     beside = [pair for pair in deaf if {step.fault for step in pair} & (DEAD | CUT)]
     assert len(beside) > 50
-    assert all(later.until >= first.until + OUTLASTS - 0.002 for first, later in beside)
+    assert all(later.until >= first.until + OUTLAST_SECONDS - 0.002 for first, later in beside)
 
 
 def test_links_of_a_server_that_is_dead_are_cut_until_it_is_back() -> None:
     cut = [(first, later) for first, later in overlapping() if first.fault in DEAD and later.fault in CUT]
     assert len(cut) > 50
-    assert all(later.until >= first.until + OUTLASTS - 0.002 for first, later in cut)
+    assert all(later.until >= first.until + OUTLAST_SECONDS - 0.002 for first, later in cut)
 
 
 def test_two_servers_that_are_cut_from_all_others_and_zookeeper_are_enough() -> None:
@@ -151,7 +151,7 @@ def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> No
 
 def test_now_and_then_a_server_is_gone_for_long_and_nothing_else_happens_meanwhile() -> None:
     schedules = [drawn.steps for drawn in mixes()[:300]]
-    absences = [(step, steps) for steps in schedules for step in steps if step.duration >= ABSENT[0]]
+    absences = [(step, steps) for steps in schedules for step in steps if step.duration >= ABSENCE_SECONDS[0]]
     assert len(absences) > 20
     for absence, steps in absences:
         assert absence.fault == "kill"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase, FaultRow
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase, FaultRow
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.move import MOVE_SECONDS, MoveReplicas, choose_placement
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.engine.cut_ledger import Drop
-from assay.nemesis.engine.fault_row import FaultPhase
+from assay.nemesis.engine.reporter import FaultPhase
 from assay.nemesis.faults.one_way import OneWay
 from assay.nemesis.faults.partition import PartitionFault
-from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
-from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, PartitionShape
 from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 
 from helpers.nemesis_fakes import Play, links

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.engine.reporter import FaultPhase, FaultRow
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, Parameter
 from assay.nemesis.schedule.target import parse_target
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import Census, Scope
 from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.schedule.catalogue import FaultCatalogue
-from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError, decode_schedule
-from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, PartitionShape, ScheduleError, decode_schedule
 from assay.nemesis.schedule.target import parse_target as target
 from assay.nemesis.schedule.trigger import OnEvent, TriggerError, parse_trigger
 

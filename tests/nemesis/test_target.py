@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from assay.cluster.node import Node
 from assay.nemesis.schedule.target import (
+    CLIENT_KINDS,
     FIND_SECONDS,
-    OF_CLIENTS,
     ChosenTarget,
     Target,
     TargetError,
@@ -86,7 +86,7 @@ def test_sizes(count: int, seed: int) -> None:
 @given(st.sampled_from(KINDS), st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "zk1", "client1"])), st.integers())
 def test_busy_nodes_are_never_chosen(target: Target, busy: set[str], seed: int) -> None:
     system = FakeSystem(FakeCluster(4, 2))
-    others = (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS, *OF_CLIENTS, TargetKind.SPARE)
+    others = (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS, *CLIENT_KINDS, TargetKind.SPARE)
     if target.kind not in others and {"n1", "n2", "n3", "n4"} <= busy:
         with pytest.raises(TargetError, match="every server is held by another fault"):
             choose(target, system, seed, sorted(busy))

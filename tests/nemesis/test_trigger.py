@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
+from assay.nemesis.engine.reporter import FailureStage, FaultPhase
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, decode_schedule, encode_schedule
 from assay.nemesis.schedule.target import named_target
 from assay.nemesis.schedule.target import parse_target as target
@@ -72,9 +72,9 @@ def test_a_step_with_a_trigger_survives_json_and_names_it(trigger: Trigger) -> N
 def test_after_so_many_operations_counted_since_it_was_armed() -> None:
     done = play(
         waiting(AfterOperations(10)),
-        (1.0, lambda conductor: conductor.acknowledged(50)),
-        (4.0, lambda conductor: conductor.acknowledged(9)),
-        (6.0, lambda conductor: conductor.acknowledged()),
+        (1.0, lambda conductor: conductor.count_acknowledged(50)),
+        (4.0, lambda conductor: conductor.count_acknowledged(9)),
+        (6.0, lambda conductor: conductor.count_acknowledged()),
     )
     assert done.at(1, FaultPhase.INJECTED) == pytest.approx(6.0)
     assert done.at(1, FaultPhase.HEALED) == pytest.approx(11.0), "it lasts from when it was injected"
@@ -86,13 +86,13 @@ def test_on_an_event_with_its_key_and_fields_the_nth_time() -> None:
     good = line("became-leader", "orders-0", epoch=2, detail={"reason": "election"})
     done = play(
         waiting(wanted, whom="origin"),
-        (1.0, lambda conductor: conductor.event("n1", good)),
-        (3.0, lambda conductor: conductor.event("n1", good)),
-        (4.0, lambda conductor: conductor.event("n1", line("became-leader", "orders-1", epoch=2))),
-        (4.1, lambda conductor: conductor.event("n1", line("became-leader", "orders-0", epoch=3))),
-        (4.2, lambda conductor: conductor.event("n1", line("became-follower", "orders-0", epoch=2))),
-        (4.3, lambda conductor: conductor.event("n1", "cut short")),
-        (5.0, lambda conductor: conductor.event("n4", good)),
+        (1.0, lambda conductor: conductor.handle_event("n1", good)),
+        (3.0, lambda conductor: conductor.handle_event("n1", good)),
+        (4.0, lambda conductor: conductor.handle_event("n1", line("became-leader", "orders-1", epoch=2))),
+        (4.1, lambda conductor: conductor.handle_event("n1", line("became-leader", "orders-0", epoch=3))),
+        (4.2, lambda conductor: conductor.handle_event("n1", line("became-follower", "orders-0", epoch=2))),
+        (4.3, lambda conductor: conductor.handle_event("n1", "cut short")),
+        (5.0, lambda conductor: conductor.handle_event("n4", good)),
     )
     row = done.row(1, FaultPhase.INJECTED)
     assert done.at(1, FaultPhase.INJECTED) == pytest.approx(5.0)
@@ -107,7 +107,7 @@ def test_a_leader_without_a_key_is_that_of_what_the_event_was_about(about: str, 
     step = FaultStep(2.0, "kill", target("leader"), 5.0, trigger=OnEvent("truncated"), seed=seed)
     done = play(
         Play(FaultSchedule(1, (step,)), FakeCluster(5)),
-        (3.0, lambda conductor: conductor.event("n4", line("truncated", about))),
+        (3.0, lambda conductor: conductor.handle_event("n4", line("truncated", about))),
     )
     assert done.row(1, FaultPhase.INJECTED).targets == (leader,)
 
@@ -115,7 +115,7 @@ def test_a_leader_without_a_key_is_that_of_what_the_event_was_about(about: str, 
 def test_an_event_about_nothing_that_has_a_leader_leaves_the_key_to_be_drawn() -> None:
     done = play(
         waiting(OnEvent("truncated"), whom="leader"),
-        (3.0, lambda conductor: conductor.event("n4", line("truncated", "another-0"))),
+        (3.0, lambda conductor: conductor.handle_event("n4", line("truncated", "another-0"))),
     )
     assert done.row(1, FaultPhase.INJECTED).targets[0] in ("n1", "n2")
 
@@ -123,7 +123,7 @@ def test_an_event_about_nothing_that_has_a_leader_leaves_the_key_to_be_drawn() -
 def test_the_delay_is_kept_and_recorded() -> None:
     done = play(
         waiting(AfterOperations(1, delay=1.5)),
-        (4.0, lambda conductor: conductor.acknowledged()),
+        (4.0, lambda conductor: conductor.count_acknowledged()),
     )
     trigger = done.row(1, FaultPhase.INJECTED).detail["trigger"]
     assert done.at(1, FaultPhase.INJECTED) == pytest.approx(5.5)
@@ -135,7 +135,7 @@ def test_one_that_waits_in_vain_is_reported_and_the_others_are_played(trigger: T
     schedule = FaultSchedule(
         1, (FaultStep(2.0, "kill", target("n2"), 5.0, trigger=trigger), FaultStep(12.0, "stop", target("n1"), 3.0))
     )
-    done = play(Play(schedule), (3.0, lambda conductor: conductor.acknowledged(3)))
+    done = play(Play(schedule), (3.0, lambda conductor: conductor.count_acknowledged(3)))
     failed = done.row(1, FaultPhase.FAILED)
     assert done.at(1, FaultPhase.FAILED) == pytest.approx(8.0)
     assert failed.detail["stage"] == FailureStage.TRIGGER
@@ -153,7 +153,7 @@ def test_an_optional_one_that_waits_in_vain_is_left_out_and_one_that_acts_is_a_f
     vain = play(Play(schedule))
     assert vain.phases(1) == []
     assert vain.row(2, FaultPhase.HEALED).took_effect is True
-    acts = play(Play(schedule), (3.0, lambda conductor: conductor.event("n1", '{"event": "isr-change"}')))
+    acts = play(Play(schedule), (3.0, lambda conductor: conductor.handle_event("n1", '{"event": "isr-change"}')))
     assert acts.phases(1) == ["intended", "injected", "healed", "recovered"]
     assert acts.row(1, FaultPhase.HEALED).took_effect is True
     assert vain.cluster.untouched
@@ -184,8 +184,8 @@ def test_two_triggers_and_a_plain_step_go_on_beside_each_other() -> None:
     )
     done = play(
         Play(FaultSchedule(1, steps), FakeCluster(5)),
-        (5.0, lambda conductor: conductor.event("n5", line("isr-change"))),
-        (9.0, lambda conductor: conductor.acknowledged(5)),
+        (5.0, lambda conductor: conductor.handle_event("n5", line("isr-change"))),
+        (9.0, lambda conductor: conductor.count_acknowledged(5)),
     )
     assert [done.at(number, FaultPhase.INJECTED) for number in (1, 2, 3)] == pytest.approx([9.0, 5.0, 4.0])
     assert [done.at(number, FaultPhase.HEALED) for number in (1, 2, 3)] == pytest.approx([12.0, 8.0, 14.0])
@@ -193,7 +193,7 @@ def test_two_triggers_and_a_plain_step_go_on_beside_each_other() -> None:
 
 
 def test_as_resolved_it_is_a_step_at_a_time() -> None:
-    done = play(waiting(AfterOperations(1)), (7.0, lambda conductor: conductor.acknowledged()))
+    done = play(waiting(AfterOperations(1)), (7.0, lambda conductor: conductor.count_acknowledged()))
     (step,) = done.record.as_resolved().steps
     assert (step.trigger, step.target) == (None, named_target("n2"))
     assert (step.at, step.until) == pytest.approx((7.0, 12.0))
@@ -204,8 +204,8 @@ def test_an_armed_trigger_counts_only_what_it_waits_for(trigger: Trigger, growth
     armed, total = ArmedTrigger(trigger, 10.0, 7), 7
     for more in growth:
         total += more
-        assert armed.acknowledged(total) == (isinstance(trigger, AfterOperations) and total - 7 >= trigger.operations)
-        assert not armed.event({"event": "another"})
+        assert armed.fires_at(total) == (isinstance(trigger, AfterOperations) and total - 7 >= trigger.operations)
+        assert not armed.fires_on({"event": "another"})
 
 
 def test_what_is_written_on_the_command_line() -> None:

@@ -164,9 +164,9 @@ def test_each_thing_that_has_not_ended_counts(more: SnapshotRow) -> None:
 
 
 def test_retention_that_is_longer_than_a_run_has_no_segments_read() -> None:
-    assert not cluster_snapshot._is_short(
+    assert not cluster_snapshot._may_expire(
         SnapshotRow("topic", retention_ms=cluster_snapshot.LONG_MS, retention_bytes=-1)
     )
-    assert not cluster_snapshot._is_short(SnapshotRow("topic", retention_ms=-1, retention_bytes=-1))
-    assert cluster_snapshot._is_short(SnapshotRow("topic", retention_ms=-1, retention_bytes=100))
-    assert cluster_snapshot._is_short(SnapshotRow("topic", retention_ms=0, retention_bytes=-1))
+    assert not cluster_snapshot._may_expire(SnapshotRow("topic", retention_ms=-1, retention_bytes=-1))
+    assert cluster_snapshot._may_expire(SnapshotRow("topic", retention_ms=-1, retention_bytes=100))
+    assert cluster_snapshot._may_expire(SnapshotRow("topic", retention_ms=0, retention_bytes=-1))

@@ -159,9 +159,9 @@ def test_an_empty_file_that_a_failed_roll_has_left_is_no_end_of_the_log(durably:
     node = look.brokers[1]
     replica_disks.log(node, "orders-0", replica_disks.entries({0: "a", 1: "b", 2: "c"}))
     node.disk.write(f"{replica_disks.DATA}/orders-0/{2:020}.log", b"")
-    assert look.end(node, "orders-0", durably=durably) == 3
+    assert look.read_log_end(node, "orders-0", durably=durably) == 3
     node.disk.write(f"{replica_disks.DATA}/brief-0/{7:020}.log", b"")
-    assert look.end(node, "brief-0", durably=durably) == 7
+    assert look.read_log_end(node, "brief-0", durably=durably) == 7
 
 
 def test_topics_that_are_not_there_or_are_to_go_are_left_alone() -> None:

@@ -53,7 +53,7 @@ def test_a_seed_repeats_its_history(tmp_path: Path) -> None:
 def test_a_coordinator_that_takes_commits_of_an_old_generation_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DraftGroup, "may_commit", lambda self, consumer_id, generation: None)
+    monkeypatch.setattr(DraftGroup, "check_commit", lambda self, consumer_id, generation: None)
     judgement = run(tmp_path, seed=5).judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL
@@ -62,14 +62,14 @@ def test_a_coordinator_that_takes_commits_of_an_old_generation_is_caught(
 
 @pytest.mark.long
 def test_a_coordinator_that_gives_a_partition_to_two_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = DraftGroup._answer
+    answer = DraftGroup._answer_joins
 
     def to_all(self: DraftGroup, present: Any) -> None:
         everything = [partition for given in self.assignment.values() for partition in given]
         self.assignment = dict.fromkeys(self.assignment, everything)
         answer(self, present)
 
-    monkeypatch.setattr(DraftGroup, "_answer", to_all)
+    monkeypatch.setattr(DraftGroup, "_answer_joins", to_all)
     judgement = run(tmp_path, time_limit=6.0).judgement
     assert judgement is not None
     assert "double-ownership" in judgement.anomalies

@@ -202,13 +202,13 @@ def settled(folder: Path) -> Judgement:
 
 
 def never_elects_again(patch: pytest.MonkeyPatch) -> None:
-    elect = Group._elect_if_complete
+    elect = Group._end_joining_if_complete
 
     def once_only(self: Group) -> None:
         if self.group_id != WORKERS or self.generation < 2:
             elect(self)
 
-    patch.setattr(Group, "_elect_if_complete", once_only)
+    patch.setattr(Group, "_end_joining_if_complete", once_only)
 
 
 def leaves_one_out(patch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ class ScriptedConsumer:
         self.positions = dict(positions)
         self.on_assigned(tuple(positions))
 
-    def found(self, partition: Any) -> Position:
+    def committed_at_assignment(self, partition: Any) -> Position:
         return Position(self.positions[partition], "77") if self.positions[partition] else Position(-1)
 
     def position(self, partition: Any) -> int:

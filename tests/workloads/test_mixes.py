@@ -575,7 +575,7 @@ def test_a_leader_that_looks_at_its_topics_only_as_it_joins_is_found(
 ) -> None:
     async def never(self: Membership, generation: Generation) -> None: ...
 
-    monkeypatch.setattr(Membership, "_watch", never)
+    monkeypatch.setattr(Membership, "_watch_topics", never)
     assert "unsettled-group" in accused(tmp_path, "growth", test_group.test_group)
 
 
@@ -597,7 +597,7 @@ def test_a_coordinator_that_forgets_what_is_being_renewed_is_found(
     def all_old(self: CommittedOffsets, now: int) -> list[tuple[str, int]]:
         return [key for key, value in self.values.items() if value.expire_timestamp <= now]
 
-    monkeypatch.setattr(CommittedOffsets, "expired", all_old)
+    monkeypatch.setattr(CommittedOffsets, "list_expired", all_old)
     assert "early-expiry" in accused(tmp_path, "expiry", test_offsets.test_offsets, seed=1, time_limit=9.0)
 
 

@@ -111,7 +111,7 @@ def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> N
 
 def new_owners_skip_a_record(patch: pytest.MonkeyPatch) -> None:
     """One at each hand-over, of members of either design: all is acknowledged, read in order, and owned by one."""
-    start_from, start = Positions.start_from, ConsumerConnector._start
+    start_from, start = Positions.start_from, ConsumerConnector._read_positions
 
     def skipping(self: Positions, committed: Mapping[Any, Any]) -> None:
         start_from(self, committed)
@@ -121,7 +121,7 @@ def new_owners_skip_a_record(patch: pytest.MonkeyPatch) -> None:
         return {one: at + 1 if at > 0 else at for one, at in (await start(self, wanted)).items()}
 
     patch.setattr(Positions, "start_from", skipping)
-    patch.setattr(ConsumerConnector, "_start", sent_beside)
+    patch.setattr(ConsumerConnector, "_read_positions", sent_beside)
 
 
 @pytest.mark.long

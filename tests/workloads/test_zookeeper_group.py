@@ -94,7 +94,7 @@ class Letting:
 
     def __init__(self) -> None:
         self.consumer_id = "g_c"
-        self.effort = RebalanceCounters()
+        self.counters = RebalanceCounters()
         self.owned, self.positions = {("orders", 1): "t"}, {("orders", 1): 7}
         self.committed = asyncio.Event()
 
@@ -127,13 +127,13 @@ def test_what_is_let_go_after_the_operation_is_not_reported_as_of_the_next_one(
         letting = asyncio.create_task(let_go())
         async with member.operation():
             await asyncio.sleep(0)  # it has begun to commit
-            connector.effort.watches = 2
+            connector.counters.watches = 2
             if not slow:
                 connector.committed.set()
         now = member.report()
         connector.committed.set()
         await letting
-        connector.effort.watches = 3
+        connector.counters.watches = 3
         recorded = member.report()
         if slow:
             assert now == {"ownership": [], "commits": [], "claims": [], "over": [], "effort": {"watches": 2}}

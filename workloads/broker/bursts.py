@@ -12,8 +12,8 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.system_under_test.client.callbacks import Callbacks, Envelope
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
-from assay.system_under_test.client.message_ledger import OutcomeSummary
 from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.client.queued_sender import OutcomeSummary
 from assay.workloads.broker.log_messages import (
     SetOutcome,
     combine_outcomes,

@@ -10,7 +10,7 @@ Operations and results are those of ``assay.workloads.broker.group_operations``,
   including the one before a release.
 - Every result has ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim that acquired
   something, like the library's ``Claim``.
-- Every result has ``effort``: the member's effort since its last result, like the library's ``Effort``, without zeros.
+- Every result has ``effort``: the increase of the member's ``RebalanceCounters`` since its last result, without zeros.
 
 A member takes part in its group all the time, not only during a poll. But it begins a release only during an operation,
 so that the history has its time: an operation that reports a release was called before the release.
@@ -93,7 +93,7 @@ class ConnectorMember:
         self._commits: list[dict[str, Any]] = []
         self._claims: list[dict[str, Any]] = []
         self._over: list[tuple[str, int]] = []
-        self._effort: Counter[str] = Counter()  # reported so far
+        self._counters: Counter[str] = Counter()  # reported so far
         self._stream: MessageStream | None = None
         self._in_hand = asyncio.Event()
         self._operations = 0
@@ -138,8 +138,8 @@ class ConnectorMember:
         commits, self._commits = self._commits, []
         claims, self._claims = self._claims, []
         over, self._over = self._over, []
-        effort = Counter(dataclasses.asdict(self.connector.effort))
-        since, self._effort = effort - self._effort, effort
+        counters = Counter(dataclasses.asdict(self.connector.counters))
+        since, self._counters = counters - self._counters, counters
         return {"ownership": notes, "commits": commits, "claims": claims, "over": over, "effort": since}
 
     @contextlib.asynccontextmanager
@@ -214,7 +214,7 @@ class ConnectorMember:
 
     def _claimed(self, claim: Claim) -> None:
         shares = [[f"{topic}-{index}", member] for (topic, index), member in claim.shares.items()]
-        made = {"owner": self.connector.consumer_id, "seen": claim.seen, "made": claim.made}
+        made = {"owner": self.connector.consumer_id, "seen": claim.view_zxid, "made": claim.claim_zxid}
         self._claims.append(made | {"shares": shares})
 
     def _changed(self, change: OwnershipChange) -> None:

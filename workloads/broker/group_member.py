@@ -174,7 +174,7 @@ class GroupMember:
         generation = self._consumer.generation
         assert generation is not None, "assigned without a generation"
         for partition in partitions:
-            committed, position = self._consumer.found(partition), self._consumer.position(partition)
+            committed, position = self._consumer.committed_at_assignment(partition), self._consumer.position(partition)
             hold = self._holds[partition] = self._hold(generation, position)
             about = {"begin": position, "offset": committed.offset, "number": parse_number(committed.metadata.encode())}
             self._notes.append(_make_note("acquire", partition, hold) | about)

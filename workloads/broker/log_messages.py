@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from assay.harness.core.operation import Completion, Effect, Operation, Outcome
-from assay.system_under_test.client.fetch_result import Message, get_create_time
+from assay.system_under_test.client.multi_fetch import Message, get_create_time
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 
 Record = tuple[bytes | None, bytes | None]

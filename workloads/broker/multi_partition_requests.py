@@ -199,7 +199,7 @@ _NOT_SENT: Final = describe_set(Outcome.FAIL, error="not-sent")
 
 def _select_sent(leaders: Leaders, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
     """Returns the parts that this broker leads, and with ``astray`` one part that it does not lead."""
-    known = [leaders.metadata.cached(*split_key(part["key"])) for part in parts]
+    known = [leaders.metadata.get_cached_leader(*split_key(part["key"])) for part in parts]
     elsewhere = [part for part, node in zip(parts, known, strict=True) if node is None or node.id != broker]
     left_out = elsewhere[1:] if astray else elsewhere
     return [part for part in parts if part not in left_out]

@@ -137,7 +137,7 @@ FAULTS: Final = _define({
     "moves_replicas:bool?": "replicas move to other servers",
 })  # fmt: skip
 """A heal that fails is retried. The columns from ``ends_process`` on state the declared impact on the targets
-(``assay.nemesis.faults.impact``); null means unknown.
+(``assay.nemesis.faults.fault``); null means unknown.
 """
 
 EVENTS: Final = _define({

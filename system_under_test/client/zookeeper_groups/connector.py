@@ -6,9 +6,9 @@
 3. Ownership ends at once when the member's session is over, or when ZooKeeper has been silent for so long that it may
    be.
 
-Some calls to the coordinator are allowed only while the member owns the partitions that it owned at their start:
-nothing fences a commit to the offsets topic. Therefore the member must cancel it before its session may be over, and as
-soon as it loses a claim. A session that is renewed meanwhile extends the time limit.
+Nothing fences a commit to the offsets topic. So a commit is allowed only while the member owns the partitions that it
+owned at the commit's start. The member cancels a commit before its session may be over, and as soon as it loses a
+claim. A renewed session extends the time limit.
 """
 
 import asyncio
@@ -47,44 +47,44 @@ T = TypeVar("T")
 
 
 class OwnedCalls:
-    """Calls of one member."""
+    """Pending calls of one member that are allowed only while it owns its partitions."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
-        self._under_way: dict[asyncio.Task[Any], None] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     async def run(self, call: Coroutine[Any, Any, T], deadline: float) -> T:
         """Returns the call's result.
 
-        Raises ``TimeoutError`` at the deadline, when the session may be over, and after :meth:`call_off`.
+        Raises ``TimeoutError`` at the deadline, when the session may be over, and after :meth:`cancel_all`.
         """
         loop = asyncio.get_running_loop()
         task = loop.create_task(call, name="consumer offsets")
-        self._under_way[task] = None
+        self._tasks[task] = None
         try:
             while not task.done():
-                until = min(deadline, self._zookeeper.alive_until)
-                if until <= loop.time():
+                limit = min(deadline, self._zookeeper.alive_until)
+                if limit <= loop.time():
                     raise TimeoutError
-                await asyncio.wait([task], timeout=until - loop.time())
+                await asyncio.wait([task], timeout=limit - loop.time())
             if task.cancelled():
                 raise TimeoutError
             return task.result()
         finally:
-            del self._under_way[task]
+            del self._tasks[task]
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
                 if not task.cancelled():
                     task.exception()  # marks it as retrieved, because no one awaits a cancelled call
 
-    def call_off(self) -> None:
+    def cancel_all(self) -> None:
         """Cancels all pending calls."""
-        for task in self._under_way:
+        for task in self._tasks:
             task.cancel()
 
 
-LAST_BACK_OFF = 1.0
+MAX_BACK_OFF = 1.0
 """Limit in seconds on the back-off between two tries to claim, before a random factor from 0.5 to 1.5."""
 
 _log = logging.getLogger("assay.client")
@@ -110,21 +110,21 @@ class OwnershipChange:
     offset: int
 
 
-async def _wait_for_nothing() -> None:
+async def _do_nothing() -> None:
     """Waits for nothing; the default of ``before_release``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """View behind a claim.
+    """A claim, and the view of the group from which it was computed.
 
-    - ``seen``: zxid of the latest change of members in the view
-    - ``made``: zxid of the claim
+    - ``view_zxid``: zxid of the latest change of members in the view
+    - ``claim_zxid``: zxid of the claim
     - ``shares``: for each partition, the consumer id of its member in that view
     """
 
-    seen: int
-    made: int
+    view_zxid: int
+    claim_zxid: int
     shares: Mapping[Partition, str]
 
 
@@ -158,7 +158,7 @@ class ConsumerConnector:
         runtime: Runtime,
         on_change: Callable[[OwnershipChange], None] = lambda change: None,
         on_claim: Callable[[Claim], None] = lambda claim: None,
-        before_release: Callable[[], Awaitable[None]] = _wait_for_nothing,
+        before_release: Callable[[], Awaitable[None]] = _do_nothing,
         traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config
@@ -166,37 +166,37 @@ class ConsumerConnector:
         self._on_change = on_change
         self._on_claim = on_claim
         self._before_release = before_release
-        chosen = config.consumer_id
-        if chosen is None:
+        name = config.consumer_id
+        if name is None:
             host = runtime.host_name if config.host is None else config.host
-            chosen = f"{host}-{int(runtime.wall_clock() * 1000)}-{runtime.random.getrandbits(32):08x}"
-        self.consumer_id = f"{config.group}_{chosen}"
-        self.effort = RebalanceCounters()
+            name = f"{host}-{int(runtime.wall_clock() * 1000)}-{runtime.random.getrandbits(32):08x}"
+        self.consumer_id = f"{config.group}_{name}"
+        self.counters = RebalanceCounters()
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout)
         self._registration = Registration(self._zookeeper, config.group, self.consumer_id, self._changed)
         self._ownership = Ownership(
-            self._zookeeper, config.group, self._registration, self._claim_gone, lambda: self._wake.set()
+            self._zookeeper, config.group, self._registration, self._on_claim_gone, lambda: self._wake.set()
         )
-        self._session = traits.session(self._zookeeper, self._registration, self._lose, self._ownership.forget)
+        self._session = traits.session(self._zookeeper, self._registration, self._lose_holds, self._ownership.forget)
         self._zookeeper.add_listener(lambda state: self._wake.set())
         self._brokers = KnownBrokers.of(config.bootstrap) if config.bootstrap else KnownBrokers()
         commits = MemberConfig(timeout=config.timeout, abort_on_timeout=True, repeat_unknown=True)
         self._membership = Membership(self._brokers, config.group, config=commits, runtime=runtime)
-        self._offsets = self._store()
+        self._offsets = self._make_offset_store()
         self._subscription: StreamSubscription | None = None
         self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by (topic or None for all, thread)
         self._holds: dict[Partition, Hold] = {}
-        self._numbered = 0
-        self._parting = False
+        self._last_hold_number = 0
+        self._releasing = False
         """Set between the last commit and the end of ownership. The next owner would reread anything returned then."""
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._calls = OwnedCalls(self._zookeeper)
-        self._background = BackgroundTasks(self._failed)
+        self._background = BackgroundTasks(self._on_task_failure)
         self._leaving: asyncio.Task[None] | None = None
         self._closed = False
 
-    def _store(self) -> offsets.OffsetStore:
+    def _make_offset_store(self) -> offsets.OffsetStore:
         zookeeper = offsets.ZooKeeperOffsets(self._zookeeper, self._config.group, self._registration)
         topic = offsets.TopicOffsets(self._membership)
         if self._config.dual_commit:
@@ -221,12 +221,12 @@ class ConsumerConnector:
     @property
     def owned(self) -> dict[Partition, str]:
         """The partitions that it certainly owns at this moment, with their thread ids."""
-        return {partition: hold.thread for partition, hold in self._current().items()}
+        return {partition: hold.thread for partition, hold in self._check_holds().items()}
 
     @property
     def positions(self) -> dict[Partition, int]:
         """The positions that a commit at this moment would commit."""
-        return {partition: hold.position for partition, hold in self._current().items()}
+        return {partition: hold.position for partition, hold in self._check_holds().items()}
 
     async def commit_offsets(self) -> dict[Partition, int]:
         """Commits and returns the positions of all owned partitions, including idle ones. Raises ``CommitFailed``."""
@@ -242,13 +242,13 @@ class ConsumerConnector:
             await self._background.close()
             if self._leaving is not None:
                 await asyncio.wait([self._leaving])
-            self._parting = True
+            self._releasing = True
             if self._config.auto_commit:
                 async with self._committing:  # a retry of an earlier commit would rewind this one
                     await self._commit_quietly()
         finally:  # even if cancelled: a session that lives on would own partitions without reading them
-            self._current()
-            self._end(ChangeKind.RELEASED)
+            self._check_holds()
+            self._end_holds(ChangeKind.RELEASED)
             for stream in self._streams.values():
                 await stream.close()
             await self._zookeeper.close()  # the end of the session deletes its registration and all its claims at once
@@ -263,7 +263,7 @@ class ConsumerConnector:
         consumer = SimpleConsumer(self._brokers, runtime=self._runtime, timeout=self._config.timeout)
 
         def holds() -> list[Hold]:
-            current = () if self._parting else self._current().values()
+            current = () if self._releasing else self._check_holds().values()
             return [hold for hold in current if hold.thread == thread and topic in (None, hold.partition[0])]
 
         stream = MessageStream(thread, consumer, holds, RESETS[self._config.reset], self._config.fetch_bytes)
@@ -279,44 +279,45 @@ class ConsumerConnector:
             self._background.spawn(self._auto_commit(), "consumer auto-commit")
         self._wake.set()
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_task_failure(self, error: BaseException) -> None:
         """Handles a task's unexpected error: this member returns nothing more and leaves, so that others take over."""
         _log.error("%s: %r", self.consumer_id, error, exc_info=error)
         if self._leaving is None:
             self._leaving = asyncio.get_running_loop().create_task(self._leave(), name="consumer leaves")
-        self._end(ChangeKind.LOST)
+        self._end_holds(ChangeKind.LOST)
 
     async def _leave(self) -> None:
         await self._background.close()
-        self._end(ChangeKind.LOST)
+        self._end_holds(ChangeKind.LOST)
         await self._zookeeper.close()  # the end of the session deletes its claims, so that others can claim
 
     # -- ownership -------------------------------------------------------------------------------------------------
 
-    def _current(self) -> dict[Partition, Hold]:
+    def _check_holds(self) -> dict[Partition, Hold]:
+        """Returns the holds, after ending all of them if the session may be over."""
         if self._holds and not self._session.alive:
-            self._lose()
+            self._lose_holds()
         return self._holds
 
-    def _lose(self) -> None:
-        self._calls.call_off()
+    def _lose_holds(self) -> None:
+        self._calls.cancel_all()
         if self._holds:
-            self._end(ChangeKind.LOST)
+            self._end_holds(ChangeKind.LOST)
             self._wake.set()
 
-    def _claim_gone(self, partition: Partition) -> None:
+    def _on_claim_gone(self, partition: Partition) -> None:
         self._lose_hold(partition)
         self._wake.set()
 
     def _lose_hold(self, partition: Partition) -> None:
-        """Ends a hold whose claim is gone, because any member may own the partition by now."""
+        """Ends the hold of a partition whose claim is gone, because any member may own it by now."""
         hold = self._holds.pop(partition, None)
         if hold is not None:
-            self._calls.call_off()
+            self._calls.cancel_all()
             _log.warning("%s: the claim of %s-%d was deleted by another process", self.consumer_id, *partition)
             self._report(ChangeKind.LOST, hold)
 
-    def _end(self, kind: ChangeKind) -> None:
+    def _end_holds(self, kind: ChangeKind) -> None:
         ended, self._holds = self._holds, {}
         for hold in ended.values():
             self._report(kind, hold)
@@ -325,7 +326,7 @@ class ConsumerConnector:
         self._on_change(OwnershipChange(kind, *hold.partition, hold.thread, hold.number, hold.position))
 
     def _changed(self, event: WatchedEvent) -> None:
-        self.effort.watches += 1
+        self.counters.watches += 1
         self._wake.set()
 
     async def _keep_balanced(self, subscription: StreamSubscription) -> None:
@@ -343,7 +344,7 @@ class ConsumerConnector:
             if settled or self._wake.is_set():  # after a change there is no need to wait
                 continue
             await asyncio.sleep(back_off * (0.5 + self._runtime.random.random()))
-            back_off = max(back_off, min(2 * back_off, LAST_BACK_OFF))
+            back_off = max(back_off, min(2 * back_off, MAX_BACK_OFF))
             self._wake.set()
 
     async def _rebalance(self, subscription: StreamSubscription) -> bool:
@@ -355,49 +356,49 @@ class ConsumerConnector:
             self._brokers.addresses = await read_broker_addresses(self._zookeeper)
         if self.consumer_id not in view.members:
             return False  # its registration has been deleted; without one it can neither keep nor release anything
-        for gone in await self._ownership.find_gone():
-            self._lose_hold(gone)
-        wanted = view.allotted_to(self.consumer_id)
-        self.effort.rebalances += 1
-        owned = {partition: hold.thread for partition, hold in self._current().items()}
+        for partition in await self._ownership.find_gone():
+            self._lose_hold(partition)
+        wanted = view.find_share(self.consumer_id)
+        self.counters.rebalances += 1
+        owned = {partition: hold.thread for partition, hold in self._check_holds().items()}
         unchanged = (
             owned == wanted and self._ownership.claimed <= wanted.keys()
         )  # more claims are left if a claim failed half-way
-        self.effort.unchanged += unchanged
+        self.counters.unchanged += unchanged
         if unchanged and not self._config.classic:
             return True
         await self._release()
         if not wanted:
             return True
-        made = await self._ownership.claim(wanted)
-        if not made:
+        claim_zxid = await self._ownership.claim(wanted)
+        if not claim_zxid:
             return False
-        positions = await self._start(wanted)
+        positions = await self._read_positions(wanted)
         if not self._session.alive or self._ownership.in_doubt or (self._wake.is_set() and not self._config.classic):
             return False
-        self._on_claim(Claim(view.version, made, {one: share.member for one, share in view.shares.items()}))
+        self._on_claim(Claim(view.zxid, claim_zxid, {one: share.member for one, share in view.shares.items()}))
         for partition, thread in wanted.items():
-            self._numbered += 1
-            hold = Hold(partition, thread, self._numbered, positions[partition])
+            self._last_hold_number += 1
+            hold = Hold(partition, thread, self._last_hold_number, positions[partition])
             self._holds[partition] = hold
             self._report(ChangeKind.ACQUIRED, hold)
         return True
 
     async def _release(self) -> None:
-        self._parting = True
+        self._releasing = True
         try:
-            if self._current():
+            if self._check_holds():
                 await self._before_release()
             async with self._committing:  # a commit in progress must end first, or the next owner reads an old offset
                 if self._config.auto_commit:
                     await self._commit_quietly()
-                self._current()
-                self._end(ChangeKind.RELEASED)
+                self._check_holds()
+                self._end_holds(ChangeKind.RELEASED)
         finally:
-            self._parting = False
+            self._releasing = False
         await self._ownership.release()
 
-    async def _start(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:
+    async def _read_positions(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:
         """Reads positions after the claim, when the former owner has made its last commit. Raises ``ClientError``."""
         try:
             # Nothing fences what this writes into the offsets topic.

@@ -62,15 +62,15 @@ class ZooKeeperOffsets(OffsetStore):
         try:
             for _ in range(TRIES):
                 changes = [await self._change(partition, offset) for partition, offset in offsets.items()]
-                sent = self._registration.lasts(session)
+                sent = self._registration.is_current(session)
                 try:
-                    await self._registration.fenced(session, changes)
+                    await self._registration.execute_fenced(session, changes)
                     self._known.update(change.path for change in changes)
                     return
                 except (NoNodeError, NodeExistsError) as error:
                     sent = False
                     self._known.clear()
-                    if not await self._registration.stands(session):
+                    if not await self._registration.exists(session):
                         raise CommitFailed(
                             f"{what}: the member is not registered", Certainty.NOT_DONE, undone
                         ) from error
@@ -104,7 +104,7 @@ class ZooKeeperOffsets(OffsetStore):
 
 
 class TopicOffsets(OffsetStore):
-    """Offsets in the offsets topic, as a client that is not a member of a group of Kafka's design.
+    """Offsets in the offsets topic, committed as by a client that is not a member of its group.
 
     Nothing fences a commit there, so a commit that was given up must not arrive later. Therefore ``membership`` must
     use ``abort_on_timeout``.
@@ -122,7 +122,7 @@ class TopicOffsets(OffsetStore):
 
 
 class DualOffsets(OffsetStore):
-    """Offsets in both. The fenced storage comes first, so a member whose session is over writes to neither."""
+    """Offsets in both. ZooKeeper comes first, because it is fenced: a member without a session writes to neither."""
 
     def __init__(self, zookeeper: ZooKeeperOffsets, topic: TopicOffsets) -> None:
         self._zookeeper = zookeeper
@@ -138,11 +138,11 @@ class DualOffsets(OffsetStore):
             raise CommitFailed(what, Certainty.UNKNOWN, each, error=error.error, node=error.node) from error
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        here, there = await self._zookeeper.fetch(partitions), await self._topic.fetch(partitions)
-        return {partition: max(here[partition], there[partition]) for partition in partitions}
+        znodes, records = await self._zookeeper.fetch(partitions), await self._topic.fetch(partitions)
+        return {partition: max(znodes[partition], records[partition]) for partition in partitions}
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Copies an offset that only one storage has, of an idle partition or half a commit, to the other."""
+        """Copies the greater offset to both: one may lack it, if a partition was idle or half a commit failed."""
         found = await self.fetch(partitions)
         known = {partition: offset for partition, offset in found.items() if offset != NO_OFFSET}
         if known:

@@ -62,7 +62,7 @@ class Ownership:
             await self._make_folder(topic)
         self._claimed |= dict.fromkeys(wanted)
         try:
-            await self._registration.fenced(
+            await self._registration.execute_fenced(
                 session,
                 [
                     znodes.make_create(paths.consumer_owner(self._group, *partition), owner.encode(), ephemeral=True)
@@ -92,7 +92,7 @@ class Ownership:
             path = paths.consumer_owner(self._group, *partition)
             if await self._is_ours(path, session):
                 try:
-                    await self._registration.fenced(session, [Delete(path, ANY_VERSION)])
+                    await self._registration.execute_fenced(session, [Delete(path, ANY_VERSION)])
                 except NoNodeError:
                     if await self._is_ours(path, session):
                         raise  # the registration is gone, and nothing can be released without one

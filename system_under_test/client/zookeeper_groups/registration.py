@@ -24,7 +24,7 @@ FIRST_VERSION = 0
 
 
 class Registration:
-    """Registration of one member. ``session`` is the session that it is registered under, 0 while it is not registered.
+    """Registration of one member under ``session``, which is 0 while it is not registered.
 
     ``on_change`` is called when the znode was deleted or overwritten, or may have been. :meth:`ensure` must then check
     it.
@@ -77,20 +77,20 @@ class Registration:
         self._watched = False
         self._on_change(event)
 
-    async def fenced(self, session: int, operations: Sequence[Any]) -> None:
+    async def execute_fenced(self, session: int, operations: Sequence[Any]) -> None:
         """Executes all operations or none, if the member is registered under ``session``. Raises kazoo's errors.
 
-        A ``NoNodeError`` may come from the fence: see :meth:`stands`.
+        A ``NoNodeError`` may come from the fence: see :meth:`exists`.
         """
-        if not self.lasts(session):
+        if not self.is_current(session):
             raise SessionExpiredError(f"{self._path}: session {session:#x} is over")
         await self._zookeeper.multi([CheckVersion(self._path, FIRST_VERSION), *operations])
 
-    def lasts(self, session: int) -> bool:
-        """Returns whether it is registered under that session, as far as it knows. Otherwise :meth:`fenced` fails."""
+    def is_current(self, session: int) -> bool:
+        """Returns whether it is registered under that session, as far as it knows."""
         return bool(session) and session == self.session and session == self._zookeeper.session_id
 
-    async def stands(self, session: int) -> bool:
+    async def exists(self, session: int) -> bool:
         """Returns whether the registration exists and belongs to that session."""
         try:
             stat = await self._zookeeper.exists(self._path)
@@ -99,15 +99,15 @@ class Registration:
         return stat is not None and stat.ephemeralOwner == session
 
 
-LOOK_EVERY = 0.05
+CHECK_INTERVAL = 0.05
 """Seconds between checks of a session that does not exist or has just ended."""
 
 
 class ConsumerSession:
-    """Calls ``on_over`` when the session is over or may be.
+    """Calls ``on_over`` when the session is over or may be, and ``on_end`` before it when ZooKeeper reports the end.
 
-    ZooKeeper reports the end only to a connected client; then its claims are ``forgotten`` as well. A client without a
-    response for the session timeout concludes the end by itself, and does not know whether its claims still exist.
+    ZooKeeper reports the end only to a connected client, whose claims are then deleted. A client without a response for
+    the session timeout concludes the end by itself, and does not know whether its claims still exist.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class ConsumerSession:
         zookeeper: ZooKeeper,
         registration: Registration,
         on_over: Callable[[], None],
-        forgotten: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         self._zookeeper = zookeeper
         self._registration = registration
         self._on_over = on_over
-        self._forgotten = forgotten
+        self._on_end = on_end
         zookeeper.add_listener(self._changed)
 
     @property
@@ -136,10 +136,10 @@ class ConsumerSession:
         while True:
             if self._registration.session and not self.alive:
                 self._on_over()
-            await asyncio.sleep(max(self._zookeeper.alive_until - loop.time(), LOOK_EVERY))
+            await asyncio.sleep(max(self._zookeeper.alive_until - loop.time(), CHECK_INTERVAL))
 
     def _changed(self, state: str) -> None:
         if state == KazooState.LOST:
             self._registration.session = 0
-            self._forgotten()
+            self._on_end()
             self._on_over()

@@ -52,9 +52,9 @@ class MessageStream:
     holds: Callable[[], Sequence[Hold]]
     reset: int
     fetch_bytes: int = DEFAULT_FETCH_BYTES
-    _behind: bool = field(default=False, init=False)
-    """Whether the last fetches returned messages. The next ones then do not wait at the ends of partitions, where they
-    would delay other fetches on the same connection."""
+    _has_more: bool = field(default=False, init=False)
+    """Whether the last fetches returned messages. The next ones then do not wait at the ends of partitions, because a
+    waiting fetch delays the others on its connection."""
     closed: bool = field(default=False, init=False)
     """Set after the connector's shutdown: the stream returns nothing more."""
 
@@ -68,7 +68,7 @@ class MessageStream:
         deadline = loop.time() + timeout
         while not self.closed:
             owned = self.holds()
-            wait, self._behind = 0.0 if self._behind else LONGEST_WAIT, False
+            wait, self._has_more = 0.0 if self._has_more else LONGEST_WAIT, False
             found = await asyncio.gather(*(self._read(hold, wait) for hold in owned), return_exceptions=True)
             if self.closed:
                 break
@@ -83,8 +83,8 @@ class MessageStream:
                 for chunk in chunks:
                     if chunk.hold == hold.number:
                         hold.position = chunk.end
-            self._behind = any(chunk.messages for chunk in chunks)
-            if self._behind or loop.time() >= deadline:
+            self._has_more = any(chunk.messages for chunk in chunks)
+            if self._has_more or loop.time() >= deadline:
                 return chunks
             if not owned:
                 await asyncio.sleep(min(LONGEST_WAIT, max(0.0, deadline - loop.time())))

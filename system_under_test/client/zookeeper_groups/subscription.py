@@ -68,12 +68,12 @@ class TopicFilter:
     def _alternatives(self) -> str:
         return self.expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
 
-    def lets_through(self, topic: str) -> bool:
+    def matches(self, topic: str) -> bool:
         matches = re.fullmatch(self._alternatives, topic) is not None
         return matches != self.exclude and topic != INTERNAL_TOPIC
 
     def threads(self, topics: Iterable[str]) -> dict[str, int]:
-        return {topic: self.streams for topic in topics if self.lets_through(topic)}
+        return {topic: self.streams for topic in topics if self.matches(topic)}
 
     def to_registration(self, timestamp_ms: int) -> ConsumerRegistration:
         pattern: Literal["white_list", "black_list"] = "black_list" if self.exclude else "white_list"

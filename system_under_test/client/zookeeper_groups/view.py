@@ -40,11 +40,11 @@ def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterabl
         takers = sorted(threads.get(topic, ()))
         if not takers:
             continue
-        waiting = iter(indexes)
-        each, more = divmod(len(indexes), len(takers))
+        unassigned = iter(indexes)
+        share, remainder = divmod(len(indexes), len(takers))
         for rank, taker in enumerate(takers):
-            for _ in range(each + (rank < more)):
-                owners[topic, next(waiting)] = taker
+            for _ in range(share + (rank < remainder)):
+                owners[topic, next(unassigned)] = taker
     return owners
 
 
@@ -67,12 +67,12 @@ class GroupView:
 
     - ``members``: subscription by consumer id
     - ``partitions``: partitions of every topic that a member may want, in the order of assignment
-    - ``version``: zxid of the latest change of members. It is newer than ``members`` only if the watch has fired.
+    - ``zxid``: that of the latest change of members. It is newer than ``members`` only if the watch has fired.
     """
 
     members: Mapping[str, StreamSubscription]
     partitions: Mapping[str, tuple[int, ...]]
-    version: int = 0
+    zxid: int = 0
 
     @cached_property
     def shares(self) -> Mapping[Partition, PartitionShare]:
@@ -88,31 +88,33 @@ class GroupView:
             one: PartitionShare(members[one[0], name], name) for one, name in allot(self.partitions, threads).items()
         }
 
-    def allotted_to(self, consumer_id: str) -> dict[Partition, str]:
+    def find_share(self, consumer_id: str) -> dict[Partition, str]:
         """Returns the thread id of each partition that is assigned to this member."""
         return {one: share.thread for one, share in self.shares.items() if share.member == consumer_id}
 
 
 async def read_view(
-    zookeeper: ZooKeeper, group: str, mine: StreamSubscription, watch: Watch, *, by_broker: bool = False
+    zookeeper: ZooKeeper, group: str, subscription: StreamSubscription, watch: Watch, *, by_broker: bool = False
 ) -> GroupView:
-    """Reads the view. ``watch`` is called at the first change of members, brokers, topics or partitions.
+    """Reads the view of a member with this subscription.
 
-    ``by_broker`` orders partitions by their preferred leaders instead of their numbers. All members ignore a member
-    whose registration is invalid. Raises kazoo's errors.
+    ``watch`` is called at the first change of members, brokers, topics or partitions. ``by_broker`` orders partitions
+    by their preferred leaders instead of their numbers. All members ignore a member whose registration is invalid.
+    Raises kazoo's errors.
     """
     await zookeeper.get_children(paths.BROKER_IDS, watch)
-    topics = mine.threads(await zookeeper.get_children(paths.TOPICS, watch))
+    topics = subscription.threads(await zookeeper.get_children(paths.TOPICS, watch))
     partitions: dict[str, tuple[int, ...]] = {}
 
-    def in_order(path: str, found: TopicAssignment) -> tuple[int, ...]:
-        replicas = {int(index): some for index, some in found.partitions.items()}
-        return tuple(sorted(replicas, key=lambda one: (replicas[one][:1] if by_broker else [], one)))
+    def sort_partitions(path: str, assignment: TopicAssignment) -> tuple[int, ...]:
+        replicas = {int(index): brokers for index, brokers in assignment.partitions.items()}
+        return tuple(sorted(replicas, key=lambda index: (replicas[index][:1] if by_broker else [], index)))
 
     for topic in topics:
-        order = await _read(zookeeper, TopicAssignment, paths.topic(topic), in_order, f"group {group}: ", watch)
-        if order is not None:
-            partitions[topic] = order
+        path = paths.topic(topic)
+        indexes = await _read(zookeeper, TopicAssignment, path, sort_partitions, f"group {group}: ", watch)
+        if indexes is not None:
+            partitions[topic] = indexes
     members: dict[str, StreamSubscription] = {}
     ids = paths.consumer_ids(group)
     names = await zookeeper.get_children(ids, watch)
@@ -127,9 +129,14 @@ async def read_view(
 
 async def read_broker_addresses(zookeeper: ZooKeeper) -> list[Address]:
     """Returns the addresses of the registered brokers. Raises kazoo's errors."""
-    places = [f"{paths.BROKER_IDS}/{name}" for name in await zookeeper.get_children(paths.BROKER_IDS)]
     found = [
-        await _read(zookeeper, BrokerRegistration, path, lambda _, one: Address(one.host, one.port)) for path in places
+        await _read(
+            zookeeper,
+            BrokerRegistration,
+            f"{paths.BROKER_IDS}/{name}",
+            lambda _, broker: Address(broker.host, broker.port),
+        )
+        for name in await zookeeper.get_children(paths.BROKER_IDS)
     ]
     return [address for address in found if address is not None]
 
@@ -139,7 +146,7 @@ async def _read(
     kind: type[T],
     path: str,
     convert: Callable[[str, T], R],
-    whose: str = "",
+    log_prefix: str = "",
     watch: Watch | None = None,
 ) -> R | None:
     """Reads and converts a znode. Returns None if the znode is invalid or deleted.
@@ -150,5 +157,5 @@ async def _read(
         found = await read(zookeeper, kind, path, watch)
         return None if found is None else convert(path, found[0])
     except (ValueError, ZnodeError) as error:
-        _log.warning("%s%s", whose, error)
+        _log.warning("%s%s", log_prefix, error)
         return None

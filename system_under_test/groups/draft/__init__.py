@@ -3,9 +3,8 @@
 Modules, in reading order:
 
 - ``metadata``: the znode of a group, and the only way to write it
-- ``consumer`` and ``group``: the states of one group
-- ``topics``: the number of partitions to assign
-- ``term``: the groups of one partition of the offsets topic
+- ``group``: the states of one group and its consumers
+- ``term``: the groups of one partition of the offsets topic, and the numbers of partitions to assign
 - ``coordinator``: the requests
 
 docs/broker/groups.md describes the design. The coordinator of ``groups`` imports this package, which uses that

@@ -14,8 +14,7 @@ from typing import Any, Final
 from assay.system_under_test.assignors import group_by_topic
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.consumer import JoinResult
-from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, DraftState
+from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, DraftState, JoinResult
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.groups.stored_groups import StoredGroups
@@ -40,7 +39,7 @@ Find = Callable[[groups.GroupCoordinatorRequest, Context], Awaitable[groups.Grou
 
 @dataclass(eq=False)
 class DraftCoordinator:
-    """``stored`` returns the groups of a partition in Kafka's final design, or raises :class:`GroupError`.
+    """``get_stored_groups`` returns the groups of a partition in Kafka's final design, or raises :class:`GroupError`.
 
     Its errors are GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR_FOR_GROUP.
     """
@@ -50,7 +49,7 @@ class DraftCoordinator:
     zookeeper: ZooKeeper
     events: EventLog
     background: BackgroundTasks
-    stored: Callable[[str], StoredGroups]
+    get_stored_groups: Callable[[str], StoredGroups]
     find: Find
     _led: dict[int, DraftTerm] = field(default_factory=dict)
 
@@ -70,7 +69,7 @@ class DraftCoordinator:
         return self._led[index]
 
     def recount(self, partitions: int) -> None:
-        """Takes over a new number of partitions of the offsets topic."""
+        """Restarts the terms if the offsets topic has a new number of partitions."""
         for term in list(self._led.values()):
             term.recount(partitions)
 
@@ -84,10 +83,10 @@ class DraftCoordinator:
 
         Raises :class:`GroupError`: GROUP_LOAD_IN_PROGRESS or NOT_COORDINATOR_FOR_GROUP.
         """
-        group = self._term(index).groups.get(group_id)
+        group = self._get_term(index).groups.get(group_id)
         return None if group is None or group.empty else group
 
-    async def tidy(self, stored: StoredGroups) -> None:
+    async def delete_empty_groups(self, stored: StoredGroups) -> None:
         """Deletes groups without consumers and without stored offsets."""
         term = self._led.get(stored.index)
         if term is None:
@@ -95,21 +94,21 @@ class DraftCoordinator:
         for group in list(term.groups.values()):
             ended = group.state is DraftState.DEAD  # the term is over, and the group belongs to the successor
             if not ended and group.empty and group.group_id not in stored.groups:
-                await term.forget(group)
+                await term.delete(group)
 
-    def _term(self, index: int) -> DraftTerm:
+    def _get_term(self, index: int) -> DraftTerm:
         term = self._led.get(index)
         if term is None:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         term.require_serving()
         return term
 
-    def _group(self, group_id: str) -> DraftGroup:
+    def _get_group(self, group_id: str) -> DraftGroup:
         """Returns the group for a consumer's request.
 
-        Raises :class:`GroupError`: UNKNOWN_CONSUMER, or an error of ``stored``.
+        Raises :class:`GroupError`: UNKNOWN_CONSUMER, or an error of ``get_stored_groups``.
         """
-        group = self._term(self.stored(group_id).index).groups.get(group_id)
+        group = self._get_term(self.get_stored_groups(group_id).index).groups.get(group_id)
         if group is None:
             raise GroupError(draft_groups.UNKNOWN_CONSUMER)
         return group
@@ -125,16 +124,16 @@ class DraftCoordinator:
         self, request: draft_groups.DraftJoinGroupRequest, context: Context
     ) -> draft_groups.DraftJoinGroupResponse:
         try:
-            self._check(request)
-            stored = self.stored(request.group_id)
-            term = self._term(stored.index)
-            later = stored.groups.get(request.group_id)
-            if later is not None and later.members:
+            self._check_join(request)
+            stored = self.get_stored_groups(request.group_id)
+            term = self._get_term(stored.index)
+            final_group = stored.groups.get(request.group_id)
+            if final_group is not None and final_group.members:
                 raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             known = term.groups.get(request.group_id)
             if request.consumer_id and known is None:
                 raise GroupError(draft_groups.UNKNOWN_CONSUMER)
-            joined = await self._await_join(term, known or term.new_group(request.group_id), request, context)
+            joined = await self._await_join(term, known or term.make_group(request.group_id), request, context)
         except GroupError as error:
             return draft_groups.DraftJoinGroupResponse(
                 error_code=error.code,
@@ -167,7 +166,7 @@ class DraftCoordinator:
         except TimeoutError as error:  # the future is cancelled, so for the group the consumer has not joined
             raise GroupError(ErrorCode.REQUEST_TIMED_OUT) from error
 
-    def _check(self, request: draft_groups.DraftJoinGroupRequest) -> None:
+    def _check_join(self, request: draft_groups.DraftJoinGroupRequest) -> None:
         if not is_topic_name(request.group_id):  # the id becomes the name of a znode
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         config = self.config
@@ -181,7 +180,9 @@ class DraftCoordinator:
         self, request: draft_groups.DraftHeartbeatRequest, context: Context
     ) -> groups.HeartbeatResponse:
         try:
-            on_response_written = self._group(request.group_id).heartbeat(request.consumer_id, request.generation_id)
+            on_response_written = self._get_group(request.group_id).heartbeat(
+                request.consumer_id, request.generation_id
+            )
         except GroupError as error:
             return groups.HeartbeatResponse(error_code=error.code)
         if on_response_written is not None:
@@ -191,7 +192,7 @@ class DraftCoordinator:
 
     async def _leave(self, request: draft_groups.DraftLeaveGroupRequest, _: Context) -> groups.LeaveGroupResponse:
         try:
-            self._group(request.group_id).leave(request.consumer_id)
+            self._get_group(request.group_id).leave(request.consumer_id)
         except GroupError as error:
             return groups.LeaveGroupResponse(error_code=error.code)
         return groups.LeaveGroupResponse(error_code=ErrorCode.NONE)

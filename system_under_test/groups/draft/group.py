@@ -20,7 +20,6 @@ from typing import Protocol
 
 from assay.system_under_test.assignors import ASSIGNORS, Partition, group_by_topic
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.consumer import Consumer, JoinResult
 from assay.system_under_test.groups.draft.metadata import (
     ABSENT,
     CoordinatorDisplaced,
@@ -33,6 +32,46 @@ from assay.system_under_test.groups.session_timers import SessionTimers
 from assay.system_under_test.protocol.draft_groups import ILLEGAL_GENERATION, UNKNOWN_CONSUMER
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.zookeeper.znodes import Versioned
+
+
+@dataclass(frozen=True, slots=True)
+class JoinResult:
+    """Result of a join; ``on_response_written`` must be called once the response was written."""
+
+    generation: int
+    consumer_id: str
+    partitions: tuple[Partition, ...]
+    on_response_written: Callable[[], None]
+
+
+@dataclass
+class Consumer:
+    """A consumer. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock.
+
+    - ``notified``: in this rebalance, the consumer got the response that its generation is over
+    - ``seen``: the consumer has sent a heartbeat in the present generation
+    """
+
+    consumer_id: str
+    topics: tuple[str, ...]
+    session_timeout: float
+    deadline: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+    joining: asyncio.Future[JoinResult] | None = None
+    notified: bool = False
+    seen: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether a join of the consumer is unanswered."""
+        return self.joining is not None and not self.joining.done()
+
+    def reject(self, code: ErrorCode) -> None:
+        """Rejects a pending join."""
+        if self.joining is not None and not self.joining.done():
+            self.joining.set_exception(GroupError(code))
+        self.joining = None
+
 
 NO_GENERATION = -1
 
@@ -78,7 +117,7 @@ class DraftGroup:
     _changed: bool = False
 
     def __post_init__(self) -> None:
-        self._sessions: SessionTimers[Consumer] = SessionTimers(self._session_over)
+        self._sessions: SessionTimers[Consumer] = SessionTimers(self._on_session_expired)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -87,7 +126,8 @@ class DraftGroup:
     ) -> asyncio.Future[JoinResult]:
         """Adds or updates a consumer. The response comes once the next generation is stored.
 
-        ``new_id`` is the id for a new consumer. This method and its future raise :class:`GroupError`: 14, 23 or 25.
+        ``new_id`` is the id for a new consumer. This method and its future raise :class:`GroupError`:
+        GROUP_LOAD_IN_PROGRESS, INCONSISTENT_GROUP_PROTOCOL or UNKNOWN_CONSUMER.
         """
         if self.state is DraftState.DEAD:
             raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)  # the group is being deleted
@@ -101,33 +141,34 @@ class DraftGroup:
         consumer = self.consumers.get(consumer_id)
         if consumer is None:
             consumer = self.consumers[new_id] = Consumer(new_id, wanted, session_timeout)
-            news = True
+            changed = True
         else:
-            news = consumer.topics != wanted
+            changed = consumer.topics != wanted
             consumer.topics, consumer.session_timeout = wanted, session_timeout
         self._sessions.renew(consumer)
         consumer.reject(ILLEGAL_GENERATION)  # in case a former connection still waits
         consumer.joining = asyncio.get_running_loop().create_future()
         future = consumer.joining
         if self._writing:
-            self._changed = self._changed or news
+            self._changed = self._changed or changed
         else:
-            if news or self.state is not DraftState.PREPARING:
-                self._change("a consumer joins", consumer.consumer_id)
+            if changed or self.state is not DraftState.PREPARING:
+                self._begin_rebalance("a consumer joins", consumer.consumer_id)
             self._note_joined(consumer)
-            self._go_on_if_complete()
+            self._rebalance_if_complete()
         return future
 
     def heartbeat(self, consumer_id: str, generation: int) -> Callable[[], None] | None:
         """Returns None if the generation is current. Otherwise the consumer must join again.
 
-        In that case the caller must call the result once the response was written. Raises :class:`GroupError`: 25.
+        In that case the caller must call the result once the response was written. Raises :class:`GroupError`:
+        UNKNOWN_CONSUMER.
         """
         consumer = self._consumer(consumer_id)
         if self.state is DraftState.PREPARING or generation != self.generation:
             if not consumer.notified:
                 self._sessions.renew(consumer)  # the consumer now has one session to rejoin
-            return lambda: self._note_notified(consumer)
+            return lambda: self._note_stop_sent(consumer)
         self._sessions.renew(consumer)
         consumer.seen = True
         if self.state is DraftState.REBALANCING and all(other.seen for other in self.consumers.values()):
@@ -136,12 +177,13 @@ class DraftGroup:
         return None
 
     def leave(self, consumer_id: str) -> None:
-        """Removes a consumer. Raises :class:`GroupError`: 25."""
+        """Removes a consumer. Raises :class:`GroupError`: UNKNOWN_CONSUMER."""
         self._remove(self._consumer(consumer_id), "left")
 
-    def may_commit(self, consumer_id: str, generation: int) -> None:
-        """Checks whether a commit is allowed. Raises :class:`GroupError`: 22, 25 or 27.
+    def check_commit(self, consumer_id: str, generation: int) -> None:
+        """Raises :class:`GroupError` unless a commit is allowed.
 
+        The error is ILLEGAL_GENERATION, UNKNOWN_CONSUMER or REBALANCE_IN_PROGRESS.
         A consumer may commit in its generation. Any client may commit without an id and generation while there are no
         consumers.
         """
@@ -157,10 +199,10 @@ class DraftGroup:
 
     async def partitions_changed(self) -> None:
         """Starts a rebalance if a topic's number of partitions differs from that of the last assignment."""
-        counts = await self.read_counts(self._topics())
-        if self.consumers and not self._writing and self._differ(counts) and self.state is not DraftState.DEAD:
-            self._change("partitions")
-            self._go_on_if_complete()
+        counts = await self.read_counts(self._list_topics())
+        if self.consumers and not self._writing and self._is_changed(counts) and self.state is not DraftState.DEAD:
+            self._begin_rebalance("partitions")
+            self._rebalance_if_complete()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -200,10 +242,10 @@ class DraftGroup:
             raise GroupError(UNKNOWN_CONSUMER)
         return consumer
 
-    def _topics(self) -> set[str]:
+    def _list_topics(self) -> set[str]:
         return {topic for consumer in self.consumers.values() for topic in consumer.topics}
 
-    def _session_over(self, consumer: Consumer) -> None:
+    def _on_session_expired(self, consumer: Consumer) -> None:
         self._remove(consumer, "its session is over")
 
     def _remove(self, consumer: Consumer, reason: str) -> None:
@@ -213,12 +255,12 @@ class DraftGroup:
         if self._writing:
             self._changed = True
         else:
-            self._change(reason, consumer.consumer_id)
-            self._go_on_if_complete()
+            self._begin_rebalance(reason, consumer.consumer_id)
+            self._rebalance_if_complete()
 
     # -- the next generation -----------------------------------------------------------------------------------------
 
-    def _change(self, reason: str, owner: str | None = None) -> None:
+    def _begin_rebalance(self, reason: str, owner: str | None = None) -> None:
         """Makes all consumers join again."""
         if self.state is not DraftState.PREPARING:
             self.state = DraftState.PREPARING
@@ -228,24 +270,24 @@ class DraftGroup:
             "draft-change", key=self.group_id, epoch=self.generation, owner=owner, detail={"reason": reason}
         )
 
-    def _note_notified(self, consumer: Consumer) -> None:
+    def _note_stop_sent(self, consumer: Consumer) -> None:
         if self.consumers.get(consumer.consumer_id) is not consumer or consumer.notified:
             return
         consumer.notified = True
-        left = sum(not (other.notified or other.waits) for other in self.consumers.values())
+        remaining = sum(not (other.notified or other.waits) for other in self.consumers.values())
         self.events.emit(
-            "draft-notified", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=left
+            "draft-notified", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=remaining
         )
 
     def _note_joined(self, consumer: Consumer) -> None:
         """Emits an event while other consumers have not joined yet."""
-        left = sum(not other.waits for other in self.consumers.values())
-        if left:
+        remaining = sum(not other.waits for other in self.consumers.values())
+        if remaining:
             self.events.emit(
-                "draft-joined", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=left
+                "draft-joined", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=remaining
             )
 
-    def _go_on_if_complete(self) -> None:
+    def _rebalance_if_complete(self) -> None:
         if self.state is not DraftState.PREPARING or self._writing:
             return
         if all(consumer.waits for consumer in self.consumers.values()):
@@ -275,7 +317,7 @@ class DraftGroup:
             self.on_displaced()
             return
         except GroupTooLarge:
-            self._give_up(present)
+            self._reject_all(present)
             return
         if self.state is DraftState.DEAD:
             return
@@ -292,14 +334,14 @@ class DraftGroup:
                 "owned": {name: [f"{topic}-{index}" for topic, index in given] for name, given in assignment.items()},
             },
         )
-        self._answer(present)
+        self._answer_joins(present)
         if self._changed:
-            self._change("consumers came or went meanwhile")
-            self._go_on_if_complete()
+            self._begin_rebalance("consumers came or went meanwhile")
+            self._rebalance_if_complete()
         elif present:
             await self.partitions_changed()
 
-    def _answer(self, present: list[Consumer]) -> None:
+    def _answer_joins(self, present: list[Consumer]) -> None:
         answered = [
             consumer for consumer in present if consumer.waits and self.consumers.get(consumer.consumer_id) is consumer
         ]
@@ -322,15 +364,15 @@ class DraftGroup:
             consumer.joining.set_result(JoinResult(generation, name, owned, partial(on_response_written, name)))
             consumer.joining = None
 
-    def _give_up(self, present: list[Consumer]) -> None:
-        """Rejects and removes the consumers, because the group is too large to store. The last generation stays."""
+    def _reject_all(self, present: list[Consumer]) -> None:
+        """Rejects and removes the consumers, because the group is too large to store. The generation stays the same."""
         self._writing = False
         for consumer in present:
             if self.consumers.get(consumer.consumer_id) is consumer:
                 consumer.reject(ErrorCode.UNKNOWN)
                 del self.consumers[consumer.consumer_id]
                 self._sessions.stop(consumer)
-        self._go_on_if_complete()
+        self._rebalance_if_complete()
 
-    def _differ(self, counts: Mapping[str, int]) -> bool:
+    def _is_changed(self, counts: Mapping[str, int]) -> bool:
         return any(self._stored_counts.get(topic) != count for topic, count in counts.items())

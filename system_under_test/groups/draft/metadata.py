@@ -80,10 +80,10 @@ class MetadataStore:
         self.epoch = epoch
         self._topic = topic
         self._zookeeper = zookeeper
-        self._as_of: dict[str, int] = {}
-        """The folder's version at which each group's version was last confirmed."""
+        self._folder_versions: dict[str, int] = {}
+        """For each group, the folder's version at which the group's version was last confirmed (rule 4)."""
 
-    async def names(self) -> list[str]:
+    async def list_groups(self) -> list[str]:
         """Returns all groups of the draft, of all coordinators. Retries until ZooKeeper answers."""
         while True:
             try:
@@ -97,11 +97,11 @@ class MetadataStore:
     async def claim(self, group: str) -> Versioned[GroupMetadata] | None:
         """Claims the group, so that coordinators of earlier terms cannot write it. Returns None if there is none.
 
-        Raises ``ZnodeError``, and :class:`Displaced` if a later term has claimed the group.
+        Raises ``ZnodeError``, and :class:`CoordinatorDisplaced` if a later term has claimed the group.
         """
         path = paths.draft_group(group)
         while True:
-            as_of = await self._folder()
+            folder_version = await self._read_folder_version()
             found = await self._read(path)
             if found is None:
                 return None
@@ -112,14 +112,14 @@ class MetadataStore:
             if known.term > (self._topic, self.epoch):
                 raise CoordinatorDisplaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
             mine = msgspec.structs.replace(known, epoch=self.epoch, topic=self._topic)
-            self._as_of[group] = as_of
+            self._folder_versions[group] = folder_version
             try:
                 return Versioned(mine, await self.write(group, mine, version))
             except CoordinatorDisplaced:
                 continue  # another coordinator wrote meanwhile; the next read shows whose term is later
 
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
-        """Writes the group and returns its new version. Raises :class:`Displaced` and :class:`TooLarge`."""
+        """Writes the group and returns its new version. Raises ``CoordinatorDisplaced`` and ``GroupTooLarge``."""
         path = paths.draft_group(group)
         data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic))
         if len(data) > LARGEST:
@@ -130,47 +130,47 @@ class MetadataStore:
                     _, folder = await self._zookeeper.multi(
                         [znodes.make_create(path, data), SetData(paths.DRAFT_GROUPS, b"", ANY_VERSION)]
                     )
-                    self._as_of[group] = folder.version
+                    self._folder_versions[group] = folder.version
                     return 0
-                fence = await self._unmade(group, version)
+                fence = await self._make_fence(group, version)
                 _, stat = await self._zookeeper.multi([fence, SetData(path, data, version)])
                 return int(stat.version)
             except (BadVersionError, NodeExistsError, NoNodeError):
-                self._as_of.pop(group, None)
+                self._folder_versions.pop(group, None)
                 found = await self._read(path)
                 if found is not None and found[0] == data and found[1] == version + 1:
                     return found[1]  # an earlier attempt of this call took effect
-                await self._unmade(group, version)
+                await self._make_fence(group, version)
             except KazooException:
                 await asyncio.sleep(BACK_OFF)
 
     async def delete(self, group: str, version: int) -> None:
-        """Deletes the group's znode, if it was ever written. Raises :class:`Displaced`. Waits for ZooKeeper."""
+        """Deletes the group's znode, if it was ever written. Waits for ZooKeeper. Raises ``CoordinatorDisplaced``."""
         while version != ABSENT:
             try:
-                fence = await self._unmade(group, version)
+                fence = await self._make_fence(group, version)
                 await self._zookeeper.multi([fence, Delete(paths.draft_group(group), version)])
                 break
             except NoNodeError:
                 break
             except BadVersionError:
-                self._as_of.pop(group, None)
+                self._folder_versions.pop(group, None)
             except KazooException:
                 await asyncio.sleep(BACK_OFF)
-        self._as_of.pop(group, None)
+        self._folder_versions.pop(group, None)
 
-    async def _unmade(self, group: str, version: int) -> Any:
+    async def _make_fence(self, group: str, version: int) -> Any:
         """Returns a check for writes of the group: that no group was created since its version was confirmed.
 
-        Raises :class:`Displaced` if the group is not at that version or belongs to another coordinator.
+        Raises ``CoordinatorDisplaced`` if the group is not at that version or belongs to another coordinator.
         """
-        if group not in self._as_of:
-            path, as_of = paths.draft_group(group), await self._folder()
+        if group not in self._folder_versions:
+            path, folder_version = paths.draft_group(group), await self._read_folder_version()
             found = await self._read(path)
             if found is None or found[1] != version or not self._is_mine(path, found[0]):
                 raise CoordinatorDisplaced(f"group {group} is not at version {version} any more")
-            self._as_of[group] = as_of
-        return CheckVersion(paths.DRAFT_GROUPS, self._as_of[group])
+            self._folder_versions[group] = folder_version
+        return CheckVersion(paths.DRAFT_GROUPS, self._folder_versions[group])
 
     def _is_mine(self, path: str, data: bytes) -> bool:
         try:
@@ -178,7 +178,7 @@ class MetadataStore:
         except znodes.ZnodeError:
             return False
 
-    async def _folder(self) -> int:
+    async def _read_folder_version(self) -> int:
         """Returns the folder's version. Every broker creates the folder at its start."""
         found = await self._read(paths.DRAFT_GROUPS)
         return ABSENT if found is None else found[1]

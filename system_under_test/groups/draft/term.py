@@ -7,28 +7,97 @@ A term has three states:
   are read
 - *ready*: the coordinator serves requests
 
-A coordinator that finds another's write stops at once. It ends all its groups, and waiting clients must look for the
-coordinator again. If its term is not over, it catches up again. It then learns what the other wrote, or that the
-other's term is later.
+A coordinator that finds a write of another coordinator stops at once. It ends all its groups, and waiting clients must
+look for the coordinator again. If its term is not over, it catches up again. It then learns what the other coordinator
+wrote, or that the other's term is later.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import WatchedEvent
+
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
-from assay.system_under_test.groups.draft.metadata import CoordinatorDisplaced, GroupMetadata, MetadataStore
-from assay.system_under_test.groups.draft.topics import PartitionCounts
+from assay.system_under_test.groups.draft.metadata import BACK_OFF, CoordinatorDisplaced, GroupMetadata, MetadataStore
 from assay.system_under_test.groups.group import GroupError, Spawn
 from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.protocol.draft_groups import COORDINATOR_STARTUP_NOT_COMPLETE
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.zookeeper import znodes
+from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import Versioned
+
+_log = logging.getLogger("assay.groups")
+
+
+@dataclass
+class PartitionCounts:
+    """Numbers of partitions of the groups' topics in ZooKeeper, cached.
+
+    - Each topic's znode is watched while a group subscribes to the topic. A missing topic has 0 partitions and is
+      watched, too.
+    - ``on_change`` is called with each topic whose number differs from the last known one.
+    - ``is_wanted`` returns whether a group still subscribes to the topic.
+    """
+
+    zookeeper: ZooKeeper
+    spawn: Spawn
+    on_change: Callable[[str], None]
+    is_wanted: Callable[[str], bool]
+    _counts: dict[str, int] = field(default_factory=dict)
+    _watched: set[str] = field(default_factory=set)
+    _refresh_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def read_counts(self, topics: Collection[str]) -> dict[str, int]:
+        """Returns the number of partitions of each topic, sorted by name. Waits for ZooKeeper."""
+        while missing := [topic for topic in sorted(topics) if topic not in self._counts]:
+            for topic in missing:
+                await self._refresh(topic)
+        return {topic: self._counts[topic] for topic in sorted(topics)}
+
+    async def _refresh(self, topic: str) -> None:
+        async with self._refresh_lock:
+            while True:
+                try:
+                    count = await self._read(topic)
+                    break
+                except KazooException as error:
+                    _log.info("partitions of %s: %r", topic, error)
+                    await asyncio.sleep(BACK_OFF)
+            before = self._counts.get(topic)
+            self._counts[topic] = count
+        if before is not None and before != count:
+            self.on_change(topic)
+
+    async def _read(self, topic: str) -> int:
+        path = paths.topic(topic)
+        watch = None if topic in self._watched else lambda event: self._on_event(topic, event)
+        self._watched.add(topic)
+        try:
+            if await self.zookeeper.exists(path, watch) is None:
+                return 0
+            found = await znodes.read(self.zookeeper, znodes.TopicAssignment, path)
+            return 0 if found is None else len(found[0].partitions)  # None if deleted meanwhile; the watch has fired
+        except znodes.ZnodeError as error:
+            _log.error("%s; the topic counts as one without partitions", error)
+            return 0
+        except KazooException:
+            self._watched.discard(topic)
+            raise
+
+    def _on_event(self, topic: str, _: WatchedEvent) -> None:
+        self._watched.discard(topic)
+        if self.is_wanted(topic):
+            self.spawn(self._refresh(topic), f"partitions of {topic}")
+        else:
+            self._counts.pop(topic, None)
+
 
 _log = logging.getLogger("assay.groups")
 
@@ -88,7 +157,7 @@ class DraftTerm:
             task.cancel()
         self._partition_counts = self._new_partition_counts()
 
-    def _displaced(self) -> None:
+    def _on_displaced(self) -> None:
         if self.state is TermState.DOWN:
             return
         self._events.emit("draft-displaced", value=self.index, epoch=self.epoch)
@@ -97,7 +166,7 @@ class DraftTerm:
 
     async def _catch_up(self) -> None:
         loaded: dict[str, Versioned[GroupMetadata]] = {}
-        for name in await self._store.names():
+        for name in await self._store.list_groups():
             if find_partition(name, self._partitions) != self.index:
                 continue
             try:
@@ -113,7 +182,7 @@ class DraftTerm:
             if found is not None:
                 loaded[name] = found
         for name, found in loaded.items():  # together, because their consumers' sessions begin now
-            self.groups[name] = self.new_group(name)
+            self.groups[name] = self.make_group(name)
             self.groups[name].load(found)
         self.state = TermState.READY
         self._events.emit("draft-loaded", value=len(loaded), epoch=self.epoch, detail={"partition": self.index})
@@ -133,20 +202,20 @@ class DraftTerm:
         if self.state is TermState.CATCHING_UP:
             raise GroupError(COORDINATOR_STARTUP_NOT_COMPLETE)
 
-    def new_group(self, group_id: str) -> DraftGroup:
-        """Returns a new, unregistered group. Raises :class:`GroupError`: -1 if its znode cannot be read."""
+    def make_group(self, group_id: str) -> DraftGroup:
+        """Returns a new, unregistered group. Raises :class:`GroupError`: UNKNOWN if its znode cannot be read."""
         if group_id in self._unreadable:
             raise GroupError(ErrorCode.UNKNOWN)
         counts = self._partition_counts
-        return DraftGroup(group_id, self._store, counts.read_counts, self._events, self._spawn, self._displaced)
+        return DraftGroup(group_id, self._store, counts.read_counts, self._events, self._spawn, self._on_displaced)
 
-    async def forget(self, group: DraftGroup) -> None:
+    async def delete(self, group: DraftGroup) -> None:
         """Deletes an empty group. A group that is created later under this name starts its generations again."""
         group.end(COORDINATOR_STARTUP_NOT_COMPLETE)
         try:
             await self._store.delete(group.group_id, group.version)
         except CoordinatorDisplaced:
-            self._displaced()
+            self._on_displaced()
             return
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]

@@ -16,7 +16,7 @@ from assay.cluster.docker import DockerCluster, disk
 from assay.cluster.docker.engine import list_owned, open_engine
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.ssh import power
-from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.kill import PowerLoss
 
 from helpers.echo_system import DATA, Echo, StoringEcho, echoes, until
 from helpers.live_cluster import Live, run_of_its_own, started

@@ -27,7 +27,7 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.stored.by_contract import judge_again, open_stored
-from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.kill import PowerLoss
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import traffic
 

@@ -18,10 +18,10 @@ from assay.harness.search.exploration import make_terrain
 from assay.harness.search.shrink import iterate_simplifications
 from assay.harness.search.strategies import MOST_STEPS, SearchSpace, draw_example, make_playable
 from assay.nemesis.faults.file_damage import FileDamage
-from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.kill import PowerLoss
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultSchedule, decode_schedule, encode_schedule
-from assay.nemesis.schedule.target import OF_CLIENTS, TargetKind, named_target
+from assay.nemesis.schedule.target import CLIENT_KINDS, TargetKind, named_target
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.offsets_client import OffsetsClient
@@ -66,7 +66,7 @@ def test_faults_of_consumers_are_drawn_for_consumers_alone(
     tmp_path_factory: pytest.TempPathFactory, example: Example
 ) -> None:
     for step in example.schedule.steps:
-        assert ("-consumer" in step.fault or "consumer-" in step.fault) == (step.target.kind in OF_CLIENTS)
+        assert ("-consumer" in step.fault or "consumer-" in step.fault) == (step.target.kind in CLIENT_KINDS)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
     assert explain_inapplicable(STAFFED, example.settings(BASE, file), FAULTS) is None
     by_name = [msgspec.structs.replace(step, target=named_target("client1")) for step in example.schedule.steps]

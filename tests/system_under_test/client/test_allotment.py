@@ -25,7 +25,7 @@ def shares(partitions: int, members: dict[str, int]) -> list[list[list[int]]]:
     )
     found = []
     for name, count in members.items():
-        mine = view.allotted_to(name)
+        mine = view.find_share(name)
         threads = [to_thread_id(name, index) for index in range(count)]
         found.append([[index for (_, index), owner in mine.items() if owner == thread] for thread in threads])
     return found
@@ -101,7 +101,7 @@ def test_all_members_come_to_the_same_end(members: dict[str, int], counts: dict[
     taken: dict[tuple[str, int], str] = {}
     for name, mine in subscriptions.items():
         topics = {topic: tuple(range(count)) for topic, count in counts.items() if mine.threads([topic])}
-        for partition, owner in GroupView(subscriptions, topics).allotted_to(name).items():
+        for partition, owner in GroupView(subscriptions, topics).find_share(name).items():
             assert partition not in taken, f"{partition} is {taken[partition]}'s and {owner}'s"
             taken[partition] = owner
     wanted = {topic for topic in counts if any(one.threads([topic]) for one in subscriptions.values())}

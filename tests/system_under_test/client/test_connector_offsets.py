@@ -172,8 +172,8 @@ def test_one_whose_session_is_over_rewinds_no_other() -> None:
 class Unanswered(Registration):
     """Its writes go out, and no answer comes."""
 
-    async def fenced(self, session: int, operations: Sequence[Any]) -> None:
-        await super().fenced(session, operations)
+    async def execute_fenced(self, session: int, operations: Sequence[Any]) -> None:
+        await super().execute_fenced(session, operations)
         raise ConnectionLoss
 
 

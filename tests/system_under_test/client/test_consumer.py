@@ -15,7 +15,7 @@ from assay.system_under_test.client.consumer import EARLIEST, LATEST, Position, 
 from assay.system_under_test.client.coordinated import CommitFailed
 from assay.system_under_test.client.errors import Certainty, DamagedAnswer, ReadFailed
 from assay.system_under_test.client.group_consumer import GroupConsumer
-from assay.system_under_test.client.metadata import SILENCE
+from assay.system_under_test.client.metadata import SILENCE_SECONDS
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.schema import read_records
@@ -277,7 +277,7 @@ def test_a_silent_leader_holds_up_the_others_once_and_has_its_time_where_it_is_a
             await silent.stop()
             loop = asyncio.get_running_loop()
             took = []
-            while sum(took) < SILENCE:
+            while sum(took) < SILENCE_SECONDS:
                 before = loop.time()
                 found = await cluster.consumer.multi_fetch(begin, max_wait=0.1)
                 took.append(loop.time() - before)
@@ -397,7 +397,7 @@ def test_a_broker_that_did_not_answer_is_asked_last() -> None:
                 consumer._metadata.forget("t", 0)
                 await consumer.fetch("t", 0, 0)
             assert len(asked) == 1
-            await asyncio.sleep(SILENCE)
+            await asyncio.sleep(SILENCE_SECONDS)
             for _ in range(20):
                 consumer._metadata.forget("t", 0)
                 await consumer.fetch("t", 0, 0)

@@ -76,21 +76,21 @@ def test_each_change_wakes_all_members_also_those_for_which_nothing_changes() ->
                 await member.start()
             await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c2-0"})
             await asyncio.sleep(2.0)
-            before = [dataclasses.replace(member.connector.effort) for member in members]
+            before = [dataclasses.replace(member.connector.counters) for member in members]
             await members[4].shutdown()  # it owns nothing
             await asyncio.sleep(2.0)
             for earlier, member in zip(before[:4], members, strict=False):
-                now = member.connector.effort
+                now = member.connector.counters
                 assert now.watches - earlier.watches == 1
                 assert now.rebalances - earlier.rebalances == now.unchanged - earlier.unchanged == 1
             await members[0].shutdown()
             await shared_as(zookeeper, {0: "g_c2-0", 1: "g_c3-0"})
             await asyncio.sleep(2.0)
-            efforts = [member.connector.effort for member in members[1:4]]
+            efforts = [member.connector.counters for member in members[1:4]]
             assert all(
-                effort.watches - earlier.watches > 1 for effort, earlier in zip(efforts, before[1:4], strict=True)
+                counters.watches - earlier.watches > 1 for counters, earlier in zip(efforts, before[1:4], strict=True)
             )
-            useful = [effort.rebalances - effort.unchanged for effort in efforts]
+            useful = [counters.rebalances - counters.unchanged for counters in efforts]
             assert useful[2] == before[3].rebalances - before[3].unchanged, "the last one still owns nothing"
             assert useful[1] > before[2].rebalances - before[2].unchanged
             await zookeeper.close()
@@ -301,8 +301,8 @@ def test_a_claim_by_an_old_view_is_let_go_of_but_by_members_as_they_were(
             await until(lambda: slow.owned == [("orders", 2)], "all is settled")
             newer = next(claim for claim in other.claims if claim.shares["orders", 0] == "g_c1")
             first = slow.claims[0]
-            assert newer.made < first.made
-            assert (first.seen < newer.seen) is classic
+            assert newer.claim_zxid < first.claim_zxid
+            assert (first.view_zxid < newer.view_zxid) is classic
             assert first.shares["orders", 0] == ("g_c2" if classic else "g_c1")
             assert (len(slow.claims) == 1) is not classic
             await zookeeper.close()
@@ -668,7 +668,7 @@ def test_a_member_stops_reading_a_partition_whose_claim_is_deleted_by_hand_and_c
             await member.start()
             await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
             await until(lambda: len(member.owned) == 2, "it owns both")
-            first = member.connector.effort.watches
+            first = member.connector.counters.watches
             await zookeeper.multi(
                 [
                     Delete("/consumers/g/owners/orders/1", -1),
@@ -685,7 +685,7 @@ def test_a_member_stops_reading_a_partition_whose_claim_is_deleted_by_hand_and_c
             await zookeeper.delete("/consumers/g/owners/orders/1")
             await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
             await until(lambda: set(member.values) == other, "it reads both again")
-            assert member.connector.effort.watches == first, "its own releases do not wake it"
+            assert member.connector.counters.watches == first, "its own releases do not wake it"
             await member.shutdown()
             await zookeeper.close()
 

@@ -199,7 +199,7 @@ def test_a_consumer_that_slept_through_a_generation_cannot_commit_in_it() -> Non
 
 def test_a_commit_waits_for_a_coordinator_that_reads_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[ErrorCode] = []
-    plain = OffsetRequests._may_commit
+    plain = OffsetRequests._check_commit
 
     def loading(self: OffsetRequests, *arguments: Any) -> None:
         if len(answers) < 3:
@@ -213,7 +213,7 @@ def test_a_commit_waits_for_a_coordinator_that_reads_its_groups(monkeypatch: pyt
             one = Reader(cluster)
             await quiet(one)
             await one.stop()
-            monkeypatch.setattr(OffsetRequests, "_may_commit", loading)
+            monkeypatch.setattr(OffsetRequests, "_check_commit", loading)
             await one.consumer.commit()
             assert len(answers) == 3
 

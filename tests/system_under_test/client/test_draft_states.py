@@ -18,9 +18,9 @@ def test_it_consumes_from_a_join_until_it_is_refused_or_ends_whatever_else_happe
     happenings: list[DraftMemberEvent],
 ) -> None:
     state, consumes, started = DraftMemberState.DOWN, False, False
-    for happening in happenings:
-        before, state = state, find_next_state(state, happening)
-        match happening:
+    for event in happenings:
+        before, state = state, find_next_state(state, event)
+        match event:
             case DraftMemberEvent.STARTED:
                 started = True
             case DraftMemberEvent.JOINED:
@@ -34,7 +34,7 @@ def test_it_consumes_from_a_join_until_it_is_refused_or_ends_whatever_else_happe
         assert (state in CONSUMING) == consumes
         assert (state is DraftMemberState.REDISCOVERING) == (
             consumes
-            and (happening is DraftMemberEvent.LOST or before is DraftMemberState.REDISCOVERING)
+            and (event is DraftMemberEvent.LOST or before is DraftMemberState.REDISCOVERING)
             and state is not DraftMemberState.MEMBER
         )
 
@@ -53,6 +53,6 @@ def test_every_state_is_reached() -> None:
         (DraftMemberEvent.ENDED, DraftMemberState.DOWN),
     ]
     state = DraftMemberState.DOWN
-    for happening, expected in path:
-        state = find_next_state(state, happening)
+    for event, expected in path:
+        state = find_next_state(state, event)
         assert state is expected

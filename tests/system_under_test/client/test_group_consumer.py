@@ -13,9 +13,9 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import Certainty, ClientError, ReadFailed
-from assay.system_under_test.client.fetch_result import FetchResult
 from assay.system_under_test.client.group_consumer import NO_LISTENER, ConsumerRecord, GroupConsumer, GroupListener
 from assay.system_under_test.client.membership import CommitFailed, Position
+from assay.system_under_test.client.multi_fetch import FetchResult
 from assay.system_under_test.client.traits import select_client_traits
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -160,7 +160,9 @@ def test_one_that_was_silent_past_its_session_commits_nothing_more() -> None:
             await two.poll(0.0)  # waits for the other's session
             assert two.generation is not None
             assert len(two.generation.partitions) == PARTITIONS
-            assert {two.found(partition).metadata for partition in two.generation.partitions} == {"first"}
+            assert {two.committed_at_assignment(partition).metadata for partition in two.generation.partitions} == {
+                "first"
+            }
             await asyncio.sleep(1.0)
             with pytest.raises(CommitFailed) as refused:
                 await one.commit("late")
@@ -195,7 +197,7 @@ def test_assigned_partitions_are_read_without_a_membership() -> None:
             two = consumer(cluster, topics=())
             two.assign([("orders", 1)])
             assert [record.offset for record in await two.poll(1.0)] == [2]
-            assert two.found(("orders", 1)) == Position(2, "by hand")
+            assert two.committed_at_assignment(("orders", 1)) == Position(2, "by hand")
 
     simulate(check)
 
@@ -563,7 +565,7 @@ def test_records_of_a_generation_that_is_over_are_not_returned() -> None:
             assert first is not None
             polling = asyncio.create_task(one.poll(5.0))
             await asyncio.sleep(0.02)
-            one._membership._over(ErrorCode.ILLEGAL_GENERATION)
+            one._membership._end_generation(ErrorCode.ILLEGAL_GENERATION)
             await cluster.producer.send("orders", 0, [(None, b"x")])
             found = await polling
             assert one.generation is not None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from assay.system_under_test.groups.records import VALUE, CommittedOffsets, OffsetRecord, OffsetValue
+from assay.system_under_test.groups.records import VALUE_VERSION, CommittedOffsets, OffsetRecord, OffsetValue
 
 
 def record(offset: int, *, expires: int = 100) -> OffsetRecord:
-    value = OffsetValue(version=VALUE, offset=offset, metadata="", commit_timestamp=0, expire_timestamp=expires)
+    value = OffsetValue(version=VALUE_VERSION, offset=offset, metadata="", commit_timestamp=0, expire_timestamp=expires)
     return OffsetRecord("g", "orders", 0, value)
 
 
@@ -25,10 +25,10 @@ def test_an_offset_is_seen_when_its_commit_is_settled_and_not_when_it_failed() -
 def test_an_offset_expires_after_its_time_unless_a_commit_is_open() -> None:
     offsets = CommittedOffsets()
     offsets.put(record(1, expires=100))
-    assert offsets.expired(99) == []
-    assert offsets.expired(100) == [("orders", 0)]
+    assert offsets.list_expired(99) == []
+    assert offsets.list_expired(100) == [("orders", 0)]
     offsets.begin([record(2)])
-    assert offsets.expired(100) == []
+    assert offsets.list_expired(100) == []
     offsets.settle([record(2)], committed=False)
     gone = OffsetRecord("g", "orders", 0, None)
     offsets.begin([gone])

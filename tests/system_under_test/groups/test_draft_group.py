@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.consumer import JoinResult
-from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
+from assay.system_under_test.groups.draft.group import DraftGroup, DraftState, JoinResult
 from assay.system_under_test.groups.draft.metadata import CoordinatorDisplaced, GroupMetadata
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -216,31 +215,31 @@ def test_a_displaced_coordinator_answers_no_one() -> None:
 def test_a_commit_counts_in_its_generation_only_and_not_while_the_next_is_written() -> None:
     async def check() -> None:
         scene = Scene()
-        scene.group.may_commit("", -1)
+        scene.group.check_commit("", -1)
         await scene.join("", "one")
-        scene.group.may_commit("one", 1)
+        scene.group.check_commit("one", 1)
         assert _code(scene, "", -1) is ErrorCode.UNKNOWN_MEMBER_ID
         assert _code(scene, "one", 0) is ErrorCode.ILLEGAL_GENERATION
         two = asyncio.ensure_future(scene.join("", "two"))
         await asyncio.sleep(0)
-        scene.group.may_commit("one", 1)  # it had to stop, and commits before it joins
+        scene.group.check_commit("one", 1)  # it had to stop, and commits before it joins
         one = asyncio.ensure_future(scene.join("one", "?"))
         await asyncio.sleep(0)
         assert _code(scene, "one", 1) is ErrorCode.REBALANCE_IN_PROGRESS
         await asyncio.gather(one, two)
         assert _code(scene, "one", 1) is ErrorCode.ILLEGAL_GENERATION
-        scene.group.may_commit("one", 2)
+        scene.group.check_commit("one", 2)
         scene.group.leave("one")
         scene.group.leave("two")
         await asyncio.sleep(1.0)
-        scene.group.may_commit("", -1)
+        scene.group.check_commit("", -1)
 
     run(check())
 
 
 def _code(scene: Scene, consumer_id: str, generation: int) -> ErrorCode:
     with pytest.raises(GroupError) as refused:
-        scene.group.may_commit(consumer_id, generation)
+        scene.group.check_commit(consumer_id, generation)
     return refused.value.code
 
 

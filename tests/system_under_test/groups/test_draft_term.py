@@ -125,7 +125,7 @@ def test_one_whose_predecessor_came_in_between_learns_what_it_wrote() -> None:
         term.begin(PARTITIONS)
         await ready(term)
         await zookeeper.create(paths.draft_group("g"), znodes.encode(metadata(5, 1)))
-        group = term.new_group("g")
+        group = term.make_group("g")
         joining = group.join("", "late", ["orders"], "range", 2.0)
         term.groups["g"] = group
         with pytest.raises(GroupError):
@@ -152,7 +152,7 @@ def test_one_whose_term_ends_while_it_tidies_up_takes_nothing_away_from_its_succ
         term = coordinator.lead(INDEX, 6)
         term.begin(PARTITIONS)
         await ready(term)
-        tidying = asyncio.get_running_loop().create_task(coordinator.tidy(stored))
+        tidying = asyncio.get_running_loop().create_task(coordinator.delete_empty_groups(stored))
         await asyncio.sleep(0)
         assert [group.group_id for group in term.groups.values() if group.state is DraftState.DEAD] == [abandoned]
         coordinator.end(term)

@@ -292,22 +292,22 @@ def test_a_commit_is_refused_between_generations() -> None:
         stage = scene()
         answer = await stage.group.join(joining(), "a", "/h", "a")
         with pytest.raises(GroupError) as raised:
-            stage.group.may_commit("a", answer.generation_id)
+            stage.group.check_commit("a", answer.generation_id)
         assert raised.value.code is ErrorCode.REBALANCE_IN_PROGRESS
         await stage.group.sync(syncing(answer))
-        stage.group.may_commit("a", answer.generation_id)
+        stage.group.check_commit("a", answer.generation_id)
         late = stage.group.join(joining(), "b", "/h", "b")
-        stage.group.may_commit("a", answer.generation_id)  # it has not joined again yet
+        stage.group.check_commit("a", answer.generation_id)  # it has not joined again yet
         again = stage.group.join(joining("a"), "a", "/h", "-")
         with pytest.raises(GroupError) as raised:
-            stage.group.may_commit("a", answer.generation_id)
+            stage.group.check_commit("a", answer.generation_id)
         assert raised.value.code is ErrorCode.REBALANCE_IN_PROGRESS
         await asyncio.gather(late, again)
         with pytest.raises(GroupError) as raised:
-            stage.group.may_commit("a", answer.generation_id)
+            stage.group.check_commit("a", answer.generation_id)
         assert raised.value.code is ErrorCode.ILLEGAL_GENERATION
         with pytest.raises(GroupError):
-            stage.group.may_commit("", -1)
+            stage.group.check_commit("", -1)
 
     simulate(check())
 

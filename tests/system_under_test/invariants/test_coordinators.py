@@ -9,7 +9,7 @@ import pytest
 
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.groups.records import (
-    VALUE,
+    VALUE_VERSION,
     GroupRecord,
     GroupValue,
     OffsetRecord,
@@ -35,13 +35,18 @@ Record = tuple[bytes, bytes | None]
 
 def generation(number: int | None, group: str = "g") -> Record:
     value = GroupValue(
-        version=VALUE, protocol_type="consumer", generation=number or 0, protocol="range", leader=None, members=[]
+        version=VALUE_VERSION,
+        protocol_type="consumer",
+        generation=number or 0,
+        protocol="range",
+        leader=None,
+        members=[],
     )
     return encode_group(GroupRecord(group, None if number is None else value))
 
 
 def offset(number: int | None, partition: int = 0, group: str = "g") -> Record:
-    value = OffsetValue(version=VALUE, offset=number or 0, metadata="", commit_timestamp=1, expire_timestamp=2)
+    value = OffsetValue(version=VALUE_VERSION, offset=number or 0, metadata="", commit_timestamp=1, expire_timestamp=2)
     return encode_offset(OffsetRecord(group, "orders", partition, None if number is None else value))
 
 
