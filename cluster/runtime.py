@@ -59,6 +59,9 @@ class Storage(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def resolve(self, path: str) -> str:
+        """Returns the path without symbolic links, which a simulated disk does not have."""
+
     def mkdir(self, path: str) -> None:
         """Creates the folder and its parents. It is no error if the folder exists."""
 

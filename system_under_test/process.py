@@ -68,7 +68,7 @@ class ProcessRuntime:
 
 
 def run_process(entry: Coroutine[Any, Any, int]) -> int:
-    """Runs the process to its end and returns its exit code; SIGTERM and SIGINT cancel it. Logs to stderr."""
+    """Runs the process to its end and returns its exit code; SIGTERM or SIGINT cancels it, once. Logs to stderr."""
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(
         level=logging.INFO,
@@ -83,8 +83,17 @@ def run_process(entry: Coroutine[Any, Any, int]) -> int:
 async def _until_signalled(entry: Coroutine[Any, Any, int]) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(entry)
+    is_stopping = False
+
+    def stop() -> None:
+        # A second signal must not cancel the stop itself, because the logs would not be flushed.
+        nonlocal is_stopping
+        if not is_stopping:
+            is_stopping = True
+            task.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, stop)
     return await task
 
 

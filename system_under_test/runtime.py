@@ -138,9 +138,15 @@ class Storage(Protocol):
         """Makes creations, renames and removals directly inside the folder durable."""
 
     def listdir(self, path: str) -> list[str]:
-        """Returns the names, sorted; an empty list for a folder that does not exist."""
+        """Returns the names, sorted; an empty list for a folder that does not exist.
+
+        Raises ``NotADirectoryError`` for a file.
+        """
 
     def exists(self, path: str) -> bool: ...
+
+    def resolve(self, path: str) -> str:
+        """Returns the path without symbolic links; parts of it need not exist."""
 
     def mkdir(self, path: str) -> None:
         """Creates a folder with its parents; no error if it exists."""
@@ -149,7 +155,7 @@ class Storage(Protocol):
         """Renames atomically; replaces a file at ``target``."""
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with its content."""
+        """Removes a file or an empty folder. A folder may hold files of others, so none is removed with its content."""
 
     def lock(self, path: str) -> None:
         """Takes the lock of a file, which is created empty if missing, until this process has ended.

@@ -364,6 +364,10 @@ class SimStorage:
     def exists(self, path: str) -> bool:
         return self._tree().find(_to_absolute(path)) is not None
 
+    def resolve(self, path: str) -> str:
+        self._tree()
+        return posixpath.normpath(path)
+
     def mkdir(self, path: str) -> None:
         names = self._tree()
         if names.find(_to_absolute(path)) is None:

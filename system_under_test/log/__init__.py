@@ -10,7 +10,7 @@ In reading order:
 - ``cleaner``: compacts a log, on ``swap`` and ``tombstones``
 - ``epochs``, ``checkpoints``: what replication stores about logs
 - ``damage``: the note of a log's losses
-- ``directory``: the layout of a broker's log directory
+- ``directory``: the layout of a broker's log directory; ``deletion``: removes the folder of a log
 - ``config``: the settings of a log
 - ``errors``: the errors raised
 - ``traits``: the behavior that a historic defect replaces

@@ -26,7 +26,7 @@ LONGEST_NAME = 255
 
 
 class DirectoryError(Exception):
-    """A file of the log directory cannot be parsed; the message names it and says what to do."""
+    """A file of the log directory cannot be used; the message names it and says what to do."""
 
 
 def lock(storage: Storage, root: str) -> None:
@@ -47,19 +47,22 @@ def lock(storage: Storage, root: str) -> None:
 
 
 def _reject_nested(storage: Storage, root: str) -> None:
-    """Raises :class:`DirectoryError` if this directory is a subfolder of another broker's, or the reverse.
+    """Raises :class:`DirectoryError` if a broker would take a folder with the data of another for a partition's.
 
-    Only names of partitions' folders matter: the outer broker would take the inner one's directory for a partition.
+    Symbolic links do not matter, but a bind mount can hide the outer directory. A deletion leaves foreign files alone.
     """
-    parent, _, name = root.rstrip("/").rpartition("/")
-    pairs = [(parent, root)] if parse_directory_name(name) is not None else []
-    pairs += [(root, _join(root, name)) for name in storage.listdir(root) if parse_directory_name(name) is not None]
-    for outer, inner in pairs:
-        other = outer if inner == root else inner
+    real = storage.resolve(root)
+    parts = real.split("/")
+    above = [("/".join(parts[:depth]), "/".join(parts[: depth + 1])) for depth in range(len(parts))]
+    below = [_join(root, name) for name in storage.listdir(root)]
+    places = [(outer, outer, folder, real) for outer, folder in above] + [(one, root, one, one) for one in below]
+    for other, outer, folder, inner in places:
+        if parse_directory_name(folder.rpartition("/")[2]) is None:
+            continue
         if any(storage.exists(_join(other, file)) for file in (LOCK, META_PROPERTIES)):
             raise DirectoryError(
-                f"data_dir {root}: {inner} and {outer} would be two brokers' directories, and the inner one has the "
-                "name of a partition's folder; give this broker a directory of its own"
+                f"data_dir {root}: {inner} and {outer} would be two brokers' directories, and {folder} has the name of "
+                "a partition's folder; give this broker a directory of its own"
             )
 
 
@@ -107,23 +110,18 @@ def add_suffix(directory: str, suffix: str) -> str:
 
 
 def list_partition_directories(storage: Storage, root: str = "") -> list[tuple[str, int]]:
-    """Returns topic and partition of every log below ``root``, in the order of the folders' names."""
-    parsed = (parse_directory_name(name) for name in storage.listdir(root))
-    return [found for found in parsed if found is not None]
+    """Returns topic and partition of every folder of a log below ``root``, in the order of the folders' names."""
+    parsed = ((name, parse_directory_name(name)) for name in storage.listdir(root))
+    return [found for name, found in parsed if found is not None and is_folder(storage, _join(root, name))]
 
 
-async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
-    """Finishes deletions that a crash interrupted; returns the folders' names."""
-    names = [
-        name
-        for name in storage.listdir(root)
-        if name.endswith(DELETED_SUFFIX) and parse_directory_name(name.removesuffix(DELETED_SUFFIX)) is not None
-    ]
-    for name in names:
-        storage.remove(_join(root, name))
-    if names:
-        await storage.fsync_directory(root)
-    return names
+def is_folder(storage: Storage, path: str) -> bool:
+    """Returns whether the existing ``path`` is a folder, or a link to one."""
+    try:
+        storage.listdir(path)
+    except NotADirectoryError:
+        return False
+    return True
 
 
 async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]:

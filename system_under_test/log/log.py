@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.directory import DELETED_SUFFIX, add_suffix
+from assay.system_under_test.log.deletion import remove_log
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import RecoveryResult, load_segments, remove_leftovers
 from assay.system_under_test.log.segment import CutPoint, LogSlice, find_cut_point
@@ -299,23 +299,13 @@ class Log(SegmentList):
                 segment.close()
 
     async def delete(self) -> None:
-        """Closes the log and removes its directory; no part of it is ever visible under the log's name.
+        """Closes the log and removes its files; no part of it is ever visible under the log's name.
 
         May be called again after an ``OSError``.
         """
-        storage = self.storage
         async with self.change_lock:
             self.closed = True
             self.purge()
             for segment in self.segments:
                 segment.close()
-            parent = posixpath.dirname(self.directory)
-            doomed = add_suffix(self.directory, DELETED_SUFFIX)
-            if storage.exists(self.directory):
-                if storage.exists(doomed):
-                    storage.remove(doomed)
-                storage.rename(self.directory, doomed)
-            await storage.fsync_directory(parent)
-            if storage.exists(doomed):
-                storage.remove(doomed)
-            await storage.fsync_directory(parent)
+            await remove_log(self.storage, self.directory)

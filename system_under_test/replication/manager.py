@@ -7,10 +7,12 @@ A tester may ask for the state of all replicas of this broker (``list_roles``).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
+from assay.system_under_test.log.directory import DirectoryError
 from assay.system_under_test.log.traits import LogTraits
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import control, internal
@@ -28,6 +30,8 @@ from assay.system_under_test.replication.throttle import Throttles
 from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import BackgroundTasks
+
+_log = logging.getLogger("assay.replication")
 
 
 class ReplicaManager:
@@ -183,7 +187,11 @@ class ReplicaManager:
     async def _change_role(
         self, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
     ) -> ErrorCode:
-        partition = await self.replicas.find_or_create(update)
+        try:
+            partition = await self.replicas.find_or_create(update)
+        except DirectoryError as error:  # the controller would repeat a failed request, with its other partitions
+            _log.error("%s", error)
+            return ErrorCode.UNKNOWN
         if not self._traits.accepts_leader_epoch(update.leader_epoch, partition.leader_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         before = partition.leader_epoch

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from assay.system_under_test.config import BrokerConfig, TopicConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.log import directory
+from assay.system_under_test.log import deletion, directory
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.epochs import EPOCHS, EpochHistory
@@ -110,8 +110,12 @@ class Replicas:
         all logs are checked in full, and none is truncated. The file of recovery points is created before the first
         log, so a missing file counts as lost.
         """
-        await directory.remove_deleted(self._storage, self._config.data_dir)
-        found = directory.list_partition_directories(self._storage, self._config.data_dir)
+        await deletion.remove_deleted(self._storage, self._config.data_dir)
+        found = [
+            (topic, index)
+            for topic, index in directory.list_partition_directories(self._storage, self._config.data_dir)
+            if deletion.may_be_log(self._storage, self._path(topic, index))
+        ]
         problems = [self._high_watermarks.recover(), self._recovery_points.recover(expected=bool(found))]
         problems.append(self.cleaner.open())
         for problem in problems:
@@ -191,7 +195,10 @@ class Replicas:
         return incarnation, epochs
 
     async def find_or_create(self, update: PartitionStateUpdate) -> Partition:
-        """Returns the replica, created if necessary, with the settings of its topic."""
+        """Returns the replica, created if necessary, with the settings of its topic.
+
+        Raises :class:`DirectoryError` if a file takes the place of its folder.
+        """
         async with self._configuring:
             partition = await self._find_usable(update) or await self._create(update)
             await partition.configure(self._topic_configs.get(update.topic, self._config.topic))
@@ -219,6 +226,10 @@ class Replicas:
         topic, index = update.topic, update.partition
         await self._forget(topic, index)  # entries of a former log, or those that a killed deletion left behind
         path = self._path(topic, index)
+        if self._storage.exists(path) and not directory.is_folder(self._storage, path):
+            raise directory.DirectoryError(
+                f"{path} is a file, but the log of {topic}-{index} belongs there; remove it and restart the broker"
+            )
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self._config.data_dir)

@@ -32,7 +32,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
@@ -281,6 +280,10 @@ class LocalStorage:
     def exists(self, path: str) -> bool:
         return os.path.exists(self._absolute(path))
 
+    def resolve(self, path: str) -> str:
+        """Returns the path without symbolic links. Other calls reject it if a link has led out of the folder."""
+        return os.path.relpath(os.path.realpath(self._absolute(path)), os.path.realpath(self._root))
+
     def mkdir(self, path: str) -> None:
         os.makedirs(self._absolute(path), exist_ok=True)
 
@@ -290,7 +293,7 @@ class LocalStorage:
     def remove(self, path: str) -> None:
         absolute = self._absolute(path)
         if os.path.isdir(absolute) and not os.path.islink(absolute):
-            shutil.rmtree(absolute)
+            os.rmdir(absolute)
         else:
             os.remove(absolute)
 

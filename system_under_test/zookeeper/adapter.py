@@ -132,7 +132,8 @@ class KazooZooKeeper:
             raise ConnectionError(f"this client of {self._servers} was closed; make a new one")
         self._client.start_async()
         try:
-            await asyncio.wait_for(self._connected.wait(), timeout)
+            async with asyncio.timeout(timeout):  # not wait_for, which can lose a cancellation (Python 3.11)
+                await self._connected.wait()
         except TimeoutError:
             await self.close()
             raise ConnectionError(f"no ZooKeeper session with {self._servers} within {timeout} s") from None

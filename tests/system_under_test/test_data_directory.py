@@ -125,6 +125,27 @@ def test_a_broker_of_an_old_cluster_makes_nothing_in_a_zookeeper_that_has_lost_i
     simulate(check)
 
 
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_others_have_under_the_name_of_a_partitions_folder_does_not_prevent_the_start(kind: str) -> None:
+    """It stays as it is. A partition of that name is only made if a folder is there."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            path = f"{DATA}/notes-1" if kind == "file" else f"{DATA}/notes-1/me.jpg"
+            for node in cluster.nodes:
+                await node.terminate()
+                node.disk.write(path, b"mine")
+            for node in cluster.nodes:
+                await node.start()
+            await cluster.producer.send("orders", 0, [(None, b"y")])
+            for node in cluster.nodes:
+                assert node.disk.read(path) == b"mine"
+                assert not [name for name in node.disk.files() if "notes-1/0" in name]
+
+    simulate(check)
+
+
 # -- real processes ------------------------------------------------------------------------------------------------
 
 
@@ -220,3 +241,35 @@ def test_with_the_defect_a_second_process_gets_the_directory_too(tmp_path: Path)
         wait_until_locked(tmp_path, first)
         with process(tmp_path, defects=["no-directory-lock"]) as second:
             assert "no usable broker.id" in rest(second)
+
+
+STOPPED_TWICE = """
+import asyncio, sys
+from assay.system_under_test.process import run_process
+
+async def entry():
+    print("runs", flush=True)
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("stops", flush=True)
+        await asyncio.sleep(0.5)
+        print("flushed", flush=True)
+        return 0
+    return 1
+
+sys.exit(run_process(entry()))
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_interrupt_a_clean_stop(first: signal.Signals, second: signal.Signals) -> None:
+    made = subprocess.Popen([sys.executable, "-c", STOPPED_TWICE], stdout=subprocess.PIPE, text=True)
+    assert made.stdout is not None
+    for line, number in (("runs\n", first), ("stops\n", second)):
+        assert made.stdout.readline() == line
+        made.send_signal(number)
+    made.send_signal(second)
+    rest, _ = made.communicate(timeout=60)
+    assert (rest, made.returncode) == ("flushed\n", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from random import Random
 
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.log import directory
+from assay.system_under_test.log import deletion, directory
 from assay.system_under_test.log.directory import DirectoryError, MetaProperties
 from assay.system_under_test.log.recovery import remove_leftovers
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.local import LocalStorage
+
+SEGMENT = "00000000000000000000.log"
 
 
 def view(disk: SimDisk) -> Storage:
@@ -102,9 +105,9 @@ def test_a_log_set_aside_keeps_its_bytes_under_a_name_that_no_one_serves() -> No
 
 def test_interrupted_deletions_are_finished_and_partitions_listed() -> None:
     disk = SimDisk(Random(0))
-    for path in ("data/b-1/x", "data/a-0.deleted/x", "data/a-c-2/x", "data/file"):
+    for path in ("data/b-1/x", f"data/a-0.deleted/{SEGMENT}", "data/a-c-2/x", "data/file"):
         disk.write(path, b"")
-    assert asyncio.run(directory.remove_deleted(view(disk), "data")) == ["a-0.deleted"]
+    assert asyncio.run(deletion.remove_deleted(view(disk), "data")) == ["a-0.deleted"]
     assert directory.list_partition_directories(view(disk), "data") == [("a-c", 2), ("b", 1)]
     assert disk.files() == ["data/a-c-2/x", "data/b-1/x", "data/file"]
 
@@ -132,6 +135,37 @@ def test_a_directory_in_another_brokers_is_rejected_and_unchanged(mark: str, oth
     assert view(disk).listdir(mine) == before
 
 
+@pytest.mark.parametrize("mark", [directory.LOCK, directory.META_PROPERTIES])
+@pytest.mark.parametrize(
+    "mine", ["x/data/shard-1/logs", "x/data/shard-1/a/b/logs/", "x/data/a-0/b-0", "alias", "alias/a"]
+)
+def test_a_directory_somewhere_in_a_folder_that_another_broker_could_take_for_a_partitions_is_rejected(
+    tmp_path: Path, mine: str, mark: str
+) -> None:
+    storage = LocalStorage(str(tmp_path))
+    (tmp_path / "x/data/shard-1").mkdir(parents=True)
+    (tmp_path / "x/data" / mark).write_text("")
+    (tmp_path / "alias").symlink_to(tmp_path / "x/data/shard-1")
+    folder = "a-0" if "a-0" in mine else "shard-1"
+    with pytest.raises(DirectoryError) as error:
+        directory.lock(storage, mine)
+    assert f"data_dir {mine}: x/data/{folder}" in str(error.value)
+    assert f" and x/data would be two brokers' directories, and x/data/{folder} has the name" in str(error.value)
+    assert sorted(os.listdir(tmp_path / "x/data")) == sorted([mark, "shard-1"])
+
+
+def test_a_directory_in_a_folder_that_no_broker_has_is_accepted(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    (tmp_path / "run-1/data-2").mkdir(parents=True)
+    (tmp_path / ".lock").write_text("")
+    (tmp_path / "run" / "x").mkdir(parents=True)
+    (tmp_path / "run-1" / "data-2" / "orders-0").mkdir()
+    (tmp_path / "run" / "alias").symlink_to(tmp_path / "run" / "x")
+    directory.lock(storage, "run/alias")
+    (tmp_path / ".lock").unlink()
+    directory.lock(storage, "run-1/data-2")
+
+
 @pytest.mark.parametrize(("other", "mine"), [("data/broker1", "data"), ("data", "data/broker1")])
 def test_a_directory_that_no_topic_can_be_named_like_may_lie_in_another(other: str, mine: str) -> None:
     disk = SimDisk(Random(0))
@@ -140,11 +174,22 @@ def test_a_directory_that_no_topic_can_be_named_like_may_lie_in_another(other: s
     directory.lock(view(disk), mine)
 
 
+def test_a_file_with_the_name_of_a_partitions_folder_is_no_log(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "notes-1").write_text("mine")
+    disk = SimDisk(Random(0))
+    disk.write(f"orders-0/{SEGMENT}", b"")
+    disk.write("notes-1", b"mine")
+    for one in (storage, view(disk)):
+        assert directory.list_partition_directories(one) == [("orders", 0)]
+
+
 def test_only_deleted_partitions_are_removed() -> None:
     disk = SimDisk(Random(0))
     for name in ("photos.deleted", "orders-01.deleted", "orders-1.deleted"):
-        disk.write(f"data/{name}/file", b"")
-    assert asyncio.run(directory.remove_deleted(view(disk), "data")) == ["orders-1.deleted"]
+        disk.write(f"data/{name}/{SEGMENT}", b"")
+    assert asyncio.run(deletion.remove_deleted(view(disk), "data")) == ["orders-1.deleted"]
     assert view(disk).listdir("data") == ["orders-01.deleted", "photos.deleted"]
 
 
@@ -177,6 +222,6 @@ def test_a_log_of_any_legal_name_can_be_set_aside_and_deleted(tmp_path: Path, le
         assert directory.list_partition_directories(storage, "data") == []
         doomed = directory.add_suffix(f"data/{topic}-12", directory.DELETED_SUFFIX)
         storage.mkdir(doomed)
-        assert await directory.remove_deleted(storage, "data") == [doomed.removeprefix("data/")]
+        assert await deletion.remove_deleted(storage, "data") == [doomed.removeprefix("data/")]
 
     asyncio.run(scenario())

@@ -18,10 +18,11 @@ from assay.cluster.sim.disk import SimDisk, SimStorage
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from assay.system_under_test.log.cleaner import CleaningInterrupted
-from assay.system_under_test.log.directory import make_root
+from assay.system_under_test.log.directory import DirectoryError, make_root
 from assay.system_under_test.log.errors import CorruptLog, SwapUnfinished
 from assay.system_under_test.log.traits import select_log_traits
 from assay.system_under_test.protocol import internal
+from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.manager import ReplicaManager
@@ -166,6 +167,42 @@ def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_nam
             await bench.lead(czxid=2)
             assert bench.noted() == {}, f"killed at operation {instant}"
         assert instant > 20
+
+    simulate(check)
+
+
+def test_a_file_in_the_place_of_a_partitions_folder_rejects_that_partition_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def check() -> None:
+        bench = Bench()
+        bench.disk.write("data/t-0", b"mine")
+        await bench.start()
+        with pytest.raises(DirectoryError, match="data/t-0 is a file, but the log of t-0 belongs there; remove it"):
+            await bench.lead()
+        manager: Any = SimpleNamespace(replicas=bench.replicas)
+        assert await ReplicaManager._change_role(manager, update(1, 0), {}) == ErrorCode.UNKNOWN
+        assert caplog.messages == [
+            "data/t-0 is a file, but the log of t-0 belongs there; remove it and restart the broker"
+        ]
+        assert bench.disk.read("data/t-0") == b"mine"
+
+    simulate(check)
+
+
+def test_files_of_others_outlive_the_logs_in_their_folder_and_are_no_log_themselves() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        bench.disk.write("data/t-0/me.jpg", b"mine")
+        for life in range(1, 4):
+            await fill(await bench.lead(czxid=life), 3)
+            assert bench.partition.log.end_offset == 3
+            await bench.delete()
+            assert [path for path in bench.disk.files() if "t-0" in path] == ["data/t-0/me.jpg"]
+            await bench.start()
+            assert bench.replicas.find("t", 0) is None
+            assert not bench.replicas.records_lost
 
     simulate(check)
 

@@ -143,7 +143,10 @@ def test_folders_and_names(storage: Storage) -> None:
     assert storage.read_bytes("t/u/b") == b"2"
     asyncio.run(storage.fsync("t/u/b"))
     asyncio.run(storage.fsync_directory("t/u"))
-    storage.remove("t")
+    with pytest.raises(OSError, match="not empty"):
+        storage.remove("t")
+    for path in ("t/u/b", "t/u", "t"):
+        storage.remove(path)
     assert not storage.exists("t/u/b")
     with pytest.raises(FileNotFoundError):
         storage.open("t/u/b")
