@@ -19,6 +19,8 @@ from assay.system_under_test.runtime import Storage, ZooKeeper
 from assay.system_under_test.storage.local import LocalStorage
 from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 class ProcessRuntime:
     """The real world; satisfies ``assay.system_under_test.runtime.Runtime``."""
@@ -81,20 +83,28 @@ def run_process(entry: Coroutine[Any, Any, int]) -> int:
 
 
 async def _until_signalled(entry: Coroutine[Any, Any, int]) -> int:
+    """Cancels the entry at the first signal. Later signals are ignored until the process has ended.
+
+    They must not cancel the stop itself, because the logs would not be flushed. The loop's own signal handlers end with
+    the loop, and a signal after that would kill the process.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(entry)
     is_stopping = False
 
-    def stop() -> None:
-        # A second signal must not cancel the stop itself, because the logs would not be flushed.
+    def stop(*_: object) -> None:
         nonlocal is_stopping
         if not is_stopping:
             is_stopping = True
-            task.cancel()
+            loop.call_soon_threadsafe(task.cancel)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    return await task
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
+    try:
+        return await task
+    finally:
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _allow_open_files() -> None:
