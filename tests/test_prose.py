@@ -6,6 +6,8 @@ that still break a rule, and only falls.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,3 +183,31 @@ def test_a_plain_sentence_and_a_question_are_left_alone(tmp_path: Path, text: st
     module = tmp_path / "module.py"
     module.write_text(f'"""{text}"""\n')
     assert [one.faults() for one in sentences(module)] == [[]]
+
+
+REFERENCE = re.compile(r":(?:func|class|meth|data|mod|attr|exc):`~?([^`<]+)`")
+
+
+def test_each_reference_in_a_docstring_or_a_comment_is_to_something_that_exists() -> None:
+    """A part of the product is renamed more often than it is looked for in prose."""
+    texts = {path: path.read_text() for folder in LEFT for path in sorted((ROOT / folder).rglob("*.py"))}
+    names = set(dir(builtins))
+    for path, text in texts.items():
+        names.update(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    names.add(node.name)
+                case ast.Name(ctx=ast.Store()):
+                    names.add(node.id)
+                case ast.Attribute(ctx=ast.Store()):
+                    names.add(node.attr)
+                case ast.alias():
+                    names.add((node.asname or node.name).partition(".")[0])
+    broken = [
+        f"{path.relative_to(ROOT)}: {reference}"
+        for path, text in texts.items()
+        for reference in REFERENCE.findall(text)
+        if not names.issuperset(reference.strip(".").split("."))
+    ]
+    assert not broken

@@ -5,7 +5,7 @@ A query on a few thousand rows costs as much as its planning, and each history n
 1. The tables hold the rows of all histories, with the run's number as an additional column.
 2. An unchanged SQL text runs for all runs at once, as a lateral join with a table of the runs' numbers. Names stand for
    the rows of one run each. DuckDB turns it into joins and windows over all runs.
-3. Each history has an engine of its own (:class:`OfRun`), which judges as if it were alone.
+3. Each history has an engine of its own (:class:`RunEngine`), which judges as if it were alone.
 4. A relation is identified by its text and by the relations that it reads. Equal declarations of two runs are one
    relation, made once. A declaration that differs, or reads rows that only one run has, belongs to that run.
 5. A query that a second run repeats is run for all runs; a query of a single run is run for that run alone.
@@ -164,7 +164,7 @@ class HistoryBatch:
         except EngineError:
             return {}
         for row in rows:
-            found[row.pop(RUN)].append(row)
+            found[row[RUN]].append({name: row[name] for name in row if name != RUN})
         ordered = _ORDERED.search(sql) is not None
         return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
 
