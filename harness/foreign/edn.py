@@ -11,10 +11,13 @@ Values become Python values:
 
 Commas are white space, ``;`` begins a comment, ``#_`` discards the next value.
 
+``to_json`` turns values into canonical JSON: equal values have equal texts, different values have different texts.
+
 A file holds a sequence of values, or one vector (or list) whose elements are the values. Each value is parsed from a
 buffer that grows until the value fits, so memory is bounded by the largest value.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -23,17 +26,16 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
-from assay.harness.foreign.source import advance
+from assay.harness.foreign.source import MalformedError, TextPosition, advance, shorten
 
-DEEPEST: Final = 100
-"""Levels of nesting. A history's values have a few; the limit keeps a hostile file from exhausting the stack."""
+MAX_DEPTH: Final = 100
+"""Maximum levels of nesting. The values of a history have a few; a hostile file could exhaust the stack."""
 LONGEST_NUMBER: Final = 1000
-"""Digits. Python rejects integers of more than 4300, and its parsing time grows with the square."""
+"""Maximum digits. Python rejects integers of more than 4300, and its parsing time grows with the square."""
 _EXACT: Final = Context(prec=LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Strips trailing zeros of a decimal, without rounding: in Clojure ``=`` holds for 1.0M and 1.00M (CLJ-1118)."""
-REMEMBERED: Final = 10_000
-"""Keywords and symbols that are interned, because a history repeats few of them."""
+MAX_INTERNED: Final = 10_000
+"""Maximum number of keywords and symbols that are interned. A history repeats few of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +129,7 @@ _NOTHING: Final = object()
 
 def parse_first(path: Path, text: str, place: TextPosition) -> tuple[Any, int]:
     """Parses the value at the beginning of ``text``, and returns it with its end. ``place`` is that of the text."""
-    reader = EdnReader(path, (), text, place)
-    value, at = reader.value()
-    return value, at
+    return EdnReader(path, (), text, place).read_value()
 
 
 class EdnReader:
@@ -145,7 +145,7 @@ class EdnReader:
         self._text = text
         self._at = 0
         self._place = place
-        """The place of offset ``self._placed_at`` in the buffer."""
+        """The place in the file of offset ``_placed_at`` of the buffer."""
         self._placed_at = 0
         self._ended = False
         self._atoms: dict[str, Any] = dict(_WORDS)
@@ -154,44 +154,48 @@ class EdnReader:
         """Yields each value of the file, or each element of its only vector, with its place."""
         if not self._skip():
             return
-        outer = self._outer()
+        outer = self._enter_outer()
         while True:
             more = self._skip()
             if outer is not None and more and self._text[self._at] == outer[1]:
                 self._at += 1
-                self._refuse_more()
+                self._require_end()
                 return
             if not more:
                 if outer is not None:
-                    self._fail_at(outer[0], f"this {outer[2]} is never closed: the file is cut short")
+                    raise MalformedError(
+                        self._path, outer[0], f"this {outer[2]} is never closed: the file is cut short"
+                    )
                 return
-            place = self._here(self._at)
-            value = self._value()
+            place = self._locate(self._at)
+            value = self._parse_next()
             if value is not _NOTHING:
                 yield place, value
 
-    def value(self) -> tuple[Any, int]:
+    def read_value(self) -> tuple[Any, int]:
         """Returns the next value, which must exist, and the offset after it."""
-        place = self._here(self._at)
+        place = self._locate(self._at)
         while self._skip():
-            value = self._value()
+            value = self._parse_next()
             if value is not _NOTHING:
                 return value, self._at
         raise MalformedError(self._path, place, "there should be a value here")
 
-    def _outer(self) -> tuple[TextPosition, str, str] | None:
+    def _enter_outer(self) -> tuple[TextPosition, str, str] | None:
+        """Enters the vector or list around all values, if there is one; returns its place, closer and kind."""
         opener = self._text[self._at]
         if opener not in "[(":
             return None
-        place = self._here(self._at)
+        place = self._locate(self._at)
         self._at += 1
         return place, _CLOSES[opener], "vector" if opener == "[" else "list"
 
-    def _refuse_more(self) -> None:
+    def _require_end(self) -> None:
+        """Raises ``MalformedError`` if another value follows."""
         while self._skip():
-            place = self._here(self._at)
-            if self._value() is not _NOTHING:
-                self._fail_at(place, "there is something behind the end of the history")
+            place = self._locate(self._at)
+            if self._parse_next() is not _NOTHING:
+                raise MalformedError(self._path, place, "there is something after the end of the history")
 
     def _skip(self) -> bool:
         """Skips to the next token. Returns False at the end of the file."""
@@ -209,7 +213,7 @@ class EdnReader:
                 self._at = len(self._text)
                 return False
 
-    def _value(self) -> Any:
+    def _parse_next(self) -> Any:
         while True:
             try:
                 value, self._at = self._parse(self._at, 0)
@@ -218,8 +222,8 @@ class EdnReader:
                 if self._grow(len(self._text) - self._at):
                     continue
                 self._ended = True
-            except _SyntaxError as bad:
-                self._fail_at(self._here(bad.at), bad.reason)
+            except _SyntaxError as error:
+                raise MalformedError(self._path, self._locate(error.at), error.reason) from error
 
     def _grow(self, least: int = 0) -> bool:
         """Drops what was read, and appends more than ``least`` characters. Returns False at the end of the file."""
@@ -234,12 +238,12 @@ class EdnReader:
         if not added:
             self._ended = True
             return False
-        self._place, self._placed_at = self._here(self._at), 0
+        self._place, self._placed_at = self._locate(self._at), 0
         self._text = "".join((self._text[self._at :], *added))
         self._at = 0
         return True
 
-    def _here(self, at: int) -> TextPosition:
+    def _locate(self, at: int) -> TextPosition:
         """Returns the place of an offset. Offsets must not decrease, so each line is counted once."""
         if at < self._placed_at:
             raise AssertionError(f"offset {at} lies before {self._placed_at}")
@@ -247,32 +251,30 @@ class EdnReader:
         self._place, self._placed_at = place, at
         return place
 
-    def _fail_at(self, place: TextPosition, reason: str) -> None:
-        raise MalformedError(self._path, place, reason)
-
     def _parse(self, at: int, depth: int) -> tuple[Any, int]:
+        """Parses the value at an offset of the buffer, and returns it with its end."""
         text = self._text
         match = _TOKEN.match(text, at)
         if match is None:
-            self._no_token(at)
+            self._raise_bad_token(at)
         end = match.end()
         kind = match.lastgroup
         if kind == "open":
-            return self._collection(match.group(), at, end, depth + 1)
+            return self._parse_collection(match.group(), at, end, depth + 1)
         if end == len(text) and kind != "text" and kind != "close" and not self._ended:
             raise _IncompleteValue
         if kind == "atom":
             word = match.group()
             known = self._atoms.get(word, _NOTHING)
-            return (self._atom(word, at) if known is _NOTHING else known), end
+            return (self._parse_atom(word, at) if known is _NOTHING else known), end
         if kind == "text":
             body = match.group("text")
             return (_unescape(body, at + 1) if "\\" in body else body), end
         if kind == "discard":
-            _, end = self._next(end, depth + 1, at, "#_ has nothing behind it to leave out")
+            _, end = self._parse_operand(end, depth + 1, at, "#_ has no value after it to discard")
             return _NOTHING, end
         if kind == "tag":
-            value, end = self._next(end, depth + 1, at, f"the tag {shorten(match.group())} has no value")
+            value, end = self._parse_operand(end, depth + 1, at, f"the tag {shorten(match.group())} has no value")
             return Tagged(match.group("tag"), value), end
         if kind == "char":
             name = match.group("char")
@@ -282,7 +284,7 @@ class EdnReader:
             return Character(code), end
         raise _SyntaxError(at, f"{shorten(match.group())} closes nothing")
 
-    def _no_token(self, at: int) -> NoReturn:
+    def _raise_bad_token(self, at: int) -> NoReturn:
         text = self._text
         if not self._ended:
             raise _IncompleteValue
@@ -293,44 +295,44 @@ class EdnReader:
             end += 1
         raise _SyntaxError(at, f"{shorten(text[at:end])} is no EDN token")
 
-    def _blank(self, at: int) -> int:
+    def _skip_blank(self, at: int) -> int:
         match = _BLANK.match(self._text, at)
         end = match.end() if match is not None else at
         if end >= len(self._text) and not self._ended:
             raise _IncompleteValue
         return end
 
-    def _next(self, at: int, depth: int, opened: int, missing: str) -> tuple[Any, int]:
+    def _parse_operand(self, at: int, depth: int, opened: int, missing: str) -> tuple[Any, int]:
         """Returns the next value that is not discarded, after a token that needs one."""
-        if depth > DEEPEST:
-            raise _SyntaxError(opened, f"nested more than {DEEPEST} levels deep")
+        if depth > MAX_DEPTH:
+            raise _SyntaxError(opened, f"nested more than {MAX_DEPTH} levels deep")
         while True:
-            at = self._blank(at)
+            at = self._skip_blank(at)
             if at >= len(self._text) or self._text[at] in ")]}":
                 raise _SyntaxError(opened, missing)
             value, at = self._parse(at, depth)
             if value is not _NOTHING:
                 return value, at
 
-    def _collection(self, opener: str, opened: int, at: int, depth: int) -> tuple[Any, int]:
-        if depth > DEEPEST:
-            raise _SyntaxError(opened, f"nested more than {DEEPEST} levels deep")
+    def _parse_collection(self, opener: str, opened: int, at: int, depth: int) -> tuple[Any, int]:
+        if depth > MAX_DEPTH:
+            raise _SyntaxError(opened, f"nested more than {MAX_DEPTH} levels deep")
         closer = _CLOSES[opener]
         elements: list[Any] = []
         while True:
-            at = self._blank(at)
+            at = self._skip_blank(at)
             if at >= len(self._text):
                 raise _SyntaxError(opened, f"this {shorten(opener)} is never closed: the file is cut short")
             letter = self._text[at]
             if letter == closer:
-                return self._collected(opener, opened, elements), at + 1
+                return self._make_collection(opener, opened, elements), at + 1
             if letter in ")]}":
                 raise _SyntaxError(at, f"{shorten(letter)} where {shorten(closer)} should close {shorten(opener)}")
             value, at = self._parse(at, depth)
             if value is not _NOTHING:
                 elements.append(value)
 
-    def _collected(self, opener: str, opened: int, elements: list[Any]) -> Any:
+    def _make_collection(self, opener: str, opened: int, elements: list[Any]) -> Any:
         if opener == "{":
             if len(elements) % 2:
                 raise _SyntaxError(opened, f"this map has {len(elements)} forms: a key has no value")
@@ -342,7 +344,7 @@ class EdnReader:
             return Set(tuple(elements))
         return tuple(elements)
 
-    def _atom(self, word: str, at: int) -> Any:
+    def _parse_atom(self, word: str, at: int) -> Any:
         first = word[0]
         if first.isdigit() or (first in "+-" and len(word) > 1 and word[1].isdigit()):
             return _parse_number(word, at)
@@ -353,7 +355,7 @@ class EdnReader:
             value = Symbol(word)
         else:
             raise _SyntaxError(at, f"{shorten(word)} is no EDN token")
-        if len(self._atoms) < REMEMBERED:
+        if len(self._atoms) < MAX_INTERNED:
             self._atoms[word] = value
         return value
 
@@ -377,7 +379,7 @@ def _parse_number(word: str, at: int) -> int | float | Decimal:
 
 
 def _unescape(body: str, at: int) -> str:
-    def one(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         escape = match.group()[1:]
         if len(escape) == 5:
             return chr(int(escape[1:], 16))
@@ -385,7 +387,7 @@ def _unescape(body: str, at: int) -> str:
             raise _SyntaxError(at + match.start(), f"{shorten(match.group())} is no escape that EDN knows")
         return _ESCAPED[escape]
 
-    text = _ESCAPE.sub(one, body)
+    text = _ESCAPE.sub(unescape, body)
     try:
         # Java writes characters beyond 16 bits as two surrogates; this joins them.
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -398,3 +400,55 @@ def _require_distinct(values: list[Any], opened: int, what: str) -> None:
     seen = {value if type(value) is Keyword else (type(value), repr(value)) for value in values}
     if len(seen) < len(values):
         raise _SyntaxError(opened, f"the same {what} is in it twice")
+
+
+def to_json(value: Any) -> str:
+    """Returns a value as canonical JSON.
+
+    Numbers, strings, booleans and nil become those of JSON. Vectors and lists become arrays, sets sorted arrays. Other
+    values become an object with one entry that names the type: ``{"keyword":"a"}``, ``{"map":[[k,v]]}``.
+    """
+    if value is None:
+        return "null"
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return str(value)
+    return json.dumps(_to_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def to_name(value: Any) -> str:
+    """Returns a value as a name: a string itself, a keyword without its colon, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Keyword | Symbol):
+        return value.name
+    return to_json(value)
+
+
+def _to_plain(value: Any) -> Any:
+    match value:
+        case tuple():
+            return [_to_plain(element) for element in value]
+        case Set(elements):
+            return sorted((_to_plain(element) for element in elements), key=_sort_key)
+        case Keyword(name):
+            return {"keyword": name}
+        case Symbol(name):
+            return {"symbol": name}
+        case Character(text):
+            return {"char": text}
+        case int() if type(value) is int and not -(2**63) <= value < 2**63:
+            return {"integer": str(value)}
+        case Decimal():
+            return {"decimal": str(value)}
+        case Map(pairs):
+            return {"map": sorted(([_to_plain(key), _to_plain(one)] for key, one in pairs), key=_sort_key)}
+        case Tagged(tag, inner):
+            return {f"#{tag}": _to_plain(inner)}
+        case _:
+            return value
+
+
+def _sort_key(plain: Any) -> tuple[bool, int | float, str]:
+    """Sorts numbers first, by size."""
+    number = type(plain) in (int, float)
+    return not number, plain if number else 0, json.dumps(plain)

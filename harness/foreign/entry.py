@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.core.operation import Outcome
-from assay.harness.foreign.edn import Keyword, Map, Symbol, Tagged
-from assay.harness.foreign.edn_text import to_json, to_name
-from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
+from assay.harness.foreign.edn import Keyword, Map, Symbol, Tagged, to_json, to_name
+from assay.harness.foreign.source import MalformedError, TextPosition, shorten
 
 INVOKE: Final = "invoke"
 TYPES: Final = (INVOKE, *Outcome)
 MOST_PROCESSES: Final = 2**31
-LARGEST: Final = 2**63
-LATEST: Final = 2**62
+MAX_INDEX: Final = 2**63
+MAX_TIME: Final = 2**62
 """Nanoseconds, 146 years. The rest of int64 is left for entries of equal times, which are moved apart."""
 NO_KEY: Final = object()
 """Marks an entry without ``:key``; nil is a valid key."""
@@ -21,8 +20,8 @@ NO_KEY: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A call or a completion. ``process`` None is the nemesis, whose events do not affect the state; ``type``:
-    ``TYPES``.
+    """A call or a completion. ``type`` is one of ``TYPES``. ``process`` None is the nemesis, whose events do not affect
+    the state.
     """
 
     place: TextPosition
@@ -42,21 +41,21 @@ def read_entry(path: Path, place: TextPosition, value: Any) -> Entry:
         value = value.value
     if not isinstance(value, Map):
         raise MalformedError(path, place, f"an operation is a map, not {shorten(to_json(value))}")
-    said = {key.name: one for key, one in value.pairs if type(key) is Keyword}
+    fields = {key.name: item for key, item in value.pairs if type(key) is Keyword}
     for name in ("process", "type", "f"):
-        if name not in said:
+        if name not in fields:
             raise MalformedError(path, place, f"this operation has no :{name}")
-    process = said["process"]
-    error = said.get("error")
+    process = fields["process"]
+    error = fields.get("error")
     return Entry(
         place=place,
         process=None if type(process) is Keyword else parse_process(path, place, process),
-        type=parse_type(path, place, said["type"]),
-        f=parse_name(path, place, "f", said["f"]),
-        value=said.get("value"),
-        key=said.get("key", NO_KEY),
-        time=_parse_natural(path, place, "time", said, LATEST),
-        index=_parse_natural(path, place, "index", said, LARGEST),
+        type=parse_type(path, place, fields["type"]),
+        f=parse_name(path, place, "f", fields["f"]),
+        value=fields.get("value"),
+        key=fields.get("key", NO_KEY),
+        time=_parse_natural(path, place, "time", fields, MAX_TIME),
+        index=_parse_natural(path, place, "index", fields, MAX_INDEX),
         error=None if error is None else to_name(error),
     )
 
@@ -65,7 +64,7 @@ def parse_process(path: Path, place: TextPosition, value: Any) -> int:
     """Returns the number of a client. Raises ``MalformedError`` for other values."""
     if type(value) is not int or not 0 <= value < MOST_PROCESSES:
         raise MalformedError(
-            path, place, f":process is {shorten(to_json(value))}; clients are numbers from 0 on, the nemesis a keyword"
+            path, place, f":process is {shorten(to_json(value))}; a client is a number from 0 on, the nemesis a keyword"
         )
     return value
 
@@ -87,8 +86,8 @@ def parse_name(path: Path, place: TextPosition, what: str, value: Any) -> str:
     return to_name(value)
 
 
-def _parse_natural(path: Path, place: TextPosition, name: str, said: dict[str, Any], end: int) -> int | None:
-    value = said.get(name)
+def _parse_natural(path: Path, place: TextPosition, name: str, fields: dict[str, Any], end: int) -> int | None:
+    value = fields.get(name)
     if value is not None and (type(value) is not int or not 0 <= value < end):
         raise MalformedError(
             path, place, f":{name} is {shorten(_quote_value(value))}; it is a whole number from 0 on, below {end}"

@@ -17,19 +17,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign import edn
-from assay.harness.foreign.edn_text import to_name
+from assay.harness.foreign.edn import to_name
 from assay.harness.foreign.entry import INVOKE, Entry, parse_process, parse_type
-from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
-from assay.harness.foreign.source import Read, read_lines
+from assay.harness.foreign.source import MalformedError, Progress, TextPosition, read_lines, shorten
 
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
 """An operation, complete or not: a process, and the beginning of a type."""
-_BEGUN: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
-"""The beginning of an operation. A line that ends there was cut; in a line with two, the first one has lost its end."""
+_BEGINNING: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
+"""The beginning of an operation. A line that ends there was cut. If a line has two, the first has no end."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
-_AN_ERROR: Final = ':[{("#'
+_ERROR_BEGINNINGS: Final = ':[{("#'
 """Characters that begin an error other than a word. A word could be the rest of an unquoted value."""
-_REMEMBERED: Final = 10_000
+_MAX_CACHED: Final = 10_000
 
 
 class LogReader:
@@ -40,39 +39,41 @@ class LogReader:
         self._values: dict[str, tuple[Any, int]] = {}
         self.skipped = 0
 
-    def entries(self, read: Read) -> Iterator[Entry]:
-        """Yields the entries. Raises ``MalformedError`` for a line with half an operation or two, or a last line
-        without end.
+    def entries(self, progress: Progress) -> Iterator[Entry]:
+        """Yields the entries. Raises ``MalformedError`` for a line with half an operation or with two, and for a last
+        line without end.
         """
-        for number, line, ended in read_lines(self._path, read):
+        for number, line, ended in read_lines(self._path, progress):
             if not ended and line.strip():
                 place = TextPosition(number, len(line) + 1)
                 raise MalformedError(
                     self._path, place, "the last line has no end: the file may be cut short; if not, end it with one"
                 )
             match = LINE.search(line)
-            self._refuse_damaged(number, line, match is not None)
+            self._reject_damaged(number, line, match is not None)
             if match is None:
                 self.skipped += 1
                 continue
-            yield self._entry(number, line, match)
+            yield self._parse_entry(number, line, match)
 
-    def _refuse_damaged(self, number: int, line: str, found: bool) -> None:
+    def _reject_damaged(self, number: int, line: str, found: bool) -> None:
         """Raises for a damaged operation, which would otherwise be skipped like any other line."""
         if "\0" in line:
             place = TextPosition(number, line.index("\0") + 1)
             raise MalformedError(self._path, place, "a zero byte: the file is damaged, or in another encoding")
         if found and line.count("jepsen.util") == 1:
             return
-        begun = list(_BEGUN.finditer(line))
-        if len(begun) > 1:
-            place = TextPosition(number, begun[1].start() + 1)
+        beginnings = list(_BEGINNING.finditer(line))
+        if len(beginnings) > 1:
+            place = TextPosition(number, beginnings[1].start() + 1)
             raise MalformedError(self._path, place, "a second operation on one line: the end of the first is lost")
-        if begun and not line[begun[0].end() :].strip():
-            place = TextPosition(number, begun[0].start() + 1)
-            raise MalformedError(self._path, place, f"{shorten(line[begun[0].start() :])} is cut behind the process")
+        if beginnings and not line[beginnings[0].end() :].strip():
+            place = TextPosition(number, beginnings[0].start() + 1)
+            raise MalformedError(
+                self._path, place, f"{shorten(line[beginnings[0].start() :])} is cut after the process"
+            )
 
-    def _entry(self, number: int, line: str, match: re.Match[str]) -> Entry:
+    def _parse_entry(self, number: int, line: str, match: re.Match[str]) -> Entry:
         place = TextPosition(number, match.start("process") + 1)
         process, kind = match["process"], match["type"]
         nemesis = process.startswith(":")
@@ -85,31 +86,29 @@ class LogReader:
         if nemesis:
             return Entry(place, None, type, rest["f"], None)
         at = match.start("rest") + rest.start("value")
-        value, error = self._value(TextPosition(number, at + 1), type, rest["value"])
-        return Entry(place, self._process(place, process), type, rest["f"], value, error=error)
+        value, error = self._parse_value(TextPosition(number, at + 1), type, rest["value"])
+        number_or_text = int(process) if len(process) < 20 else process  # a longer number is an error
+        return Entry(place, parse_process(self._path, place, number_or_text), type, rest["f"], value, error=error)
 
-    def _process(self, place: TextPosition, text: str) -> int:
-        return parse_process(self._path, place, int(text) if len(text) < 20 else text)
-
-    def _value(self, place: TextPosition, type: str, text: str) -> tuple[Any, str | None]:
-        known = self._values.get(text)
-        if known is None:
+    def _parse_value(self, place: TextPosition, type: str, text: str) -> tuple[Any, str | None]:
+        cached = self._values.get(text)
+        if cached is None:
             try:
-                known = edn.parse_first(self._path, text, place)
+                cached = edn.parse_first(self._path, text, place)
             except MalformedError:
                 if type in (INVOKE, "ok"):
                     raise
                 return None, text.strip()  # an error in free text
-            if len(self._values) < _REMEMBERED:
-                self._values[text] = known
-        value, end = known
+            if len(self._values) < _MAX_CACHED:
+                self._values[text] = cached
+        value, end = cached
         more = text[end:].strip()
-        if more and (type == INVOKE or (type == "ok" and "\t" not in text[end:] and more[0] not in _AN_ERROR)):
-            behind = TextPosition(place.line, place.column + text.index(more, end))
-            raise MalformedError(self._path, behind, f"{shorten(more)} stands behind the value of an operation")
-        return value, self._error(place, more) if more else None
+        if more and (type == INVOKE or (type == "ok" and "\t" not in text[end:] and more[0] not in _ERROR_BEGINNINGS)):
+            after = TextPosition(place.line, place.column + text.index(more, end))
+            raise MalformedError(self._path, after, f"{shorten(more)} stands after the value of an operation")
+        return value, self._parse_error(place, more) if more else None
 
-    def _error(self, place: TextPosition, text: str) -> str:
+    def _parse_error(self, place: TextPosition, text: str) -> str:
         """Returns an error text as EDN reads it, if it is one EDN value."""
         try:
             value, end = edn.parse_first(self._path, text, place)

@@ -16,10 +16,9 @@ import enum
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.foreign.edn import Tagged
-from assay.harness.foreign.edn_text import to_json, to_name
+from assay.harness.foreign.edn import Tagged, to_json, to_name
 from assay.harness.foreign.entry import NO_KEY, Entry
-from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
+from assay.harness.foreign.source import MalformedError, TextPosition, shorten
 
 CAS: Final = "cas"
 TUPLE_TAG: Final = "jepsen.independent.tuple"
@@ -39,37 +38,37 @@ class KeySplitter:
 
     def __init__(self, path: Path, keys: KeyMode) -> None:
         self._path = path
-        self._asked = keys
+        self._mode = keys
         self._tuples: bool | None = {KeyMode.AUTO: None, KeyMode.TUPLES: True, KeyMode.NONE: False}[keys]
-        self._field: bool | None = None
+        self._has_field: bool | None = None
         self._first = TextPosition(1, 1)
         self._names: dict[str, str] = {}
 
-    def call(self, entry: Entry) -> tuple[str | None, Any]:
+    def split_call(self, entry: Entry) -> tuple[str | None, Any]:
         """Returns (key, argument) of a call. Raises ``MalformedError`` if it differs from the calls before it."""
         field = entry.key is not NO_KEY
-        if self._field is None:
-            self._field, self._first = field, entry.place
+        if self._has_field is None:
+            self._has_field, self._first = field, entry.place
             if self._tuples is None:
                 self._tuples = not field and _is_tuple(entry.f, entry.value)
-        if field != self._field:
+        if field != self._has_field:
             self._fail(entry, "has a :key" if field else "has no :key", "--keys=none, or remove calls without a :key")
         if field:
-            return self._name(entry, entry.key), entry.value
+            return self._make_name(entry, entry.key), entry.value
         if not self._tuples:
-            if self._asked is KeyMode.AUTO and _must_be_tuple(entry.f, entry.value):
+            if self._mode is KeyMode.AUTO and _must_be_tuple(entry.f, entry.value):
                 self._fail(entry, f"has the tuple {shorten(to_json(entry.value))}", "--keys=tuples, or --keys=none")
             return None, entry.value
         pair = remove_tag(entry.value)
-        if not _is_pair(pair) or (entry.f == CAS and not _is_pair(pair[1]) and self._asked is KeyMode.AUTO):
+        if not _is_pair(pair) or (entry.f == CAS and not _is_pair(pair[1]) and self._mode is KeyMode.AUTO):
             self._fail(entry, f"has {shorten(to_json(entry.value))}, no tuple of key and value", "--keys=none")
-        return self._name(entry, pair[0]), pair[1]
+        return self._make_name(entry, pair[0]), pair[1]
 
-    def completion(self, entry: Entry, key: str | None) -> Any:
+    def split_completion(self, entry: Entry, key: str | None) -> Any:
         """Returns the value of a completion for ``key``. Raises ``MalformedError`` if it names another key."""
-        if self._field:
+        if self._has_field:
             if entry.key is not NO_KEY:
-                self._same(entry, key, entry.key)
+                self._require_same_key(entry, key, entry.key)
             return entry.value
         pair = remove_tag(entry.value)
         if not self._tuples:
@@ -78,16 +77,16 @@ class KeySplitter:
             if entry.type == "ok":
                 self._fail(entry, f"has {shorten(to_json(entry.value))}, no tuple of key and value", "--keys=none")
             return entry.value  # the name of an error instead of the value
-        self._same(entry, key, pair[0])
+        self._require_same_key(entry, key, pair[0])
         return pair[1]
 
-    def _same(self, entry: Entry, key: str | None, other: Any) -> None:
-        if self._name(entry, other) != key:
+    def _require_same_key(self, entry: Entry, key: str | None, other: Any) -> None:
+        if self._make_name(entry, other) != key:
             raise MalformedError(
                 self._path, entry.place, f"this operation was called on key {key}, and ends on key {to_name(other)}"
             )
 
-    def _name(self, entry: Entry, key: Any) -> str:
+    def _make_name(self, entry: Entry, key: Any) -> str:
         name, exact = to_name(key), to_json(key)
         if self._names.setdefault(name, exact) != exact:
             raise MalformedError(

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from assay.harness.core.history import OPS
 from assay.harness.core.operation import Outcome, Phase
-from assay.harness.foreign.edn_text import to_json, to_name
+from assay.harness.foreign.edn import to_json, to_name
 from assay.harness.foreign.entry import INVOKE, Entry
 from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
-from assay.harness.foreign.malformed import MalformedError, shorten
 from assay.harness.foreign.shapes import ANY, OperationShape
+from assay.harness.foreign.source import MalformedError, shorten
 
 STEP: Final = 1_000_000
 """Nanoseconds between two entries of a file without times: entry 14203 is shown as 14.203 s."""
@@ -53,7 +53,7 @@ class Pairing:
         self._path = path
         self._shapes = shapes
         self._model = model
-        self._keyed = KeySplitter(path, keys)
+        self._splitter = KeySplitter(path, keys)
         self._order = order
         self._refusals = refusals
         self._timed: bool | None = None
@@ -84,12 +84,12 @@ class Pairing:
         if entry.process is None:
             self.nemesis += 1
             return
-        index = self._indexed_as(entry, position)
-        stamp = self._stamped(entry, position)
+        index = self._check_index(entry, position)
+        stamp = self._assign_time(entry, position)
         if entry.type == INVOKE:
-            self._called(entry, entry.process, index, stamp)
+            self._add_call(entry, entry.process, index, stamp)
         else:
-            self._ended(entry, entry.process, stamp)
+            self._add_completion(entry, entry.process, stamp)
 
     def table(self) -> pa.Table:
         """Returns all operations so far, in the order of their calls; open ones have an unknown outcome."""
@@ -112,7 +112,7 @@ class Pairing:
         }
         return pa.Table.from_arrays([columns[field.name] for field in OPS], schema=OPS)
 
-    def _called(self, entry: Entry, process: int, index: int, stamp: int) -> None:
+    def _add_call(self, entry: Entry, process: int, index: int, stamp: int) -> None:
         if process in self._open:
             self._fail(
                 entry,
@@ -122,57 +122,62 @@ class Pairing:
         if process in self._crashed:
             self._fail(
                 entry,
-                f"process {process} ended :info at line {self._crashed[process].place.line}, so it may still be at "
-                "that; the worker goes on as another process (process + concurrency)",
+                f"process {process} ended :info at line {self._crashed[process].place.line}, so that operation may "
+                "still go on; the worker must continue as another process (process + concurrency)",
             )
-        shape = self._shape(entry)
-        key, argument = self._keyed.call(entry)
-        if not shape.takes(argument):
-            self._fail(entry, f":{entry.f} takes {shape.taken}, not {shorten(to_json(argument))}")
+        shape = self._find_shape(entry)
+        key, argument = self._splitter.split_call(entry)
+        if not shape.argument_fits(argument):
+            self._fail(entry, f":{entry.f} takes {shape.argument_text}, not {shorten(to_json(argument))}")
         self._open[process] = (len(self._index), entry)
         self._index.append(index)
         self._process.append(process)
-        self._f.append(self._kept(entry.f))
-        self._key.append(None if key is None else self._kept(key))
-        self._argument.append(self._kept(to_json(argument)))
+        self._f.append(self._intern(entry.f))
+        self._key.append(None if key is None else self._intern(key))
+        self._argument.append(self._intern(to_json(argument)))
         self._result.append(None)
         self._call.append(stamp)
         self._ret.append(OPEN)
         self._outcome.append(Outcome.INFO.value)
         self._error.append(None)
 
-    def _ended(self, entry: Entry, process: int, stamp: int) -> None:
+    def _add_completion(self, entry: Entry, process: int, stamp: int) -> None:
         row, call = self._open.pop(process, (-1, entry))
         if row < 0:
             self._fail(entry, f"process {process} ends :{entry.f}, but has no open call")
         if call.f != entry.f:
             self._fail(entry, f"process {process} ends :{entry.f}, but called :{call.f} at line {call.place.line}")
-        value = self._keyed.completion(entry, self._key[row])
-        if self._refused(entry, value, row):
+        value = self._splitter.split_completion(entry, self._key[row])
+        if self._is_failed_cas(entry, value, row):
             self._outcome[row], self._result[row], self._ret[row] = Outcome.OK.value, REJECTED, stamp
             return
         self._outcome[row] = Outcome(entry.type).value
         if entry.type == Outcome.OK:
-            shape = self._shape(entry)
-            if not shape.gives(value):
-                self._fail(entry, f"the result of :{entry.f} is {shape.given}, not {shorten(to_json(value))}")
-            if shape.repeats and value is not None and shape.takes(value) and to_json(value) != self._argument[row]:
+            shape = self._find_shape(entry)
+            if not shape.result_fits(value):
+                self._fail(entry, f"the result of :{entry.f} is {shape.result_text}, not {shorten(to_json(value))}")
+            if (
+                shape.repeats
+                and value is not None
+                and shape.argument_fits(value)
+                and to_json(value) != self._argument[row]
+            ):
                 self._fail(
                     entry,
                     f"process {process} ends :{entry.f} with {shorten(to_json(value))}, but called it with "
                     f"{shorten(self._argument[row])} at line {call.place.line}: which of them took effect is unknown",
                 )
-            self._result[row] = None if value is None else self._kept(to_json(value))
+            self._result[row] = None if value is None else self._intern(to_json(value))
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
-            self._error[row] = self._kept(to_name(value))
+            self._error[row] = self._intern(to_name(value))
         if entry.error is not None:
-            self._error[row] = self._kept(entry.error)
+            self._error[row] = self._intern(entry.error)
         if entry.type == Outcome.INFO:
             self._crashed[process] = entry
         else:
             self._ret[row] = stamp
 
-    def _refused(self, entry: Entry, value: Any, row: int) -> bool:
+    def _is_failed_cas(self, entry: Entry, value: Any, row: int) -> bool:
         """Returns whether a CAS failed because of the value it found; any other reason would be an error."""
         return (
             self._refusals
@@ -180,7 +185,7 @@ class Pairing:
             and (value is None or to_json(value) == self._argument[row])
         )
 
-    def _shape(self, entry: Entry) -> OperationShape:
+    def _find_shape(self, entry: Entry) -> OperationShape:
         if self._shapes is None:
             return ANY
         shape = self._shapes.get(entry.f)
@@ -189,7 +194,7 @@ class Pairing:
             raise AssertionError("unreachable")
         return shape
 
-    def _indexed_as(self, entry: Entry, position: int) -> int:
+    def _check_index(self, entry: Entry, position: int) -> int:
         has = entry.index is not None
         if self._indexed is None:
             self._indexed = has
@@ -201,7 +206,7 @@ class Pairing:
         self._last_index = index
         return index
 
-    def _stamped(self, entry: Entry, position: int) -> int:
+    def _assign_time(self, entry: Entry, position: int) -> int:
         if self._order is EntryOrder.FILE:
             return position * STEP
         has = entry.time is not None
@@ -221,7 +226,7 @@ class Pairing:
         self._stamp = max(entry.time, self._stamp + 1)
         return self._stamp
 
-    def _kept(self, text: str) -> str:
+    def _intern(self, text: str) -> str:
         """Interns a text, because many texts of a history are equal."""
         return self._texts.setdefault(text, text)
 

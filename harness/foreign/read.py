@@ -14,10 +14,9 @@ from assay.harness.foreign.edn import EdnReader
 from assay.harness.foreign.entry import Entry, read_entry
 from assay.harness.foreign.jepsen_log import LINE, LogReader
 from assay.harness.foreign.keys import KeyMode
-from assay.harness.foreign.malformed import MalformedError
 from assay.harness.foreign.pairing import EntryOrder, Pairing
 from assay.harness.foreign.shapes import MODELS, WORKLOADS
-from assay.harness.foreign.source import Read, read_pieces
+from assay.harness.foreign.source import MalformedError, Progress, read_pieces
 
 __all__ = ["HEAD", "ForeignFormat", "ForeignHistory", "read_history", "recognise_format"]
 
@@ -84,7 +83,7 @@ def read_history(
     keys: KeyMode = KeyMode.AUTO,
     order: EntryOrder = EntryOrder.TIME,
     refusals: bool = False,
-    progress: Read = lambda done: None,
+    progress: Progress = lambda done: None,
 ) -> ForeignHistory:
     """Reads the operations of a file. They must fit ``model``, if that is one of ``MODELS`` or ``WORKLOADS``.
 
@@ -100,7 +99,7 @@ def read_history(
     return ForeignHistory(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)
 
 
-def _read_entries(path: Path, progress: Read) -> Iterator[Entry]:
+def _read_entries(path: Path, progress: Progress) -> Iterator[Entry]:
     """Reads a ``history.edn`` of Jepsen or another tool: a vector or a sequence of maps, one for each entry."""
     for place, value in EdnReader(path, read_pieces(path, progress)).values():
         yield read_entry(path, place, value)

@@ -41,13 +41,13 @@ def _is_something(value: Any) -> bool:
 
 
 def _is_balances(value: Any) -> bool:
-    held = [one for _, one in value.pairs] if isinstance(value, Map) else value
-    return isinstance(held, list | tuple) and all(one is None or _is_number(one) for one in held)
+    balances = [one for _, one in value.pairs] if isinstance(value, Map) else value
+    return isinstance(balances, list | tuple) and all(one is None or _is_number(one) for one in balances)
 
 
 def _is_counter_reading(value: Any) -> bool:
-    shown = [one for _, one in value.pairs] if isinstance(value, Map) else [value]
-    return all(one is None or _is_number(one) for one in shown)
+    counts = [one for _, one in value.pairs] if isinstance(value, Map) else [value]
+    return all(one is None or _is_number(one) for one in counts)
 
 
 def _is_micro_operations(value: Any) -> bool:
@@ -56,71 +56,81 @@ def _is_micro_operations(value: Any) -> bool:
     )
 
 
-_A_LIST: Final = "a vector of micro-operations such as [:r 1 nil] and [:w 1 2]"
+_MICROS_TEXT: Final = "a vector of micro-operations such as [:r 1 nil] and [:w 1 2]"
 
 
 def _is_transfer(value: Any) -> bool:
     if not isinstance(value, Map):
         return False
-    said = {key.name: one for key, one in value.pairs if isinstance(key, Keyword)}
-    return {"from", "to", "amount"} <= said.keys() and _is_number(said["amount"])
+    fields = {key.name: one for key, one in value.pairs if isinstance(key, Keyword)}
+    return {"from", "to", "amount"} <= fields.keys() and _is_number(fields["amount"])
 
 
 @dataclass(frozen=True)
 class OperationShape:
-    """The values of an operation: ``takes`` is for the call, ``gives`` for an ok completion, each with a description.
+    """The valid values of an operation: the argument of its call, and the result of an ok completion.
 
     ``repeats``: an ok completion may repeat the call's value. If the two differ, it is unknown which of them took
     effect.
     """
 
-    takes: Fits = _is_anything
-    gives: Fits = _is_anything
-    taken: str = "anything"
-    given: str = "anything"
+    argument_fits: Fits = _is_anything
+    result_fits: Fits = _is_anything
+    argument_text: str = "anything"
+    result_text: str = "anything"
     repeats: bool = False
 
 
-_GET: Final = OperationShape(gives=_is_text_or_nil, given="a string or nil; for numbers there is --model=register")
-_PUT: Final = OperationShape(takes=_is_text, taken="a string; for numbers there is --model=register")
+_GET: Final = OperationShape(
+    result_fits=_is_text_or_nil, result_text="a string or nil; for numbers there is --model=register"
+)
+_PUT: Final = OperationShape(argument_fits=_is_text, argument_text="a string; for numbers there is --model=register")
 _REGISTER: Final = {"read": OperationShape(), "write": OperationShape(repeats=True)}
 
 MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "register": _REGISTER,
     "cas-register": {
         **_REGISTER,
-        "cas": OperationShape(takes=_is_pair, taken="the two values [from to]", repeats=True),
+        "cas": OperationShape(argument_fits=_is_pair, argument_text="the two values [from to]", repeats=True),
     },
     "kv": {"get": _GET, "read": _GET, "put": _PUT, "write": _PUT, "append": _PUT},
     "mutex": {"acquire": OperationShape(), "release": OperationShape()},
     "fifo-queue": {"enqueue": OperationShape(), "dequeue": OperationShape()},
-    "set": {"add": OperationShape(), "read": OperationShape(gives=_is_collection, given="a vector, list or set")},
+    "set": {
+        "add": OperationShape(),
+        "read": OperationShape(result_fits=_is_collection, result_text="a vector, list or set"),
+    },
 }
 
 ANY: Final = OperationShape()
 """For the operations of any other model: the model itself validates the values."""
 
-_SEES: Final = OperationShape(
-    gives=_is_counter_reading, given="a map of counter to whole number, or the number of the one counter"
+_COUNTER: Final = OperationShape(
+    result_fits=_is_counter_reading, result_text="a map of counter to whole number, or the number of the one counter"
 )
 _BANK: Final = {
-    "read": OperationShape(gives=_is_balances, given="a map of account to balance, or a vector of balances"),
-    "transfer": OperationShape(takes=_is_transfer, taken="a map with :from, :to and an :amount", repeats=True),
+    "read": OperationShape(
+        result_fits=_is_balances, result_text="a map of account to balance, or a vector of balances"
+    ),
+    "transfer": OperationShape(
+        argument_fits=_is_transfer, argument_text="a map with :from, :to and an :amount", repeats=True
+    ),
 }
 
-_MONOTONIC: Final = {
-    "read": _SEES, "inc": _SEES, "add": _SEES,
-}  # fmt: skip
-
-_MICROS: Final = OperationShape(takes=_is_micro_operations, gives=_is_micro_operations, taken=_A_LIST, given=_A_LIST)
+_MICROS: Final = OperationShape(
+    argument_fits=_is_micro_operations,
+    result_fits=_is_micro_operations,
+    argument_text=_MICROS_TEXT,
+    result_text=_MICROS_TEXT,
+)
 _TRANSACTIONS: Final = {"txn": _MICROS, "read": _MICROS, "write": _MICROS}
 
 WORKLOADS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
     "bank": _BANK,
     "list-append": _TRANSACTIONS,
     "long-fork": _TRANSACTIONS,
-    "monotonic": _MONOTONIC,
+    "monotonic": {"read": _COUNTER, "inc": _COUNTER, "add": _COUNTER},
     "rw-register": _TRANSACTIONS,
-    "unique-ids": {"generate": OperationShape(gives=_is_something, given="the new id")},
+    "unique-ids": {"generate": OperationShape(result_fits=_is_something, result_text="the new id")},
 }
 """Workloads that are judged by the checks in SQL."""

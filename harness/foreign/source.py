@@ -1,20 +1,48 @@
-"""The text of a file in pieces, with the number of bytes read so far."""
+"""Text of a file in pieces, positions in it, and the error for a file that does not have the expected format."""
 
 import codecs
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from assay.harness.foreign.malformed import MalformedError, TextPosition
+from assay.harness.core.history import HistoryError
+from assay.harness.core.printable import to_printable
 
+SHOWN: Final = 60
+"""Characters of a piece of a file that an error shows."""
 CHUNK: Final = 1 << 20
 """Bytes read at a time."""
 
-Read = Callable[[int], None]
-"""Called with the number of bytes of the file that have been read so far."""
+Progress = Callable[[int], None]
+"""Function that is called with the number of bytes of the file that have been read so far."""
 
 
-def read_pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
+@dataclass(frozen=True, order=True)
+class TextPosition:
+    """A position in a file; both numbers count from 1."""
+
+    line: int
+    column: int
+
+
+class MalformedError(HistoryError):
+    """Names the file, the place in it, and the reason. ``place`` None: the file as a whole."""
+
+    def __init__(self, path: Path, place: TextPosition | None, reason: str) -> None:
+        where = "" if place is None else f" line {place.line}, column {place.column}:"
+        super().__init__(f"{path}:{where} {to_printable(reason)}")
+        self.path = path
+        self.place = place
+        self.reason = reason
+
+
+def shorten(text: str) -> str:
+    """Quotes and shortens a piece of a file for an error."""
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
+
+
+def read_pieces(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[str]:
     """Yields the file's text in pieces, with its line ends, without a byte order mark.
 
     Raises ``MalformedError`` at the first byte that is not UTF-8 and for an empty file, and ``OSError``.
@@ -38,15 +66,15 @@ def read_pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
                 break
             yield text
             place = advance(place, text)
-            read(total)
+            progress(total)
     if total == 0:
         raise MalformedError(path, None, "the file is empty; a history has at least one operation")
 
 
-def read_lines(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
+def read_lines(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
     """Yields (number from 1, text without its end, whether it has an end) of each line."""
     number, rest = 0, ""
-    for text in read_pieces(path, read, chunk):
+    for text in read_pieces(path, progress, chunk):
         *whole, rest = (rest + text).split("\n")
         for line in whole:
             number += 1

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.harness.foreign.edn import Character, EdnReader, Keyword, Map, Set, Symbol, Tagged
-from assay.harness.foreign.edn_text import to_json
-from assay.harness.foreign.malformed import MalformedError
+from assay.harness.foreign.edn import Character, EdnReader, Keyword, Map, Set, Symbol, Tagged, to_json
+from assay.harness.foreign.source import MalformedError
 
 from helpers.examples import some_of
 from helpers.foreign_histories import ATOMS, VALUES, edn
@@ -123,7 +122,7 @@ def test_numbers_that_differ_have_texts_that_differ(text: str) -> None:
         ("{:a 1", 1, 1, "this '{' is never closed"),
         ("#{1", 1, 1, "this '#{' is never closed"),
         ('{:a "b}', 1, 5, "this string is never closed: the file is cut short"),
-        ("[1] 2", 1, 5, "there is something behind the end of the history"),
+        ("[1] 2", 1, 5, "there is something after the end of the history"),
         ("1 ]", 1, 3, "']' closes nothing"),
         ("{:a 1 :b}", 1, 1, "this map has 3 forms: a key has no value"),
         ("{:a 1 :a 2}", 1, 1, "the same key is in it twice"),
@@ -144,7 +143,7 @@ def test_numbers_that_differ_have_texts_that_differ(text: str) -> None:
         (r'"a\qb"', 1, 3, "is no escape that EDN knows"),
         (r'"\ud800"', 1, 2, "an escape in this string is half of a character"),
         (r"\ud800", 1, 1, "is half of a character"),
-        ("[1 #_]", 1, 4, "#_ has nothing behind it"),
+        ("[1 #_]", 1, 4, "#_ has no value after it"),
         ("{:a #inst}", 1, 5, "the tag '#inst' has no value"),
         ("[" * 200, 1, 102, "nested more than 100 levels deep"),
         ("#_" * 200 + "1", 1, 201, "nested more than 100 levels deep"),
