@@ -3,10 +3,11 @@
 import argparse
 import sys
 import textwrap
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, convert_errors, parse_count
+from assay.harness.cli.command import ExitCode, parse_count
 from assay.harness.synthetic.catalogue import CATALOGUE
 
 DESCRIPTION: Final = """\
@@ -15,9 +16,9 @@ It prints where those are (also in DIR/planted.json). `assay check DIR` must fin
 not grow with the number of operations.
 
   assay generate log --operations=10000000 --keys=1000 --seed=7 --plant=lost-write --out=big
-  assay check big                            1: it is found
+  assay check big                            exits 1: the lost write is found
   assay generate register --clients=200 --info-share=0.1 --bursts=3 --out=hard
-  assay check hard                           0: nothing is, although every tenth operation timed out
+  assay check hard                           exits 0: nothing is found, although every tenth operation timed out
 """
 
 
@@ -33,7 +34,7 @@ def add(commands: Any) -> None:
     option("--seed", type=parse_count, default=0, metavar="N", help="equal seeds give equal histories (0)")
     option("--info-share", type=float, default=0.01, metavar="SHARE", help="share of operations that time out (0.01)")
     option("--bursts", type=parse_count, metavar="N", help="operations time out in N windows, in which "
-        "hardly any client is answered, as under network faults; 0: anywhere (default: one for each 25000 "
+        "few clients get an answer, as under network faults; 0: anywhere (default: one for each 25000 "
         "operations)")  # fmt: skip
     option("--plant", action="append", default=[], metavar="ANOMALY",
         help="plant one, in a key of its own; may be given more than once")  # fmt: skip
@@ -54,29 +55,17 @@ def _describe_catalogue() -> str:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.synthetic.generate import generate
-    from assay.harness.synthetic.plan import Plan, PlanError
+    from assay.harness.synthetic.plan import Plan
 
-    try:
-        plan = Plan(
-            operations=arguments.operations,
-            clients=arguments.clients,
-            keys=arguments.keys,
-            seed=arguments.seed,
-            info_share=arguments.info_share,
-            bursts=arguments.bursts,
-            plant=tuple(arguments.plant),
-        )
-        made = convert_errors(lambda: generate(arguments.model, plan, arguments.out))
-    except PlanError as error:
-        raise InputError(str(error)) from error
-    print(f"{arguments.out}: {made.operations} operations, {made.effects} effects")
-    for planted in made.planted:
+    options = {field.name: getattr(arguments, field.name) for field in fields(Plan)}
+    written = generate(arguments.model, Plan(**options | {"plant": tuple(arguments.plant)}), arguments.out)
+    print(f"{arguments.out}: {written.operations} operations, {written.effects} effects")
+    for planted in written.planted:
         where = "" if planted.position is None else f" at offset {planted.position}"
         what = "" if planted.value is None else f", value {planted.value}"
         when = f"{planted.time / 1e9:.6f} s to {planted.until / 1e9:.6f} s"
         operations = ", ".join(map(str, planted.operations))
         place = "" if planted.key is None else f" in {planted.key}"
         print(f"planted: {planted.anomaly}{place}{where}{what}, from {when}, operations {operations}")
-    check = f"assay check {arguments.out}"
-    print(f"in {made.seconds:.1f} s; to check it: {check}", file=sys.stderr)
+    print(f"in {written.seconds:.1f} s; to check it: assay check {arguments.out}", file=sys.stderr)
     return ExitCode.PASS

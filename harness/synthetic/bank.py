@@ -12,7 +12,8 @@ from assay.harness.synthetic.model import Model, Scene, Step, Turn
 
 BUSY: Final = 4
 """Accounts that ordinary transfers use."""
-KNOWN, SPARE = BUSY, BUSY + 1
+SOLVENT, SPARE = BUSY, BUSY + 1
+"""Accounts that only scenes use."""
 OPENED: Final = 10
 """Initial balance of each account."""
 MOST_PENDING: Final = 30
@@ -21,7 +22,7 @@ MOST_PENDING: Final = 30
 
 class BankModel(Model):
     model = "bank"
-    opens = True
+    has_opening = True
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
@@ -34,23 +35,23 @@ class BankModel(Model):
         bank = self.draw_key()
         pending = self._pending.get(bank, [])
         if self.rng.random() < 0.3:
-            return self._read(bank, self._held(bank))
+            return self._read(bank, self._balances(bank))
         if len(pending) >= MOST_PENDING or (pending and self.rng.random() < 0.5):
             return self._undo(bank, turn.takes_effect)
-        held = self._held(bank)
+        balances = self._balances(bank)
         source, target = self.rng.sample(range(BUSY), 2)
-        if not held[source]:
-            source, target = max(range(BUSY), key=held.__getitem__), source
-        transfer = source, target, min(held[source], self.rng.randint(1, 5))
+        if not balances[source]:
+            source, target = max(range(BUSY), key=balances.__getitem__), source
+        transfer = source, target, min(balances[source], self.rng.randint(1, 5))
         if turn.takes_effect:
             self._pending.setdefault(bank, []).append(transfer)
             self._left += 1
         return self._transfer(bank, *transfer)
 
-    def settle(self, turn: Turn) -> Step | None:
+    def restore(self, turn: Turn) -> Step | None:
         if turn.left > self._left + 1:
             return None
-        return self._undo(next(iter(self._pending)), True) if self._pending else self._read(0, self._held(0))
+        return self._undo(next(iter(self._pending)), True) if self._pending else self._read(0, self._balances(0))
 
     def open_key(self, key: int) -> Step:
         effects = tuple(
@@ -59,14 +60,14 @@ class BankModel(Model):
         return Step("open", self.name(key), effects)
 
     def scene(self, anomaly: str, key: int) -> Scene:
-        held = [OPENED] * (BUSY + 2)
+        balances = [OPENED] * (BUSY + 2)
         value, steps = {
             # The read sees half of the transfer, which is then undone.
             "bank-total": (
-                sum(held) - 3,
+                sum(balances) - 3,
                 (
                     self._transfer(key, 0, 1, 3, 0, 3),
-                    self._read(key, [held[0] - 3, *held[1:]], 1),
+                    self._read(key, [balances[0] - 3, *balances[1:]], 1),
                     self._transfer(key, 1, 0, 3, 4, 5),
                 ),
             ),
@@ -74,28 +75,28 @@ class BankModel(Model):
                 -1,
                 (
                     self._transfer(key, 0, 1, OPENED + 1, 0, None),
-                    self._read(key, [-1, 2 * OPENED + 1, *held[2:]], 1),
+                    self._read(key, [-1, 2 * OPENED + 1, *balances[2:]], 1),
                 ),
             ),
             # It is unknown what the spare account gave away. The last transfer restores the balances.
             "bank-unaccounted": (
                 OPENED,
                 (
-                    self._transfer(key, KNOWN, SPARE, 1, 0, 1),
+                    self._transfer(key, SOLVENT, SPARE, 1, 0, 1),
                     self._transfer(key, SPARE, 0, 1, 2, None),
-                    self._read(key, held, 3),
-                    self._transfer(key, SPARE, KNOWN, 1, 5, 6),
+                    self._read(key, balances, 3),
+                    self._transfer(key, SPARE, SOLVENT, 1, 5, 6),
                 ),
             ),
         }[anomaly]  # fmt: skip
         return Scene(key=self.name(key), steps=steps, value=value)
 
-    def _held(self, bank: int) -> list[int]:
-        held = [OPENED] * (BUSY + 2)
+    def _balances(self, bank: int) -> list[int]:
+        balances = [OPENED] * (BUSY + 2)
         for source, target, amount in self._pending.get(bank, ()):
-            held[source] -= amount
-            held[target] += amount
-        return held
+            balances[source] -= amount
+            balances[target] += amount
+        return balances
 
     def _undo(self, bank: int, takes_effect: bool) -> Step:
         source, target, amount = self._pending[bank][-1]
@@ -115,8 +116,8 @@ class BankModel(Model):
             "transfer", self.name(bank), effects, argument=[str(source), str(target), amount], begin=begin, end=end
         )
 
-    def _read(self, bank: int, held: list[int], begin: int = 0) -> Step:
-        shown = {str(account): value for account, value in enumerate(held)}
+    def _read(self, bank: int, balances: list[int], begin: int = 0) -> Step:
+        shown = {str(account): value for account, value in enumerate(balances)}
         effects = tuple(
             Effect("bank-read", self.name(bank), owner=owner, value=value) for owner, value in shown.items()
         )

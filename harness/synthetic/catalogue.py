@@ -32,12 +32,12 @@ CATALOGUE: Final[Mapping[str, ObjectKind]] = {
     ),
     "group": ObjectKind(
         "a group",
-        "members that share partitions, read on in them and commit; generations; sentinel and drain at the end",
+        "members that share partitions, read them and commit; generations; sentinel and drain at the end",
         ("zombie-commit", "double-ownership", "fencing-violation", "generation-reuse", "orphaned-partition"),
     ),
     "offsets": ObjectKind(
         "an offsets",
-        "commits and fetches of groups that rewind, and of others that only read on",
+        "commits and fetches of groups that rewind, and of groups that only move forward",
         ("missing-writer", "future-read", "stale-read", "offset-regression"),
     ),
     "lease": ObjectKind(
@@ -48,7 +48,7 @@ CATALOGUE: Final[Mapping[str, ObjectKind]] = {
     ),
     "txn": ObjectKind(
         "a transactional",
-        "transactions of one to four appends and reads, of lists that come one after the other",
+        "transactions of one to four appends to lists, and reads of them; a new list begins after forty uses",
         (
             "G0", "G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "garbage-read", "internal",
             "duplicate-elements", "incompatible-order",
@@ -56,7 +56,7 @@ CATALOGUE: Final[Mapping[str, ObjectKind]] = {
     ),
     "txn-register": ObjectKind(
         "a transactional",
-        "transactions of one to four writes and reads, of registers",
+        "transactions of one to four writes and reads of registers",
         ("G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "garbage-read", "internal"),
     ),
     "queue": ObjectKind(
@@ -95,4 +95,4 @@ CATALOGUE: Final[Mapping[str, ObjectKind]] = {
         ("nonmonotonic-read", "monotonic-cycle"),
     ),
 }  # fmt: skip
-"""Name that ``assay generate`` takes -> entry."""
+"""The kinds of objects, by the name that ``assay generate`` takes."""

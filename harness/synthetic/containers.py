@@ -19,7 +19,7 @@ class QueueModel(Model):
     """
 
     model = "queue"
-    finishes = True
+    has_finish = True
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
@@ -30,7 +30,7 @@ class QueueModel(Model):
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
         # A dequeue of unknown outcome could have taken the lost element, so a scene's key has no such dequeue.
-        enqueues = self.rng.random() < 0.48 or (turn.outcome is Outcome.INFO and key in self.special)
+        enqueues = self.rng.random() < 0.48 or (turn.outcome is Outcome.INFO and key in self.scene_keys)
         if enqueues:
             if turn.takes_effect:
                 self._queues.setdefault(key, deque()).append(turn.unique())
@@ -40,7 +40,7 @@ class QueueModel(Model):
             return self._dequeue(key, self._take(key), known=turn.ok)
         return self._dequeue(key, None, error="empty" if turn.ok else None)
 
-    def settle(self, turn: Turn) -> Step | None:
+    def restore(self, turn: Turn) -> Step | None:
         if turn.left > self._waiting + 1:
             return None
         if not self._queues:
@@ -121,7 +121,7 @@ class SetModel(Model):
             "set-vanished": (first, self._add(key, own, 2), self._read(key, both, 4), self._read(key, [before], 6)),
             "set-phantom": (first, self._read(key, both, 2)),
         }[anomaly]
-        return Scene(key=self.name(key), steps=steps, value=own, moved={self.layout.count(key): 1})
+        return Scene(key=self.name(key), steps=steps, value=own, increments={self.layout.count(key): 1})
 
     def name(self, key: int) -> str:
         return f"set-{self.number(key)}-{self.encode_count(key)}"

@@ -22,7 +22,7 @@ class CounterModel(Model):
         key = self.draw_key()
         count = self.encode_count(key)
         # An add of unknown outcome could explain the count that a scene leaves out, so a scene's key has no such add.
-        if self.rng.random() < 0.4 or (turn.outcome is Outcome.INFO and key in self.special):
+        if self.rng.random() < 0.4 or (turn.outcome is Outcome.INFO and key in self.scene_keys):
             return Step("read", self.name(key), seen=(self._effect("read", key, count),), result=count)
         self.add(key, turn.takes_effect)
         return Step("add", self.name(key), (self._effect("add", key, turn.known(count)),), result=count)
@@ -32,14 +32,17 @@ class CounterModel(Model):
             value = self.encode_count(key, more)
             return Step(f, self.name(key), (self._effect(f, key, value),), result=value, begin=begin, end=end)
 
-        steps, moved, value = {
+        steps, increments, value = {
             "counter-duplicate": ((step("add", 0, 0, 2), step("add", 0, 1, 3)), 1, 0),
             # A read of ``count + 1`` belongs between the adds that returned ``count`` and ``count + 1``.
             "counter-order": ((step("add", 0, 0, 1), step("add", 1, 2, 3), step("read", 1, 4, 5)), 2, 1),
             "counter-phantom": ((step("add", 1, 0, 1),), 2, 1),
         }[anomaly]
         return Scene(
-            key=self.name(key), steps=steps, value=self.encode_count(key, value), moved={self.layout.count(key): moved}
+            key=self.name(key),
+            steps=steps,
+            value=self.encode_count(key, value),
+            increments={self.layout.count(key): increments},
         )
 
     def _effect(self, f: str, key: int, value: int | None) -> Effect:
@@ -61,7 +64,7 @@ class IdModel(Model):
         """Returns a scene whose two operations get the same, next id."""
         value = self.encode_count(key)
         steps = tuple(self._generate(key, value, True, begin) for begin in (0, 2))
-        return Scene(key=self.name(key), steps=steps, value=value, moved={self.layout.count(key): 1})
+        return Scene(key=self.name(key), steps=steps, value=value, increments={self.layout.count(key): 1})
 
     def _generate(self, key: int, value: int, known: bool, begin: int = 0) -> Step:
         effect = Effect("id-generate", self.name(key), value=value if known else None)
@@ -94,7 +97,7 @@ class MaxRegisterModel(Model):
             "max-phantom": (self._read(key, first), self._write(key, second, 2)),
             "max-order": (self._write(key, first), self._write(key, second, 2), self._read(key, first, 4)),
         }[anomaly]
-        return Scene(key=self.name(key), steps=steps, value=first, moved={self.layout.count(key): 2})
+        return Scene(key=self.name(key), steps=steps, value=first, increments={self.layout.count(key): 2})
 
     def _write(self, key: int, value: int, begin: int = 0) -> Step:
         effect = Effect("max-write", self.name(key), value=value)
@@ -109,7 +112,7 @@ class MonotonicModel(Model):
     """Adds to one counter of a pair, which return its new value, and reads of both."""
 
     model = "monotonic"
-    starts = (0, 0)
+    initial_counts = (0, 0)
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
@@ -138,7 +141,7 @@ class MonotonicModel(Model):
             key=self._part(key, which),
             steps=steps,
             value=self.encode_count(key, 1, which),
-            moved={self.layout.count(key, x): 1, self.layout.count(key, y): 1},
+            increments={self.layout.count(key, x): 1, self.layout.count(key, y): 1},
         )
 
     def _part(self, key: int, which: int) -> str:

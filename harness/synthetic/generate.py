@@ -47,18 +47,18 @@ MODELS: Final[Mapping[str, type[Model]]] = {
 
 def prepare(model: str, plan: Plan) -> HistoryMaker:
     """Returns the maker of a history. Raises ``PlanError`` if an anomaly cannot be planted."""
-    known = CATALOGUE[model]
+    kind = CATALOGUE[model]
     for anomaly in plan.plant:
-        if anomaly not in known.anomalies:
+        if anomaly not in kind.anomalies:
             raise PlanError(
-                f"{known.title} history has no anomaly {anomaly!r}; plant one of {', '.join(known.anomalies)}"
+                f"{kind.title} history has no anomaly {anomaly!r}; plant one of {', '.join(kind.anomalies)}"
             )
     objects = MODELS[model](plan)
-    rng, apart, many = random.Random(plan.seed), objects.apart, len(plan.plant)
+    rng, spacing, many = random.Random(plan.seed), objects.key_spacing, len(plan.plant)
     # A tile reaches few of very many keys, so they take turns, without the keys of scenes.
-    rotated = (plan.keys // apart - many) * apart if plan.keys > TILE and plan.keys % apart == 0 else 0
-    keys = [apart * place for place in rng.sample(range(rotated // apart, -(-plan.keys // apart)), many)]
-    objects.special = frozenset(keys)
+    rotated = (plan.keys // spacing - many) * spacing if plan.keys > TILE and plan.keys % spacing == 0 else 0
+    keys = [spacing * place for place in rng.sample(range(rotated // spacing, -(-plan.keys // spacing)), many)]
+    objects.scene_keys = frozenset(keys)
     objects.begin(rng)
     scenes = [objects.scene(anomaly, key) for anomaly, key in zip(plan.plant, keys, strict=True)]
     for anomaly, scene in zip(plan.plant, scenes, strict=True):
@@ -73,35 +73,27 @@ def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
     Raises ``PlanError`` if the plan cannot be fulfilled, ``HistoryError`` if the folder is not empty. After any
     exception, ``KeyboardInterrupt`` too, nothing is left behind.
     """
-    begun = time.perf_counter()
+    began = time.perf_counter()
     maker = prepare(model, plan)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise HistoryError(f"{out} is not an empty folder: a history is never written over; take a new one")
-    made_folder = not out.exists()
+    is_new = not out.exists()
     unfinished = out / UNFINISHED
     try:
         with HistoryWriter(unfinished, part_rows=4_000_000) as writer:
             planted = maker.write(writer)
-        record = Record(
-            model=model,
-            operations=plan.operations,
-            clients=plan.clients,
-            keys=plan.keys,
-            seed=plan.seed,
-            info_share=plan.info_share,
-            bursts=plan.bursts,
-            planted=planted,
-        )
+        options = {name: value for name, value in vars(plan).items() if name != "plant"}
+        record = Record(model=model, planted=planted, **options)
         (out / PLANTED).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
         os.replace(unfinished, out / HISTORY)
     except BaseException:
-        shutil.rmtree(out if made_folder else unfinished, ignore_errors=True)
+        shutil.rmtree(out if is_new else unfinished, ignore_errors=True)
         (out / PLANTED).unlink(missing_ok=True)
         raise
     reader = HistoryReader(out / HISTORY)
     return GenerationResult(
         operations=reader.rows("ops"),
         effects=reader.rows("effects"),
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - began,
         planted=planted,
     )

@@ -33,21 +33,21 @@ LONG: Final = 48_000_000_000
 
 class GroupModel(PartitionModel):
     model = "group"
-    starts = (0, 0, 0, -1)
+    initial_counts = (0, 0, 0, -1)
 
     def __init__(self, plan: Plan) -> None:
         # Each scene gets a separate group.
-        self.apart = max(1, min(PARTITIONS, plan.keys // max(1, len(plan.plant))))
+        self.key_spacing = max(1, min(PARTITIONS, plan.keys // max(1, len(plan.plant))))
         self._seats = min(SEATS, plan.clients)
-        self._taken = -(-plan.keys // self.apart) * self._seats
+        self._taken = -(-plan.keys // self.key_spacing) * self._seats
         super().__init__(plan)
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._members: dict[int, tuple[int, int]] = {}
-        """Seat -> its process, and the generation that the process knows."""
+        """The process of each seat, and the generation that it knows."""
         self._cursors: dict[int, int] = {}
-        """Rank at which each partition is read on."""
+        """The rank of the next record to read, for each partition."""
         self._committed: dict[int, tuple[int, int]] = {}
         """Value and offset of each partition's last commit."""
 
@@ -63,16 +63,16 @@ class GroupModel(PartitionModel):
             group = self._first(seat)
             if process != turn.process or f == "enter":
                 return self._enter(turn, seat, joins=True)
-            held = self._share(seat, known)
+            owned = self._share(seat, known)
             if known < self.encode_count(group, which=GENERATION):
-                if f != "commit" or not held or self.rng.random() < 0.5 or not turn.ok:
+                if f != "commit" or not owned or self.rng.random() < 0.5 or not turn.ok:
                     return self._enter(turn, seat, joins=False)
-                return replace(self._commit(self.rng.choice(held), turn, known, False), error="illegal-generation")
+                return replace(self._commit(self.rng.choice(owned), turn, known, False), error="illegal-generation")
             if f in ("poll", "commit"):
-                if not held:
+                if not owned:
                     name = self._group(group)
                     return Step("poll", name, seen=(Effect("idle", name, group=name),))
-                key = self.rng.choice(held)
+                key = self.rng.choice(owned)
                 if f == "commit":
                     return self._commit(key, turn, known, turn.takes_effect)
                 return self._poll(key, turn, known)
@@ -128,9 +128,9 @@ class GroupModel(PartitionModel):
             value=value,
             events=events,
             drain=drain,
-            moved={self.layout.count(key, GENERATION): 2, self.layout.count(key, COMMITS): 1},
-            replaced={self.layout.count(key, POSITION): self.at(key, 0)},
-            lasts=LONG if drain else 0,
+            increments={self.layout.count(key, GENERATION): 2, self.layout.count(key, COMMITS): 1},
+            replacements={self.layout.count(key, POSITION): self.at(key, 0)},
+            min_duration=LONG if drain else 0,
         )
 
     def _build_orphan(self, key: int, commit: Step) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
@@ -164,16 +164,16 @@ class GroupModel(PartitionModel):
 
     def _first(self, seat: int) -> int:
         """Returns the first partition of the seat's group."""
-        return seat // self._seats * self.apart
+        return seat // self._seats * self.key_spacing
 
     def _group(self, key: int) -> str:
         """Returns the name of a partition's group."""
-        return f"group-{self.number(key // self.apart * self.apart)}"
+        return f"group-{self.number(key // self.key_spacing * self.key_spacing)}"
 
     def _share(self, seat: int, generation: int) -> list[int]:
         """Returns the partitions that a seat has in a generation."""
         first = self._first(seat)
-        size = min(self.apart, self.plan.keys - first)
+        size = min(self.key_spacing, self.plan.keys - first)
         return [first + place for place in range((seat - generation) % self._seats, size, self._seats)]
 
     def _holds(self, kind: str, turn: Turn, seat: int, generation: int) -> list[Effect]:
@@ -226,7 +226,7 @@ class GroupModel(PartitionModel):
         if takes_effect:
             self.add(key, which=COMMITS)
             self._committed[key] = value, offset
-            self.replaced[self.layout.count(key, POSITION)] = offset
+            self.replacements[self.layout.count(key, POSITION)] = offset
         return Step("commit", self.partition(key), (self._build_commit("commit", key, value, offset, generation),))
 
     def _fetch(self, key: int) -> Step:

@@ -25,7 +25,7 @@ from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.rows import to_op_row
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.synthetic.model import SCENE_SLOTS, Event, Model, Scene, Step, Turn
-from assay.harness.synthetic.plan import Plan, Planted
+from assay.harness.synthetic.plan import BURST, Plan, Planted
 from assay.harness.synthetic.tiles import (
     EVENT,
     OPERATION,
@@ -43,26 +43,24 @@ from assay.harness.synthetic.tiles import (
 
 TILE: Final = 10_000
 """Maximum number of operations of a tile, unless there are many clients; it determines the memory that is needed."""
-BURST: Final = 25_000
-"""Operations per burst of timeouts, unless the plan sets the number of bursts."""
-FATAL: Final = 0.8
+BURST_INFO_SHARE: Final = 0.8
 """Share of the operations of a burst that time out, unless the share of the whole history is higher."""
-FAILS: Final = 0.2
+FAILS_PER_INFO: Final = 0.2
 """Definite failures for each timeout."""
 
 SCENE_PROCESS: Final = 2_000_000_000
 DRAIN_PROCESS: Final = 2_100_000_000
 
-LOGS: Final = 1000
+MOST_LOGS: Final = 1000
 """Maximum number of logs whose replicas are recorded."""
-TAIL: Final = 5
+REPLICA_TAIL: Final = 5
 """Records of each replica, counted from its end."""
 REPLICAS: Final = ("n1", "n2", "n3")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Operations of the main phase, of which a share times out, or a scene."""
+    """Part of the main phase: operations of which a share times out, or a scene."""
 
     operations: int
     share: float
@@ -88,13 +86,13 @@ class TileBuilder:
         for number in range(piece.operations):
             client, draw = number % clients, rng.random()
             process = relative(self._layout.process(client), clients * infos[client])
-            failed = draw > 1 - min(FAILS * piece.share, 1 - piece.share)
+            failed = draw > 1 - min(FAILS_PER_INFO * piece.share, 1 - piece.share)
             outcome = Outcome.INFO if draw < piece.share else Outcome.FAIL if failed else Outcome.OK
             takes_effect = outcome is Outcome.OK or (outcome is Outcome.INFO and rng.random() < 0.5)
             turn = Turn(number, piece.operations - number, client, process, outcome, takes_effect)
-            settled = None if piece.last else model.settle(turn)
-            step = settled or model.step(turn)
-            outcome = Outcome.OK if settled else outcome
+            restoring = None if piece.last else model.restore(turn)
+            step = restoring or model.step(turn)
+            outcome = Outcome.OK if restoring else outcome
             infos[client] += outcome is Outcome.INFO
             early = rng.randint(0, (clients - 1) // 2)
             late = rng.randint(0, clients - 1 - (clients - 1) // 2)
@@ -107,8 +105,8 @@ class TileBuilder:
             slots=piece.operations,
             operations=piece.operations,
             batches=self._to_batches(rows, model.events),
-            moved=dict(model.counts),
-            replaced=dict(model.replaced),
+            increments=dict(model.counts),
+            replacements=dict(model.replacements),
             timeouts=infos,
             **self._build_drain(model.drain()),
         )
@@ -125,8 +123,8 @@ class TileBuilder:
             operations=len(rows),
             batches=self._to_batches(rows, scene.events, scene),
             extra=SCENE_SLOTS * (self._find_width(scene) - self._width),
-            moved=scene.moved,
-            replaced=scene.replaced,
+            increments=scene.increments,
+            replacements=scene.replacements,
             **self._build_drain(scene.drain),
         )
 
@@ -146,7 +144,7 @@ class TileBuilder:
 
     def _find_width(self, scene: Scene) -> int:
         """Returns the nanoseconds per slot of a scene."""
-        return max(self._width, -(-scene.lasts // SCENE_SLOTS))
+        return max(self._width, -(-scene.min_duration // SCENE_SLOTS))
 
     def _build_drain(self, steps: Iterable[Step]) -> dict[str, Any]:
         drain = self.build_alone(steps, Phase.DRAIN)
@@ -173,7 +171,7 @@ class TileBuilder:
             "effects": effects,
             "events": [tuple(map(line.get, DATA_SETS["events"].names)) for line in lines],
         }
-        return [TileBatch(name, found) for name, found in data.items() if found]
+        return [TileBatch(name, table) for name, table in data.items() if table]
 
 
 def _complete(
@@ -200,21 +198,23 @@ def _complete(
 class HistoryMaker:
     """Writes the history of a plan, once. ``keys``: the key of each scene."""
 
-    def __init__(self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotated: int) -> None:
+    def __init__(
+        self, plan: Plan, model: Model, scenes: Sequence[Scene], keys: Sequence[int], rotated_keys: int
+    ) -> None:
         self._plan, self._model, self._scenes, self._keys = plan, model, scenes, keys
         self._width = max(20_000, 4 * plan.clients + 1000)
         """Nanoseconds per slot."""
         self._builder = TileBuilder(plan, model, self._width)
         self._tiles: dict[Piece, Tile] = {}
         self._pieces = cut_into_pieces(plan, scenes)
-        self._new = Bases(plan, self._width, model.starts, rotated, model.apart)
+        self._new = Bases(plan, self._width, model.initial_counts, rotated_keys, model.key_spacing)
         self._planted: dict[int, Planted] = {}
         self._ends: dict[int, int] = {}
-        """Key of a scene -> the end of its log after the scene."""
+        """The end of the log after the scene, by the scene's key."""
 
     def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
         model, bases = self._model, self._new
-        if model.opens:
+        if model.has_opening:
             self._write_keys(writer, bases, model.open_key, Phase.MAIN)
             bases.skip(2 * self._plan.clients)
         replay = copy.deepcopy(bases)
@@ -224,16 +224,16 @@ class HistoryMaker:
                 self._planted[piece.scene] = self._locate(piece.scene, tile, found)
             bases.skip(tile.slots, tile.operations, tile.extra)
         bases.skip(2 * self._plan.clients)
-        if model.seals:
-            self._write_keys(writer, bases, model.seal_key, Phase.SENTINEL)
-        if model.finishes:
+        if model.has_sentinel:
+            self._write_keys(writer, bases, model.write_sentinel, Phase.SENTINEL)
+        if model.has_finish:
             for _, tile, found in self._copies(replay):
                 found[[OPERATION, TIME]] = bases.at()[[OPERATION, TIME]]
                 _write(writer, tile.drain, found)
-                bases.skip(tile.drained, tile.drained)
+                bases.skip(tile.drain_operations, tile.drain_operations)
                 replay.skip(tile.slots, tile.operations, tile.extra)
             self._write_keys(writer, bases, model.finish_key, Phase.DRAIN)
-        if model.replicates:
+        if model.has_replicas:
             self._write_replicas(writer, bases.counts[0])
         return tuple(self._planted[number] for number in range(len(self._scenes)))
 
@@ -266,7 +266,7 @@ class HistoryMaker:
         scene = self._scenes[number]
         begin = int(found[OPERATION])
         end = Layout(self._plan.clients, self._plan.keys).count(self._keys[number])
-        self._ends[self._keys[number]] = resolve(relative(end, scene.moved.get(end, 0)), found)
+        self._ends[self._keys[number]] = resolve(relative(end, scene.increments.get(end, 0)), found)
         last = max(step.begin if step.end is None else step.end for step in scene.steps)
         return Planted(
             anomaly=self._plan.plant[number],
@@ -279,17 +279,17 @@ class HistoryMaker:
         )
 
     def _write_replicas(self, writer: HistoryWriter, ends: Ints) -> None:
-        """Writes three replicas on disk: the end of each of the first ``LOGS`` logs, and each divergence.
+        """Writes three replicas on disk: the end of each of the first ``MOST_LOGS`` logs, and each divergence.
 
-        The end begins after the scene of a key, which may have left holes.
+        Only records after the scene of a key count, because the scene may have left holes.
         """
         diverging = [self._planted[number] for number, scene in enumerate(self._scenes) if scene.diverges]
         places = [(str(planted.key), int(planted.position or 0), True) for planted in diverging]
-        apart = {key for key, _, _ in places}
-        for key, end in enumerate(ends[:LOGS].tolist()):
+        diverging_keys = {key for key, _, _ in places}
+        for key, end in enumerate(ends[:MOST_LOGS].tolist()):
             name = f"{self._model.model}-{key}"
-            begin = max(self._ends.get(key, 0), end - TAIL + 1)
-            places += [(name, place, False) for place in range(begin, end + 1) if name not in apart]
+            begin = max(self._ends.get(key, 0), end - REPLICA_TAIL + 1)
+            places += [(name, place, False) for place in range(begin, end + 1) if name not in diverging_keys]
         for name, position, diverges in places:
             for node in REPLICAS:
                 value = position + (diverges and node == REPLICAS[1])
@@ -306,37 +306,37 @@ def cut_into_pieces(plan: Plan, scenes: Sequence[Scene]) -> list[Piece]:
         size = min(size, max(1, operations // (4 * len(scenes))))
 
     def cut(length: int, share: float) -> list[Piece]:
-        whole = [Piece(size, share)] * (length // size)
-        return [*whole, Piece(length % size, share)] if length % size else whole
+        full = [Piece(size, share)] * (length // size)
+        return [*full, Piece(length % size, share)] if length % size else full
 
     bursts = max(1, operations // BURST) if plan.bursts is None else min(plan.bursts, operations)
     if not bursts or not plan.info_share:
         pieces = cut(operations, plan.info_share)
     else:
-        share, part = max(FATAL, plan.info_share), operations // bursts
+        share, part = max(BURST_INFO_SHARE, plan.info_share), operations // bursts
         length = min(part, max(1, round(operations * plan.info_share / share / bursts)))
         pieces = [*cut(part - length, 0), *cut(length, share)] * bursts + cut(operations - part * bursts, 0)
     pieces[-1] = replace(pieces[-1], last=True)
-    so_far = list(itertools.accumulate((piece.operations for piece in pieces), initial=0))
+    ends = list(itertools.accumulate((piece.operations for piece in pieces), initial=0))
     places = [
-        bisect.bisect_left(so_far, operations / 4 + operations / 2 * number / len(scenes))
+        bisect.bisect_left(ends, operations / 4 + operations / 2 * number / len(scenes))
         for number in range(len(scenes))
     ]
     for number, place in reversed([*enumerate(places)]):
-        if scenes[number].lasts:
-            _calm(pieces, place, 3 * plan.clients)
+        if scenes[number].min_duration:
+            _remove_timeouts(pieces, place, 3 * plan.clients)
         pieces.insert(place, Piece(0, 0, scene=number))
     return pieces
 
 
-def _calm(pieces: list[Piece], place: int, reach: int) -> None:
-    """Takes the timeouts out of the pieces around a place, for at least ``reach`` operations before and after it."""
+def _remove_timeouts(pieces: list[Piece], place: int, reach: int) -> None:
+    """Removes the timeouts of the pieces around a place, for at least ``reach`` operations before and after it."""
     for side in (range(place - 1, -1, -1), range(place, len(pieces))):
         left = reach
-        for at in side:
+        for number in side:
             if left > 0:
-                pieces[at] = replace(pieces[at], share=0)
-                left -= pieces[at].operations
+                pieces[number] = replace(pieces[number], share=0)
+                left -= pieces[number].operations
 
 
 def _write(writer: HistoryWriter, batches: Iterable[TileBatch], bases: Ints) -> None:

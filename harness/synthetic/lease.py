@@ -23,7 +23,7 @@ class LeaseModel(Model):
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._tokens: dict[tuple[int, int], int] = {}
-        """Process and lease -> its token."""
+        """The token of each process and lease."""
 
     def step(self, turn: Turn) -> Step:
         # Each client wants the lease of its own number and some after it.
@@ -53,20 +53,20 @@ class LeaseModel(Model):
         if anomaly == "fencing-violation":
             # A guarded operation with a token is accepted after a newer token was granted.
             turns = (("acquire", old, "a"), ("guarded", old, "a"), ("acquire", new, "b"), ("guarded", old, "a"))
-            value, moved = new, 2
+            value, increments = new, 2
         elif self.rng.random() < 0.5:
             # Two owners hold a lease without tokens at the same time.
             turns = (("acquire", None, "a"), ("acquire", None, "b"), ("renew", None, "a"), ("renew", None, "b"))
-            name, value, moved = f"{name}-lock", None, 0
+            name, value, increments = f"{name}-lock", None, 0
         else:
-            turns, value, moved = (("acquire", old, "a"), ("acquire", old, "b")), old, 1
+            turns, value, increments = (("acquire", old, "a"), ("acquire", old, "b")), old, 1
         steps = tuple(
             build_lease_step(
                 f, name, token, f"scene-{owner}", begin=2 * turn, process=ord(owner) - ord("a"), assignment=1
             )
             for turn, (f, token, owner) in enumerate(turns)
         )
-        return Scene(key=name, steps=steps, value=value, moved={self.layout.count(key): moved})
+        return Scene(key=name, steps=steps, value=value, increments={self.layout.count(key): increments})
 
     def _use(self, f: str, key: int, token: int | None, owner: str, error: str | None = None) -> Step:
         return build_lease_step(f, self.name(key), token, owner, error)

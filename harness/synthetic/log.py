@@ -1,8 +1,8 @@
 """Partitions of a log: sends, polls and reads of the log end, then a sentinel and a drain from the beginning.
 
-A send appends one to three records. Each client has one reader or more, each of one key, which reads on from where the
-log ended when the tile began. The value of a record is its offset. In each tile the log has another epoch, with leaders
-and a controller of its own.
+A send appends one to three records. Each client has at least one reader. A reader reads one key, from the end of the
+log at the beginning of the tile. The value of a record is its offset. In each tile the log has another epoch, with
+leaders and a controller of its own.
 """
 
 import random
@@ -26,7 +26,7 @@ EPOCH: Final = relative(PIECE)
 class PartitionModel(Model):
     """Base class of the objects whose keys are partitions. The first counter of a key is the end of its log."""
 
-    seals = finishes = True
+    has_sentinel = has_finish = True
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
@@ -43,7 +43,7 @@ class PartitionModel(Model):
         node = self._leaders.get(key) or self.rng.choice(NODES)
         if turn.takes_effect and key not in self._leaders:
             self._leaders[key] = node
-            self.elected(key, turn, node)
+            self.record_election(key, turn, node)
         count, end = self.rng.randint(1, MOST_SENT), self.increase_in_tile(key)
         effects = tuple(
             Effect(
@@ -60,7 +60,7 @@ class PartitionModel(Model):
         self.add(key, count * turn.takes_effect)
         return Step("send", self.partition(key), effects, argument=count)
 
-    def elected(self, key: int, turn: Turn, node: str) -> None:
+    def record_election(self, key: int, turn: Turn, node: str) -> None:
         """Is called before the first append to a log in each tile."""
         return
 
@@ -98,7 +98,7 @@ class PartitionModel(Model):
             for first in range(0, self.increase_in_tile(key), PER_POLL):
                 yield self.poll(key, first, min(first + PER_POLL, self.increase_in_tile(key)))
 
-    def seal_key(self, key: int) -> Step:
+    def write_sentinel(self, key: int) -> Step:
         """Appends a sentinel, as the last record."""
         end = self.at(key, 0)
         effect = Effect("append", self.partition(key), position=end, value=end, request=relative(OPERATION))
@@ -113,12 +113,12 @@ class PartitionModel(Model):
 
 class LogModel(PartitionModel):
     model = "log"
-    replicates = True
+    has_replicas = True
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._cursors: dict[int, int] = {}
-        """Rank at which each reader reads on."""
+        """The rank of the next record to read, for each reader."""
         self.events = [Event("became-controller", 0, rng.choice(NODES), order=1, controller_epoch=EPOCH)]
         self.events += [Event("request-obeyed", 0, node, order=2, controller_epoch=EPOCH) for node in NODES]
 
@@ -141,7 +141,7 @@ class LogModel(PartitionModel):
             self._cursors[reader] = min(begin + MOST_POLLED, end)
         return step
 
-    def elected(self, key: int, turn: Turn, node: str) -> None:
+    def record_election(self, key: int, turn: Turn, node: str) -> None:
         position = self.at(key, 0)
         self.events.append(
             Event("first-append-in-epoch", turn.number, node, key=self.name(key), epoch=EPOCH, position=position)
@@ -229,7 +229,7 @@ class LogModel(PartitionModel):
             position=None if unplaced else self.at(key, places.get(anomaly, 0)),
             value=value,
             events=events.get(anomaly, ()),
-            moved={self.layout.count(key): len(records)},
+            increments={self.layout.count(key): len(records)},
             drain=(drain,) if records else (),
             diverges=anomaly == "replica-divergence",
         )

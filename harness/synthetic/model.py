@@ -1,8 +1,8 @@
 """Base class of the sequential models, and what they make: steps, turns and scenes.
 
-A model plays one object per key, one operation after the other, in plain Python. It knows nothing of copies: at the
-begin of each tile all its objects are as new, and its numbers are relative (``tiles``). At the end of a tile an object
-must be as new again, except for what its counters count.
+A model plays one object per key, one operation after the other, in plain Python. It knows nothing of copies: when a
+tile begins, all its objects are in their initial state, and its numbers are relative (``tiles``). At the end of a tile
+an object must be in its initial state again, except for its counters.
 """
 
 import abc
@@ -60,7 +60,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Turn:
-    """The conditions of the next operation of a tile."""
+    """The given facts about the next operation of a tile: its client, its outcome, whether it takes effect."""
 
     number: int
     left: int
@@ -80,7 +80,7 @@ class Turn:
         return relative(UNIQUE, 4 * self.number + rank)
 
     def known(self, number: int | None) -> int | None:
-        """Returns a number that the client learns from the answer."""
+        """Returns a number that the client learns from the answer; None if there is no answer."""
         return number if self.ok else None
 
 
@@ -94,13 +94,13 @@ class Scene:
     position: int | None = None
     value: int | None = None
     events: tuple[Event, ...] = ()
-    moved: Mapping[int, int] = field(default_factory=dict)
-    """As in ``Tile``; so is ``replaced``."""
-    replaced: Mapping[int, int] = field(default_factory=dict)
+    increments: Mapping[int, int] = field(default_factory=dict)
+    """As in ``Tile``, like ``replacements``."""
+    replacements: Mapping[int, int] = field(default_factory=dict)
     drain: tuple[Step, ...] = ()
     diverges: bool = False
     """Whether one replica holds another record at ``position``."""
-    lasts: int = 0
+    min_duration: int = 0
     """Nanoseconds that the scene must last; 0: any time. No operation times out shortly before or after a long one."""
 
     @property
@@ -113,35 +113,35 @@ class Scene:
 
 
 class Model(abc.ABC):
-    """Plays objects of one kind. ``special``: keys with scenes."""
+    """Plays objects of one kind. ``scene_keys``: keys with scenes."""
 
     model: ClassVar[str]
     """Name in the catalogue."""
-    starts: ClassVar[tuple[int, ...]] = (0,)
+    initial_counts: ClassVar[tuple[int, ...]] = (0,)
     """First value of each counter of a key."""
-    apart: int = 1
+    key_spacing: int = 1
     """Scenes use only keys whose numbers are multiples of this."""
-    opens: ClassVar[bool] = False
+    has_opening: ClassVar[bool] = False
     """Whether each key has an operation before the main phase (``open_key``)."""
-    seals: ClassVar[bool] = False
-    """Whether each key has a last write after the main phase (``seal_key``)."""
-    finishes: ClassVar[bool] = False
+    has_sentinel: ClassVar[bool] = False
+    """Whether each key has a last write after the main phase (``write_sentinel``)."""
+    has_finish: ClassVar[bool] = False
     """Whether each key has an operation after the drain (``finish_key``)."""
-    replicates: ClassVar[bool] = False
+    has_replicas: ClassVar[bool] = False
     """Whether replicas are found on disk."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.layout = Layout(plan.clients, plan.keys)
-        self.special: frozenset[int] = frozenset()
+        self.scene_keys: frozenset[int] = frozenset()
         self.begin(random.Random(0))
 
     def begin(self, rng: random.Random) -> None:
         """Begins a tile."""
         self.rng = rng
         self.counts: dict[int, int] = defaultdict(int)
-        """How far each counter has moved in this tile."""
-        self.replaced: dict[int, int] = {}
+        """The increase of each counter in this tile."""
+        self.replacements: dict[int, int] = {}
         self.events: list[Event] = []
 
     @abc.abstractmethod
@@ -150,10 +150,13 @@ class Model(abc.ABC):
 
     @abc.abstractmethod
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns the scene of an anomaly in a key whose object is as new."""
+        """Returns the scene of an anomaly in a key whose object is in its initial state."""
 
-    def settle(self, turn: Turn) -> Step | None:
-        """Returns an operation if the rest of the tile is needed to leave the objects as new. It must be ok."""
+    def restore(self, turn: Turn) -> Step | None:
+        """Returns an operation that restores the initial state, if the rest of the tile is needed for that.
+
+        The operation must be ok.
+        """
         return None
 
     def end(self) -> None:
@@ -167,7 +170,7 @@ class Model(abc.ABC):
     def open_key(self, key: int) -> Step:
         raise NotImplementedError
 
-    def seal_key(self, key: int) -> Step:
+    def write_sentinel(self, key: int) -> Step:
         raise NotImplementedError
 
     def finish_key(self, key: int) -> Step:
@@ -197,8 +200,8 @@ class Model(abc.ABC):
         """Returns a counter's increase since the tile began."""
         return self.counts[self.layout.count(key, which)]
 
-    def add(self, key: int, much: int = 1, which: int = 0) -> None:
-        self.counts[self.layout.count(key, which)] += much
+    def add(self, key: int, amount: int = 1, which: int = 0) -> None:
+        self.counts[self.layout.count(key, which)] += amount
 
     def client(self, turn: Turn) -> int:
         """Returns the number of the turn's client, which differs between copies."""

@@ -6,15 +6,15 @@ from typing import Final
 
 import msgspec
 
-LEAST_TO_PLANT: Final = 500
-"""Operations that a history needs per anomaly, so that ordinary traffic precedes and follows each."""
+OPERATIONS_PER_ANOMALY: Final = 500
+"""Minimum number of operations per anomaly, so that ordinary traffic precedes and follows each."""
 
 MOST_PLANTED: Final = 1000
 MOST_CLIENTS: Final = 10_000
 MOST_KEYS: Final = 1_000_000
 MOST_OPERATIONS: Final = 1_000_000_000
 
-CLUSTER: Final = 25_000
+BURST: Final = 25_000
 """Operations per burst of timeouts, unless the plan sets the number of bursts."""
 
 
@@ -35,7 +35,7 @@ class Plan:
     info_share: float = 0.01
     """Share of operations that time out."""
     bursts: int | None = None
-    """Number of bursts of timeouts, as under network faults. 0: anywhere; None: one per ``CLUSTER`` operations."""
+    """Number of bursts of timeouts, as under network faults. 0: anywhere; None: one per ``BURST`` operations."""
     plant: tuple[str, ...] = ()
     """Names of the anomalies to plant, each in a separate key."""
 
@@ -55,10 +55,10 @@ class Plan:
         wanted = len(self.plant)
         if wanted > MOST_PLANTED:
             raise PlanError(f"{wanted} anomalies were requested; at most {MOST_PLANTED} can be planted")
-        if self.operations < wanted * LEAST_TO_PLANT:
+        if self.operations < wanted * OPERATIONS_PER_ANOMALY:
             raise PlanError(
                 f"{self.operations} operations are too few to plant {', '.join(self.plant)}; "
-                f"take {wanted * LEAST_TO_PLANT} or more"
+                f"take {wanted * OPERATIONS_PER_ANOMALY} or more"
             )
         if self.keys < wanted:
             raise PlanError(f"each anomaly has a key of its own: {wanted} of them need {wanted} keys, not {self.keys}")
@@ -82,7 +82,7 @@ class Planted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of ``planted.json``: how to make the same history again, and what is wrong in it."""
+    """Content of ``planted.json``: the options of the history, and the anomalies planted in it."""
 
     model: str
     operations: int

@@ -65,7 +65,7 @@ class RegisterModel(Model):
         if anomaly == "lost-update":
             scenes[anomaly] = a, (first, self.cas(key, a, b, 2, 4), self.cas(key, a, c, 3, 5), self.write(key, d, 6))
         value, steps = scenes[anomaly]
-        return Scene(key=self.name(key), steps=steps, value=value, moved={self.layout.count(key): 4})
+        return Scene(key=self.name(key), steps=steps, value=value, increments={self.layout.count(key): 4})
 
     def write(self, key: int, value: int, begin: int = 0) -> Step:
         return _build_step("write", Effect("register-write", self.name(key), value=value), value, begin, writes=True)
@@ -82,16 +82,16 @@ class OffsetsModel(RegisterModel):
     """Committed offsets. Each group commits in one partition, and key n has two groups.
 
     - ``group-n`` rewinds. Its committed offset is a register.
-    - ``reader-n`` only reads on, so its offset never goes back.
+    - ``reader-n`` only moves forward, so its offset never decreases.
     """
 
     model = "offsets"
-    starts = (0, 0, -1)
+    initial_counts = (0, 0, -1)
 
     def begin(self, rng: random.Random) -> None:
         super().begin(rng)
         self._offsets: dict[int, int] = {}
-        """Value of a commit -> its offset."""
+        """The offset of each commit, by the commit's value."""
 
     def step(self, turn: Turn) -> Step:
         key = self.draw_key()
@@ -100,7 +100,7 @@ class OffsetsModel(RegisterModel):
             value = self.encode_count(key, 1) if turn.takes_effect else turn.unique()
             self.add(key, turn.takes_effect)
             if turn.takes_effect:
-                self.replaced[self.layout.count(key, POSITION)] = self._offset(key, value)
+                self.replacements[self.layout.count(key, POSITION)] = self._offset(key, value)
             return self.write(key, value)
         if f == "fetch":
             return self.read(key, self.encode_current(key))
@@ -112,10 +112,10 @@ class OffsetsModel(RegisterModel):
     def scene(self, anomaly: str, key: int) -> Scene:
         if anomaly != "offset-regression":
             last = {self.layout.count(key, POSITION): self._offset(key, self.encode_count(key, 4))}
-            return replace(super().scene(anomaly, key), replaced=last)
+            return replace(super().scene(anomaly, key), replacements=last)
         offset = self.encode_count(key, CLEAR, READER)
         steps = (self._read_on("advance", key, offset), self._read_on("resume", key, offset - 1, 2))
-        return Scene(key=steps[0].key, steps=steps, position=offset, moved={self.layout.count(key, READER): CLEAR})
+        return Scene(key=steps[0].key, steps=steps, position=offset, increments={self.layout.count(key, READER): CLEAR})
 
     def name(self, key: int) -> str:
         return f"group-{self.number(key)}/orders-{self.number(key)}"

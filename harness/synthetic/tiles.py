@@ -5,8 +5,8 @@
 2. ``Bases`` has the value of each counter before a copy. There are counters for operations, time, the process of each
    client and the number of each key. Others count what the object counts in each key, for example the end of a log.
 3. A copy adds the bases. Columns without relative numbers are shared by all copies.
-4. After a copy, the counters move on by what the tile has used up. So an object goes on where the former copy ended,
-   and no two copies are equal.
+4. After a copy, the counters increase by the numbers that the tile has used. So an object continues where the copy
+   before ended, and no two copies are equal.
 """
 
 import re
@@ -87,9 +87,9 @@ class _Numbers:
         self.relative = bool(self._counter.any())
 
     def copy(self, bases: Ints) -> pa.Array:
-        found = bases[self._counter]
-        mask = self._null | (self._optional & (found == 0)) if self._nullable else None
-        return pa.array(found + self._distance, pa.int64(), mask=mask)
+        counters = bases[self._counter]
+        mask = self._null | (self._optional & (counters == 0)) if self._nullable else None
+        return pa.array(counters + self._distance, pa.int64(), mask=mask)
 
 
 class _Texts:
@@ -117,8 +117,8 @@ def _find_relative(column: pa.Array) -> _Numbers | _Texts | None:
     """Returns the column if it has relative numbers."""
     if column.null_count == len(column) or column.type not in (pa.int64(), pa.string()):
         return None
-    found = _Numbers(column) if column.type == pa.int64() else _Texts(column)
-    return found if found.relative else None
+    converted = _Numbers(column) if column.type == pa.int64() else _Texts(column)
+    return converted if converted.relative else None
 
 
 class TileBatch:
@@ -154,14 +154,14 @@ class Tile:
     batches: Sequence[TileBatch]
     drain: Sequence[TileBatch] = ()
     """The drain of the records that this tile has appended."""
-    drained: int = 0
+    drain_operations: int = 0
     """Number of operations in ``drain``."""
     extra: int = 0
     """Nanoseconds by which the tile is longer than its slots."""
-    moved: Mapping[int, int] = field(default_factory=dict)
-    """Counter of an object -> what is added to it."""
-    replaced: Mapping[int, int] = field(default_factory=dict)
-    """Counter of an object -> the number that replaces it."""
+    increments: Mapping[int, int] = field(default_factory=dict)
+    """The increase of each counter of an object."""
+    replacements: Mapping[int, int] = field(default_factory=dict)
+    """Numbers that replace counters of an object, by counter."""
     timeouts: Sequence[int] = ()
     """Timeouts of each client, after each of which it continues as a new process."""
 
@@ -169,16 +169,18 @@ class Tile:
 class Bases:
     """The counters of a history while its tiles are copied."""
 
-    def __init__(self, plan: Plan, width: int, starts: Sequence[int], rotated: int, apart: int) -> None:
-        """``starts``: first value of each counter of a key.
+    def __init__(
+        self, plan: Plan, width: int, initial_counts: Sequence[int], rotated_keys: int, key_spacing: int
+    ) -> None:
+        """``initial_counts``: first value of each counter of a key.
 
-        ``rotated``: in each piece other ones of the first ``rotated`` keys are the first keys of its tile. They are
-        rotated by multiples of ``apart``.
+        The first ``rotated_keys`` keys are rotated from piece to piece by multiples of ``key_spacing``, so each piece
+        begins with other keys.
         """
-        self._layout, self._width, self._rotated = Layout(plan.clients, plan.keys), width, rotated
-        self._stride = _STRIDE * apart
+        self._layout, self._width, self._rotated_keys = Layout(plan.clients, plan.keys), width, rotated_keys
+        self._stride = _STRIDE * key_spacing
         self._processes = np.arange(plan.clients, dtype=np.int64)
-        self.counts: Ints = np.repeat(np.array([starts], dtype=np.int64).T, plan.keys, axis=1)
+        self.counts: Ints = np.repeat(np.array([initial_counts], dtype=np.int64).T, plan.keys, axis=1)
         self._slot = self._operation = self._extra = 0
         self._piece = 1
 
@@ -187,23 +189,25 @@ class Bases:
         names = np.arange(self._layout.keys, dtype=np.int64)
         if first is not None:
             names = np.roll(names, -first)
-        elif self._rotated:
-            names[: self._rotated] = np.roll(names[: self._rotated], -(self._piece * self._stride % self._rotated))
+        elif self._rotated_keys:
+            names[: self._rotated_keys] = np.roll(
+                names[: self._rotated_keys], -(self._piece * self._stride % self._rotated_keys)
+            )
         clients = np.roll(np.arange(self._layout.clients), -self._slot)
         unique = PER_SLOT * self._slot
-        whole = [
+        history = [
             0, self._operation, self._slot * self._width + self._extra, self._piece, FIRST_UNIQUE + unique, unique,
         ]  # fmt: skip
-        return np.concatenate([whole, self._processes[clients], clients, names, self.counts[:, names].reshape(-1)])
+        return np.concatenate([history, self._processes[clients], clients, names, self.counts[:, names].reshape(-1)])
 
     def move(self, tile: Tile, bases: Ints) -> None:
         """Moves the counters of clients and keys past a copy made with ``bases``."""
         if len(tile.timeouts):
             timeouts = np.array(tile.timeouts, dtype=np.int64)
             self._processes += self._layout.clients * np.roll(timeouts, self._slot)
-        for counter, much in tile.moved.items():
-            self.counts[self._find(counter, bases)] += much
-        for counter, number in tile.replaced.items():
+        for counter, amount in tile.increments.items():
+            self.counts[self._find(counter, bases)] += amount
+        for counter, number in tile.replacements.items():
             self.counts[self._find(counter, bases)] = resolve(number, bases)
         self._piece += 1
 

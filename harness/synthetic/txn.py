@@ -13,7 +13,7 @@ from assay.harness.synthetic.model import Model, Scene, Step, Turn, scene_value
 
 MOST_MICROS: Final = 4
 """Maximum number of micro-operations of a transaction."""
-LIFE: Final = 40
+MICROS_PER_LIST: Final = 40
 """Micro-operations on one list. Then the next list takes its place, so that reads stay short."""
 A, B = scene_value(0), scene_value(1)
 
@@ -92,7 +92,7 @@ class TxnListModel(TxnModel):
         self._uses: dict[int, int] = {}
 
     def play(self, key: int, turn: Turn, rank: int, writes: bool) -> Micro:
-        if self._uses.get(key) == LIFE:
+        if self._uses.get(key) == MICROS_PER_LIST:
             self._replace(key)
         self._uses[key] = self._uses.get(key, 0) + 1
         elements, name = self._lists.setdefault(key, []), f"{self.name(key)}-{self.encode_count(key)}"

@@ -19,7 +19,7 @@ from assay.checkers.judging.judge import judge
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import generate
-from assay.harness.synthetic.plan import LEAST_TO_PLANT, Plan
+from assay.harness.synthetic.plan import OPERATIONS_PER_ANOMALY, Plan
 
 from helpers.stored_runs import FIXTURES
 
@@ -199,7 +199,9 @@ def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, monkeypatch: pyte
     """Of every text that judging a history with many anomalies declares or asks, by running it after all."""
     plant = CATALOGUE[model].anomalies[:6]
     generate(
-        model, Plan(operations=LEAST_TO_PLANT * len(plant), clients=6, keys=40, seed=5, plant=plant), tmp_path / "made"
+        model,
+        Plan(operations=OPERATIONS_PER_ANOMALY * len(plant), clients=6, keys=40, seed=5, plant=plant),
+        tmp_path / "made",
     )
     judgement, texts = judged(tmp_path / "made" / "history", monkeypatch)
     assert len(judgement.anomalies) >= len(plant) // 2

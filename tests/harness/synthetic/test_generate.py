@@ -58,7 +58,7 @@ from assay.harness.synthetic import history, log
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate
 from assay.harness.synthetic.history import HistoryMaker
-from assay.harness.synthetic.plan import LEAST_TO_PLANT, GenerationResult, Plan, PlanError, Planted, Record
+from assay.harness.synthetic.plan import OPERATIONS_PER_ANOMALY, GenerationResult, Plan, PlanError, Planted, Record
 
 from helpers.judging import judge
 from helpers.nightly import some_by_day
@@ -75,7 +75,7 @@ EVERY = [(model, anomaly) for model, entry in CATALOGUE.items() for anomaly in e
 
 @st.composite
 def plans(draw: st.DrawFn, plant: tuple[str, ...] = ()) -> Plan:
-    least = max(1, LEAST_TO_PLANT * len(plant))
+    least = max(1, OPERATIONS_PER_ANOMALY * len(plant))
     operations = draw(st.integers(least, least + 1000))
     return Plan(
         operations=operations,
@@ -254,7 +254,7 @@ def test_what_was_planted_is_found_where_it_is_and_nothing_else_with_many_seeds(
 def test_all_anomalies_in_one_history_are_found_each_in_its_place(model: str) -> None:
     names = CATALOGUE[model].anomalies
     plant = (*names, names[0])
-    plan = Plan(operations=LEAST_TO_PLANT * len(plant), clients=8, keys=len(plant), seed=5, plant=plant)
+    plan = Plan(operations=OPERATIONS_PER_ANOMALY * len(plant), clients=8, keys=len(plant), seed=5, plant=plant)
     with made(model, plan) as (folder, recorded):
         found_as_said(recorded.planted, found(model, folder))
 
