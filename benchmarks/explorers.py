@@ -26,7 +26,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
     from assay.harness.run.experiment import find_experiment
     from assay.harness.run.registry import Registry
     from assay.harness.run.settings import Budget, Settings
-    from assay.harness.search.exploration import make_terrain
+    from assay.harness.search.exploration import make_search_space
     from assay.harness.search.explore import Explorer
     from assay.harness.search.player import Player
 
@@ -51,7 +51,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
         def spent() -> float:
             return time.process_time() - began + others()
 
-        ground = make_terrain(experiment.deployed_system(), base, registry.faults)
+        ground = make_search_space(experiment.deployed_system(), base, registry.faults)
         limit: Any = budget
         try:
             yield Explorer(player, ground, Budget(**limit), clock=spent), spent

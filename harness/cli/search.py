@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import ExitCode, InputError
+from assay.harness.core.printable import join_some
 
 if TYPE_CHECKING:
     from assay.harness.search.coverage_report import CoverageReport
 
 RAREST: Final = 8
+"""Number of the rarest events, and of missing events of a fault, that are named."""
 DESCRIPTION: Final = """\
 Sums up what the searches of a store (pytest --explore) reached. It counts the examples for each event of the system,
 each fault, each event during a fault, and each sequence of events. It also shows the lines and branches of the system
@@ -38,7 +40,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.search.coverage_report import load_reports
 
     try:
-        everything = load_reports(arguments.path)
+        reports = load_reports(arguments.path)
     except (FileNotFoundError, ValueError) as error:
         raise InputError(str(error)) from error
     if arguments.html is not None:
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         from assay.harness.search.coverage_page import render_page
 
         try:
-            write_atomically(arguments.html, render_page(everything).encode())
+            write_atomically(arguments.html, render_page(reports).encode())
         except OSError as error:
             why = error.strerror or error
             raise InputError(
@@ -54,43 +56,39 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             ) from error
         print(arguments.html)
     elif arguments.json:
-        print(msgspec.json.encode(everything).decode())
+        print(msgspec.json.encode(reports).decode())
     else:
-        print("\n\n".join("\n".join(describe_report(one)) for one in everything))
+        print("\n\n".join("\n".join(describe_report(report)) for report in reports))
     return ExitCode.PASS
 
 
-def describe_report(one: "CoverageReport") -> list[str]:
-    """Returns the table of one test."""
+def describe_report(report: "CoverageReport") -> list[str]:
+    """Returns the lines about one test."""
     from assay.harness.search.code_coverage.table import make_table
     from assay.harness.search.coverage_report import NOTHING, find_rarest
 
-    seen, during, struck = one.seen, one.during, one.struck
-    verdicts = ", ".join(f"{many} {verdict}" for verdict, many in sorted(one.verdicts.items()))
-    searches = f" of {one.searches} searches" if one.searches > 1 else ""
-    pairs = {state: many for state, many in one.sequences.items() if state.count(" > ") == 1}
-    found = [
-        f"{one.test}",
-        f"  {one.examples} examples{searches} in {one.seconds:.0f} s ({verdicts or 'none ended'}), "
-        f"since {one.started[:16]}",
-        f"  {len(one.states)} states: {len(seen)} events, {len(pairs)} pairs of events, "
-        f"{len(one.sequences) - len(pairs)} in threes",
-        f"  important events (turning points) that no example reached: {', '.join(one.never_seen) or 'none'}",
-        f"  faults that were never injected: {', '.join(one.never_struck) or 'none'}",
-        f"  rarest events: {_join_counts(find_rarest(seen, RAREST))}",
+    during, faults = report.events_during, report.fault_counts
+    verdicts = ", ".join(f"{many} {verdict}" for verdict, many in sorted(report.verdicts.items()))
+    searches = f" of {report.searches} searches" if report.searches > 1 else ""
+    pairs = {state: many for state, many in report.sequences.items() if state.count(" > ") == 1}
+    lines = [
+        f"{report.test}",
+        f"  {report.examples} examples{searches} in {report.seconds:.0f} s ({verdicts or 'none ended'}), "
+        f"since {report.started[:16]}",
+        f"  {len(report.states)} states: {len(report.event_counts)} events, {len(pairs)} pairs of events, "
+        f"{len(report.sequences) - len(pairs)} triples",
+        f"  important events (turning points) that no example reached: {', '.join(report.missing_events) or 'none'}",
+        f"  faults that were never injected: {', '.join(report.missing_faults) or 'none'}",
+        f"  rarest events: {_join_counts(find_rarest(report.event_counts, RAREST))}",
         f"  rarest pairs: {_join_counts(find_rarest(pairs, RAREST))}",
         f"  {'fault':<28} {'examples':>8} {'events':>7}  turning points that never occurred while it was in force",
     ]
-    for fault in sorted(struck.keys() | during.keys() - {NOTHING}):
-        came = during.get(fault, {})
-        missing = [event for event in one.events if event not in came]
-        found.append(f"  {fault:<28} {struck.get(fault, 0):>8} {len(came):>7}  {_join_names(missing)}")
-    return [*found, *(f"  {line}" for line in make_table(one.code))]
+    for fault in sorted(faults.keys() | during.keys() - {NOTHING}):
+        events = during.get(fault, {})
+        missing = join_some([event for event in report.events if event not in events], RAREST)
+        lines.append(f"  {fault:<28} {faults.get(fault, 0):>8} {len(events):>7}  {missing or 'none'}")
+    return [*lines, *(f"  {line}" for line in make_table(report.code))]
 
 
-def _join_counts(pairs: list[tuple[str, int]]) -> str:
-    return ", ".join(f"{name} ({many})" for name, many in pairs) or "none"
-
-
-def _join_names(names: list[str]) -> str:
-    return ", ".join(names[:RAREST]) + (f" and {len(names) - RAREST} more" if len(names) > RAREST else "") or "none"
+def _join_counts(counts: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{name} ({many})" for name, many in counts) or "none"

@@ -1,4 +1,6 @@
-"""Makes text of unknown origin safe on one line of a terminal: no cursor movement, colours or hidden text."""
+"""Makes text fit for one line of a terminal: without control characters, and lists cut to some names."""
+
+from collections.abc import Sequence
 
 
 def to_printable(text: str) -> str:
@@ -17,3 +19,9 @@ def to_plain_line(error: Exception) -> str:
     """Returns the message of a parser on one line, without bytes of the damaged file that it may quote."""
     text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])
     return " ".join(text.split())
+
+
+def join_some(names: Sequence[object], most: int) -> str:
+    """Joins the first names by commas, and counts the others: ``a, b, c and 4 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more

@@ -2,7 +2,7 @@
 
 The idea is Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"):
 
-1. Runs are told apart by cells, here the feature words of the states that they reach.
+1. Runs are told apart by cells, here the features of the states that they reach.
 2. The archive keeps a moment for new cells.
 3. The probability of a moment falls with the visits to its cells, and with the times it was chosen already.
 4. Domain knowledge may raise or lower a weight, as in Go-Explore.
@@ -20,7 +20,7 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST: Final = 24
+MOST_MOMENTS: Final = 24
 """Moments that are kept, each a waiting process. The moment with the lowest weight is dropped first."""
 
 
@@ -28,13 +28,13 @@ MOST: Final = 24
 class ArchiveEntry(Generic[T]):
     """A moment that the search can branch from.
 
-    - ``words``: its cells, those that were new when the run reached them
+    - ``cells``: the cells that were new when the run reached them
     - ``favour``: a factor on its weight
     - ``cost``: the work left to be played, in one unit for all moments
     """
 
     moment: T
-    words: tuple[str, ...]
+    cells: tuple[str, ...]
     favour: float = 1.0
     cost: float = 1.0
     chosen: int = 0
@@ -45,58 +45,58 @@ class Archive(Generic[T]):
 
     def __init__(self, *, uniform: bool = False) -> None:
         self._uniform = uniform
-        self._seen: Counter[str] = Counter()
+        self._visits: Counter[str] = Counter()
         """The number of runs that reached each cell."""
-        self._kept: list[ArchiveEntry[T]] = []
+        self._entries: list[ArchiveEntry[T]] = []
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_cells(self) -> frozenset[str]:
         """Returns the cells that any run has reached."""
-        return frozenset(self._seen)
+        return frozenset(self._visits)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
-    def came_through(self, words: Iterable[str]) -> None:
+    def record_visits(self, cells: Iterable[str]) -> None:
         """Records the cells that a finished run reached."""
-        self._seen.update(set(words))
+        self._visits.update(set(cells))
 
-    def add(self, moment: T, words: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
-        """Adds a moment, and returns those that were dropped for it. For ``favour`` and ``cost`` see :class:`Kept`."""
-        self._kept.append(ArchiveEntry(moment, tuple(words), favour, cost))
-        gone = []
-        while len(self._kept) > MOST:
-            least = min(self._kept, key=self.weight)
-            self._kept.remove(least)
-            gone.append(least.moment)
-        return gone
+    def add(self, moment: T, cells: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
+        """Adds a moment, and returns those that were dropped for it. The rest is as in :class:`ArchiveEntry`."""
+        self._entries.append(ArchiveEntry(moment, tuple(cells), favour, cost))
+        dropped = []
+        while len(self._entries) > MOST_MOMENTS:
+            least = min(self._entries, key=self.weight)
+            self._entries.remove(least)
+            dropped.append(least.moment)
+        return dropped
 
-    def disfavour(self, whether: Callable[[T], bool], factor: float) -> None:
-        """Multiplies the favour of the moments that ``whether`` selects by ``factor``."""
-        for kept in self._kept:
-            if whether(kept.moment):
-                kept.favour *= factor
+    def disfavour(self, selects: Callable[[T], bool], factor: float) -> None:
+        """Multiplies the favour of the moments that ``selects`` selects by ``factor``."""
+        for entry in self._entries:
+            if selects(entry.moment):
+                entry.favour *= factor
 
-    def drop(self, kept: ArchiveEntry[T]) -> None:
+    def drop(self, entry: ArchiveEntry[T]) -> None:
         """Removes a moment whose process is gone."""
-        self._kept.remove(kept)
+        self._entries.remove(entry)
 
-    def weight(self, kept: ArchiveEntry[T]) -> float:
+    def weight(self, entry: ArchiveEntry[T]) -> float:
         """Returns the relative probability of a choice: by favour, cost, and the rarest of the cells."""
         if self._uniform:
             return 1.0
-        rarest = min((self._seen[word] for word in kept.words), default=0)
-        return kept.favour / math.sqrt(kept.cost * (1 + rarest + kept.chosen))
+        rarest = min((self._visits[cell] for cell in entry.cells), default=0)
+        return entry.favour / math.sqrt(entry.cost * (1 + rarest + entry.chosen))
 
-    def choose(self, chance: Random) -> ArchiveEntry[T] | None:
+    def choose(self, rng: Random) -> ArchiveEntry[T] | None:
         """Draws the next moment to branch from, or None if there is none."""
-        if not self._kept:
+        if not self._entries:
             return None
-        (kept,) = chance.choices(self._kept, [self.weight(one) for one in self._kept])
-        kept.chosen += 1
-        return kept
+        (entry,) = rng.choices(self._entries, [self.weight(one) for one in self._entries])
+        entry.chosen += 1
+        return entry
 
     def clear(self) -> list[T]:
         """Removes and returns all moments."""
-        gone, self._kept = [kept.moment for kept in self._kept], []
-        return gone
+        dropped, self._entries = [entry.moment for entry in self._entries], []
+        return dropped

@@ -15,11 +15,11 @@ from assay.harness.search.fork_server import Moment
 from assay.harness.search.strategies import (
     DURATIONS,
     GRID,
-    LASTING,
-    MAINSTAYS,
+    LONG_DURATIONS,
     MARGIN,
     ONE_SERVER,
-    SOON,
+    SERVER_OUTAGES,
+    SHORT_DELAYS,
     SearchSpace,
     fit_step_into_run,
 )
@@ -41,49 +41,49 @@ SHARE_TURNING_POINTS: Final = 0.7
 """Share of the awaited events that are turning points, if any are known."""
 SHARE_LONG: Final = 0.7
 """Share of the faults that last long enough for the system to notice."""
-DELAYS: Final = (0.0, *SOON, 0.05, 0.2)
+DELAYS: Final = (0.0, *SHORT_DELAYS, 0.05, 0.2)
 """Seconds from the moment to a fault that does not wait for an event."""
 
 
-def draw_branch_steps(chance: Random, moment: Moment, terrain: SearchSpace) -> Sequence[FaultStep]:
-    """Returns the faults of a branch, in the order of their times; each fits into the rest of the run."""
+def draw_branch_steps(rng: Random, moment: Moment, space: SearchSpace) -> Sequence[FaultStep]:
+    """Draws the faults of a branch, in the order of their times; each fits into the rest of the run."""
     example, at = moment.example, moment.at
-    if chance.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / GRID:
+    if rng.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / GRID:
         return ()
-    steps = [_draw_step(chance, moment, terrain) for _ in range(chance.choice(FAULT_COUNTS))]
-    return sorted((fit_step_into_run(step, example, terrain, at) for step in steps), key=lambda step: step.at)
+    steps = [_draw_step(rng, moment, space) for _ in range(rng.choice(FAULT_COUNTS))]
+    return sorted((fit_step_into_run(step, example, space, at) for step in steps), key=lambda step: step.at)
 
 
-def _draw_step(chance: Random, moment: Moment, terrain: SearchSpace) -> FaultStep:
-    name = _draw_fault(chance, moment.example, terrain)
-    seed = chance.getrandbits(32)
-    census = terrain.census(moment.example.nodes, moment.example.zookeepers)
-    drawn, parameters = terrain.catalogue[name].draw(Random(seed), census, None)
-    duration = chance.choice(LASTING if chance.random() < SHARE_LONG else DURATIONS)
-    if not terrain.events or chance.random() >= SHARE_TRIGGERED:
-        key = moment.key if moment.key in terrain.keys else None
-        target = _draw_target(chance, drawn, _find_event_server(moment) or drawn, terrain, key)
-        return FaultStep(moment.at + chance.choice(DELAYS), name, target, duration, parameters, seed)
-    target = _draw_target(chance, drawn, Target(TargetKind.ORIGIN), terrain)
-    trigger = OnEvent(_draw_event(chance, terrain), delay=chance.choice(SOON), within=5.0, optional=True)
+def _draw_step(rng: Random, moment: Moment, space: SearchSpace) -> FaultStep:
+    name = _draw_fault(rng, moment.example, space)
+    seed = rng.getrandbits(32)
+    census = space.census(moment.example.nodes, moment.example.zookeepers)
+    drawn, parameters = space.catalogue[name].draw(Random(seed), census, None)
+    duration = rng.choice(LONG_DURATIONS if rng.random() < SHARE_LONG else DURATIONS)
+    if not space.events or rng.random() >= SHARE_TRIGGERED:
+        key = moment.key if moment.key in space.keys else None
+        target = _draw_target(rng, drawn, _find_event_server(moment) or drawn, space, key)
+        return FaultStep(moment.at + rng.choice(DELAYS), name, target, duration, parameters, seed)
+    target = _draw_target(rng, drawn, Target(TargetKind.ORIGIN), space)
+    trigger = OnEvent(_draw_event(rng, space), delay=rng.choice(SHORT_DELAYS), within=5.0, optional=True)
     step = FaultStep(moment.at, name, target, duration, parameters, seed)
     return msgspec.structs.replace(step, trigger=trigger)
 
 
-def _draw_fault(chance: Random, example: Example, terrain: SearchSpace) -> str:
-    kin = sorted({step.fault for step in example.schedule.all_steps} & set(terrain.faults))
-    if kin and chance.random() < SHARE_REPEATED:
-        return chance.choice(kin)
-    usual = [name for name in terrain.faults if name in MAINSTAYS]
-    return chance.choice(usual if usual and chance.random() < SHARE_MAINSTAY else terrain.faults)
+def _draw_fault(rng: Random, example: Example, space: SearchSpace) -> str:
+    repeated = sorted({step.fault for step in example.schedule.all_steps} & set(space.faults))
+    if repeated and rng.random() < SHARE_REPEATED:
+        return rng.choice(repeated)
+    usual = [name for name in space.faults if name in SERVER_OUTAGES]
+    return rng.choice(usual if usual and rng.random() < SHARE_MAINSTAY else space.faults)
 
 
-def _draw_target(chance: Random, drawn: Target, here: Target, terrain: SearchSpace, key: str | None = None) -> Target:
-    """Retargets a fault of one server: ``here`` or a leader (of ``key``, if given), now and then a follower."""
+def _draw_target(rng: Random, drawn: Target, own: Target, space: SearchSpace, key: str | None = None) -> Target:
+    """Retargets a fault of one server: ``own`` or a leader (of ``key``, if given), now and then a follower."""
     if drawn.kind not in ONE_SERVER:
         return drawn
-    of_a_key = (Target(TargetKind.LEADER, key), Target(TargetKind.LEADER, key), Target(TargetKind.FOLLOWER, key))
-    return chance.choice([here, here, *of_a_key] if terrain.keys else [here])
+    key_targets = (Target(TargetKind.LEADER, key), Target(TargetKind.LEADER, key), Target(TargetKind.FOLLOWER, key))
+    return rng.choice([own, own, *key_targets] if space.keys else [own])
 
 
 def _find_event_server(moment: Moment) -> Target | None:
@@ -92,6 +92,6 @@ def _find_event_server(moment: Moment) -> Target | None:
     return named_target(moment.node) if moment.node in servers else None
 
 
-def _draw_event(chance: Random, terrain: SearchSpace) -> str:
-    points = [event for event in terrain.events if event in terrain.turning_points]
-    return chance.choice(points if points and chance.random() < SHARE_TURNING_POINTS else terrain.events)
+def _draw_event(rng: Random, space: SearchSpace) -> str:
+    points = [event for event in space.events if event in space.turning_points]
+    return rng.choice(points if points and rng.random() < SHARE_TURNING_POINTS else space.events)

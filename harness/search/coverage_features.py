@@ -1,23 +1,25 @@
 """Features of a run, from its event logs and faults: they steer the search.
 
-A feature is a word for a state that the run reached. Nothing here knows the system; event names are taken as they are.
+A feature is a short text for a state that the run reached. Nothing here knows the system; event names are taken as they
+are.
 These features exist:
 
 - an event, with its count (in powers of two)
 - an event, with the numbers it carries: an epoch, the size of an in-sync set, the number of records cut off
 - two and three events in a row on one node
-- an event, with the faults in force
+- an event, with the active faults
 - a fault, with the time since an event before it (in powers of two of milliseconds), which leads the search to exact
   moments
 
-``OnlineFeatures`` has the features of a run while it goes on, which decide at which moments a search may branch. They
-equal the others as far as the past alone determines them.
+``OnlineFeatures`` finds the features of a run while it goes on. They decide at which moments a search may branch. The
+finished run has the same features, except for counts, which have grown, and times between events and faults.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
 NEAR = 1_000_000_000
 """Nanoseconds between an event and a fault that may be related."""
 SMALL = 8
-"""Numbers from here on count by their powers of two."""
-
+"""Numbers from here on are rounded down to a power of two."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -42,7 +43,7 @@ class RunFeatures:
 
     - ``states``: the features
     - ``events``: the event names of its logs, which later steps can wait for
-    - ``injected``: the numbers, from 1, of the steps that acted; the others waited in vain or found no time
+    - ``injected``: the numbers, from 1, of the steps that were injected; the others waited in vain or found no time
     """
 
     states: frozenset[str]
@@ -62,17 +63,16 @@ class RunFeatures:
 
 def extract_features(events: Rows, faults: Rows) -> frozenset[str]:
     """Returns the features of a run, from the rows of its tables ``events`` and ``faults``."""
-    events = sorted(events, key=_event_sort_key)
-    struck = [f"{row['fault']} injected" for row in faults if row["phase"] == "injected"]
-    return frozenset(
-        [
-            *_count_features(events),
-            *_sequence_features(events),
-            *struck,
-            *_fault_overlap_features(events, faults),
-            *_fault_delay_features(events, faults),
-        ]
-    )
+    events = sorted(events, key=lambda row: (row["time"], row["node"], row["seq"]))
+    phases = sorted(faults, key=lambda row: (row["time"], row["id"], row["fault"], row["phase"]))
+    online = OnlineFeatures()
+    features = {f"{row['fault']} injected" for row in faults if row["phase"] == "injected"}
+    for row in heapq.merge(phases, events, key=lambda row: row["time"]):  # at equal times, faults come first
+        if "phase" in row:
+            online.add_fault(row["id"], row["fault"], row["phase"])
+        else:
+            features.update(online.add_event(*(row[name] for name in ("node", "event", "key", "epoch", "value"))))
+    return frozenset([*features, *map(online.count_feature, online.counts), *_fault_delay_features(events, faults)])
 
 
 _READ = {
@@ -90,59 +90,18 @@ def _read_rows(history: HistoryReader | Columns, name: str) -> Rows:
     return [dict(zip(wanted, row, strict=True)) for row in zip(*chosen, strict=True)]
 
 
-def _event_sort_key(row: Mapping[str, Any]) -> tuple[int, str, int]:
-    return row["time"], row["node"], row["seq"]
-
-
 def to_bucket(number: int) -> int:
     """Returns a small number itself, and for another one the power of two below it."""
     return number if 0 <= number < SMALL else (1 << (abs(number).bit_length() - 1)) * (1 if number > 0 else -1)
 
 
-def _count_features(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    times: Counter[str] = Counter()
-    for row in events:
-        times[row["event"]] += 1
-        for column in ("epoch", "value"):
-            if row[column] is not None:
-                yield f"{row['event']} {column} {to_bucket(row[column])}"
-    yield from (f"{event} x{to_bucket(count)}" for event, count in times.items())
-
-
-def _sequence_features(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields pairs and triples of consecutive events of one node about one key, or about none."""
-    last: defaultdict[tuple[str, str | None], tuple[str, ...]] = defaultdict(tuple)
-    for row in events:
-        where = row["node"], row["key"]
-        last[where] = (*last[where], row["event"])[-3:]
-        yield " > ".join(last[where][-2:])
-        yield " > ".join(last[where])
-
-
-def _fault_overlap_features(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields each event with the faults in force when it occurred."""
-    steps = sorted(
-        [(row["time"], 0, row["id"], row["fault"], row["phase"]) for row in faults]
-        + [(row["time"], 1, 0, row["event"], "") for row in events]
-    )
-    in_force: dict[int, str] = {}
-    for _, is_event, number, name, phase in steps:
-        if is_event:
-            yield f"{name} during {'+'.join(sorted(set(in_force.values()))) or 'nothing'}"
-        elif phase == "injected":
-            in_force[number] = name
-        elif phase == "healed":
-            in_force.pop(number, None)
-
-
-def _fault_delay_features(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _fault_delay_features(events: Rows, faults: Rows) -> Iterator[str]:
     """Yields faults, injected or healed, with the events shortly before: on the fault's own node, and on any other."""
-    known = list(events)
     for row in faults:
         if row["phase"] not in ("injected", "healed"):
             continue
         closest: dict[tuple[str, bool], int] = {}
-        for event in known:
+        for event in events:
             since = row["time"] - event["time"]
             if 0 <= since < NEAR:
                 closest[event["event"], event["node"] in row["targets"]] = since
@@ -157,28 +116,33 @@ def to_time_bucket(nanoseconds: int) -> int:
 
 
 class OnlineFeatures:
-    """Feature extractor for one run. Events must come in the order that the harness reads."""
+    """Extracts the features of one run. Events must come in the order in which the harness reads them."""
 
     def __init__(self) -> None:
-        self._times: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        """The number of events of each name so far."""
         self._last: defaultdict[tuple[str, str | None], tuple[str, ...]] = defaultdict(tuple)
-        self._in_force: dict[int, str] = {}
+        """The last three events of each node about each key, or about none."""
+        self._active: dict[int, str] = {}
 
-    def fault(self, number: int, name: str, phase: str) -> None:
-        """Takes a phase of a fault: it comes into force, or is over."""
+    def add_fault(self, number: int, name: str, phase: str) -> None:
+        """Takes a phase of a fault, which becomes active or ends."""
         if phase == "injected":
-            self._in_force[number] = name
+            self._active[number] = name
         elif phase == "healed":
-            self._in_force.pop(number, None)
+            self._active.pop(number, None)
 
-    def event(self, node: str, event: str, key: str | None, epoch: int | None, value: int | None) -> Iterator[str]:
-        """Yields the features of one line of a node's event log."""
-        self._times[event] += 1
-        yield f"{event} x{to_bucket(self._times[event])}"
+    def add_event(self, node: str, event: str, key: str | None, epoch: int | None, value: int | None) -> Iterator[str]:
+        """Yields the features of one line of a node's event log, except its :meth:`count_feature`."""
+        self.counts[event] += 1
         for column, number in (("epoch", epoch), ("value", value)):
             if number is not None:
                 yield f"{event} {column} {to_bucket(number)}"
-        before = self._last[node, key] = (*self._last[node, key], event)[-3:]
-        yield " > ".join(before[-2:])
-        yield " > ".join(before)
-        yield f"{event} during {'+'.join(sorted(set(self._in_force.values()))) or 'nothing'}"
+        latest = self._last[node, key] = (*self._last[node, key], event)[-3:]
+        yield " > ".join(latest[-2:])
+        yield " > ".join(latest)
+        yield f"{event} during {'+'.join(sorted(set(self._active.values()))) or 'nothing'}"
+
+    def count_feature(self, event: str) -> str:
+        """Returns the feature for the number of these events so far."""
+        return f"{event} x{to_bucket(self.counts[event])}"

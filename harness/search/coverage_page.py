@@ -15,20 +15,20 @@ from assay.harness.search.coverage_report import NOTHING, CoverageReport, find_r
 from assay.reports import html
 
 FOLDER: Final = Path(__file__).parent
-MOST: Final = 40
-"""Sequences that are listed at most."""
+MOST_SEQUENCES: Final = 40
+"""Maximum number of sequences of events that are listed."""
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """Cell of the grid. ``share`` is ``many`` on a logarithmic scale from 0 to 1; 0 means no example."""
+    """Cell of the grid. ``shade`` is ``examples`` on a logarithmic scale from 0 to 1; 0 means no example."""
 
-    many: int
-    share: float
+    examples: int
+    shade: float
 
 
 @dataclass(frozen=True)
-class Part:
+class ModuleRow:
     """Code coverage of one module, and the functions and branches never reached. ``share`` is from 0 to 1."""
 
     module: ModuleCoverage
@@ -40,62 +40,59 @@ class Part:
 
 @dataclass(frozen=True)
 class Grid:
-    """Grid of one test: a row for each fault, with a cell for each event. ``declared`` are the turning points."""
+    """Grid of one test: a row for each fault, with its number of examples and a cell for each event."""
 
-    one: CoverageReport
+    report: CoverageReport
     events: tuple[str, ...]
     rows: tuple[tuple[str, int, tuple[GridCell, ...]], ...]
-    declared: frozenset[str]
+    turning_points: frozenset[str]
     sequences: tuple[tuple[str, int], ...]
     code: str
     """The coverage of all modules together, or the reason why it is not known."""
-    parts: tuple[Part, ...]
+    modules: tuple[ModuleRow, ...]
     unloaded: tuple[str, ...]
 
 
-def render_page(everything: Sequence[CoverageReport]) -> str:
+def render_page(reports: Sequence[CoverageReport]) -> str:
     """Renders a self-contained HTML file."""
     template = html.build_environment(FOLDER).get_template("reached.html")
     return template.render(
-        grids=[_make_grid(one) for one in everything], **html.build_shell((), html.read_source("style.css"))
+        grids=[_make_grid(report) for report in reports], **html.build_shell((), html.read_source("style.css"))
     )
 
 
-def _make_grid(one: CoverageReport) -> Grid:
-    during, struck, seen = one.during, one.struck, one.seen
-    events = tuple(sorted({*one.events, *seen}, key=lambda event: (-seen.get(event, 0), event)))
-    faults = [NOTHING, *sorted({*one.faults, *struck, *during} - {NOTHING})]
-    top = math.log1p(max([1, *(many for came in during.values() for many in came.values())]))
+def _make_grid(report: CoverageReport) -> Grid:
+    during, injected, counts = report.events_during, report.fault_counts, report.event_counts
+    events = tuple(sorted({*report.events, *counts}, key=lambda event: (-counts.get(event, 0), event)))
+    top = math.log1p(max([1, *(many for row in during.values() for many in row.values())]))
     rows = []
-    for fault in faults:
-        came = during.get(fault, {})
-        cells = tuple(GridCell(came.get(event, 0), math.log1p(came.get(event, 0)) / top) for event in events)
-        rows.append((fault, one.examples if fault == NOTHING else struck.get(fault, 0), cells))
-    declared, sequences = frozenset(one.events), tuple(find_rarest(one.sequences, MOST))
-    unloaded = tuple(module.file for module in one.code if not module.loaded)
+    for fault in [NOTHING, *sorted({*report.faults, *injected, *during} - {NOTHING})]:
+        examples = [during.get(fault, {}).get(event, 0) for event in events]
+        cells = tuple(GridCell(many, math.log1p(many) / top) for many in examples)
+        rows.append((fault, report.examples if fault == NOTHING else injected.get(fault, 0), cells))
     return Grid(
-        one,
+        report,
         events,
         tuple(rows),
-        declared,
-        sequences,
-        table.make_table(one.code)[0],
-        _make_module_rows(one.code),
-        unloaded,
+        turning_points=frozenset(report.events),
+        sequences=tuple(find_rarest(report.sequences, MOST_SEQUENCES)),
+        code=table.make_table(report.code)[0],
+        modules=_make_module_rows(report.code),
+        unloaded=tuple(module.file for module in report.code if not module.loaded),
     )
 
 
-def _make_module_rows(code: Sequence[ModuleCoverage]) -> tuple[Part, ...]:
+def _make_module_rows(code: Sequence[ModuleCoverage]) -> tuple[ModuleRow, ...]:
     """Returns the loaded modules, lowest coverage first."""
-    parts = [
-        Part(
+    rows = [
+        ModuleRow(
             module,
             table.compute_share(module),
             table.describe_reached(module),
-            tuple(map(table.describe_function, module.never)),
-            tuple(table.describe_branch(*branch) for branch in module.missed),
+            tuple(map(table.describe_function, module.uncalled)),
+            tuple(table.describe_branch(*branch) for branch in module.untaken),
         )
         for module in code
         if module.loaded
     ]
-    return tuple(sorted(parts, key=lambda part: (part.share, part.module.file)))
+    return tuple(sorted(rows, key=lambda row: (row.share, row.module.file)))

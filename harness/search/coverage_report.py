@@ -18,17 +18,16 @@ import msgspec
 
 from assay.harness.core.files import read_json, write_atomically
 from assay.harness.run.store import to_safe_name
-from assay.harness.search.code_coverage.coverage_file import ModuleCoverage
-from assay.harness.search.code_coverage.coverage_file import merge_searches as of_all
+from assay.harness.search.code_coverage.coverage_file import ModuleCoverage, merge_searches
 
 SEARCHES: Final = "searches"
 """The folder of the store that holds the reports."""
 NOTHING: Final = "nothing"
-"""Stands for the faults in force if there were none."""
+"""Stands for the active faults if there were none."""
 
-_COUNT: Final = re.compile(r"(\S+) x\d+")
-_DURING: Final = re.compile(r"(\S+) during (\S+)")
-_STRUCK: Final = re.compile(r"(\S+) injected")
+_EVENT: Final = re.compile(r"(\S+) x\d+")
+_EVENT_DURING: Final = re.compile(r"(\S+) during (\S+)")
+_INJECTED: Final = re.compile(r"(\S+) injected")
 
 
 class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,23 +51,23 @@ class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
     """Lines and branches of the system; empty if they were not counted."""
 
     @property
-    def seen(self) -> dict[str, int]:
+    def event_counts(self) -> dict[str, int]:
         """Returns each event of the logs with its number of examples."""
-        return _sum_counts((match[1], many) for match, many in self._matching(_COUNT))
+        return _sum_counts((match[1], many) for match, many in self._match_features(_EVENT))
 
     @property
-    def struck(self) -> dict[str, int]:
+    def fault_counts(self) -> dict[str, int]:
         """Returns each injected fault with its number of examples."""
-        return _sum_counts((match[1], many) for match, many in self._matching(_STRUCK))
+        return _sum_counts((match[1], many) for match, many in self._match_features(_INJECTED))
 
     @property
-    def during(self) -> dict[str, dict[str, int]]:
-        """Returns, per fault or ``nothing``, the events while it was in force, with a lower bound of their examples."""
-        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for match, many in self._matching(_DURING):
+    def events_during(self) -> dict[str, dict[str, int]]:
+        """Returns, per fault or ``nothing``, the events during it, with a lower bound of their examples."""
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for match, many in self._match_features(_EVENT_DURING):
             for fault in match[2].split("+"):
-                found[fault][match[1]] = max(found[fault][match[1]], many)
-        return {fault: dict(events) for fault, events in found.items()}
+                counts[fault][match[1]] = max(counts[fault][match[1]], many)
+        return {fault: dict(events) for fault, events in counts.items()}
 
     @property
     def sequences(self) -> dict[str, int]:
@@ -76,25 +75,27 @@ class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
         return {state: many for state, many in self.states.items() if " > " in state}
 
     @property
-    def never_seen(self) -> list[str]:
-        return sorted(set(self.events) - self.seen.keys())
+    def missing_events(self) -> list[str]:
+        """Returns the turning points that no example reached."""
+        return sorted(set(self.events) - self.event_counts.keys())
 
     @property
-    def never_struck(self) -> list[str]:
-        return sorted(set(self.faults) - self.struck.keys())
+    def missing_faults(self) -> list[str]:
+        """Returns the faults that no example injected, although they could be drawn."""
+        return sorted(set(self.faults) - self.fault_counts.keys())
 
-    def _matching(self, pattern: re.Pattern[str]) -> Iterable[tuple[re.Match[str], int]]:
+    def _match_features(self, pattern: re.Pattern[str]) -> Iterable[tuple[re.Match[str], int]]:
         for state, many in self.states.items():
             if match := pattern.fullmatch(state):
                 yield match, many
 
 
-def store_report(store: Path, reached: CoverageReport) -> Path:
+def store_report(store: Path, report: CoverageReport) -> Path:
     """Writes the report into the store and returns its file."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-    path = store / SEARCHES / f"{to_safe_name(reached.test)}-{moment}Z.json"
+    path = store / SEARCHES / f"{to_safe_name(report.test)}-{moment}Z.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, msgspec.json.encode(reached, order="sorted"))
+    write_atomically(path, msgspec.json.encode(report, order="sorted"))
     return path
 
 
@@ -111,24 +112,24 @@ def load_reports(path: Path) -> list[CoverageReport]:
         )
     by_test: defaultdict[str, list[CoverageReport]] = defaultdict(list)
     for file in files:
-        one = _read_report(file)
-        by_test[one.test].append(one)
-    return [merge_reports(several) for _, several in sorted(by_test.items())]
+        report = _read_report(file)
+        by_test[report.test].append(report)
+    return [merge_reports(reports) for _, reports in sorted(by_test.items())]
 
 
-def merge_reports(several: Sequence[CoverageReport]) -> CoverageReport:
+def merge_reports(reports: Sequence[CoverageReport]) -> CoverageReport:
     """Sums up the searches of one test."""
     return CoverageReport(
-        test=several[0].test,
-        started=min(one.started for one in several),
-        seconds=sum(one.seconds for one in several),
-        examples=sum(one.examples for one in several),
-        verdicts=_sum_counts(pair for one in several for pair in one.verdicts.items()),
-        states=_sum_counts(pair for one in several for pair in one.states.items()),
-        events=tuple(sorted({event for one in several for event in one.events})),
-        faults=tuple(sorted({fault for one in several for fault in one.faults})),
-        searches=sum(one.searches for one in several),
-        code=of_all([one.code for one in sorted(several, key=lambda one: one.started)]),
+        test=reports[0].test,
+        started=min(one.started for one in reports),
+        seconds=sum(one.seconds for one in reports),
+        examples=sum(one.examples for one in reports),
+        verdicts=_sum_counts(pair for one in reports for pair in one.verdicts.items()),
+        states=_sum_counts(pair for one in reports for pair in one.states.items()),
+        events=tuple(sorted({event for one in reports for event in one.events})),
+        faults=tuple(sorted({fault for one in reports for fault in one.faults})),
+        searches=sum(one.searches for one in reports),
+        code=merge_searches([one.code for one in sorted(reports, key=lambda one: one.started)]),
     )
 
 

@@ -30,25 +30,25 @@ class Example(msgspec.Struct, frozen=True):
     def settings(self, base: Settings, file: Path) -> Settings:
         """Returns the settings of its run, which replays the schedule that this method writes to ``file``."""
         write_atomically(file, encode_schedule(self.schedule))
-        return replace(self.varied(base), replay=file)
+        return replace(self.vary(base), replay=file)
 
-    def varied(self, base: Settings) -> Settings:
-        """Returns the settings of its run without a schedule, for a caller that hands the schedule over itself."""
-        varied = msgspec.structs.asdict(self)
-        del varied["schedule"]
+    def vary(self, base: Settings) -> Settings:
+        """Returns the settings of its run without a schedule, for a caller that passes the schedule on itself."""
+        values = msgspec.structs.asdict(self)
+        del values["schedule"]
         return replace(
             base,
-            **varied,
+            **values,
             nemesis=list_fault_names(self.schedule),
             nemesis_target=None,
             nemesis_trigger=EVERY_INTERVAL,
             replay=None,
         )
 
-    def only(self, numbers: Collection[int]) -> Example:
+    def keep_steps(self, numbers: Collection[int]) -> Example:
         """Returns a copy with only these steps, counted from 1, or itself if none would be left.
 
-        The copy has no branches, because another run would not come to them by chance again.
+        The copy has no branches, because another run would not reach their moments again.
         """
         kept = [step for number, step in enumerate(self.schedule.all_steps, start=1) if number in numbers]
         return self.with_schedule(sorted(kept, key=lambda step: step.at)) if kept else self
@@ -58,32 +58,32 @@ class Example(msgspec.Struct, frozen=True):
         schedule = FaultSchedule(self.schedule.seed, tuple(steps), branches=tuple(branches))
         return msgspec.structs.replace(self, schedule=schedule)
 
-    def branching(self, branch: Branch) -> Example:
+    def with_branch(self, branch: Branch) -> Example:
         """Returns a copy with one more branch."""
         return self.with_schedule(self.schedule.steps, (*self.schedule.branches, branch))
 
-    def demanding(self) -> Example:
+    def require_triggers(self) -> Example:
         """Returns a copy whose runs are rejected if an event-triggered step never fired.
 
         It is used to replay a schedule on another cluster.
         """
 
-        def demanded(step: FaultStep) -> FaultStep:
+        def require(step: FaultStep) -> FaultStep:
             if not isinstance(step.trigger, OnEvent):
                 return step
             return msgspec.structs.replace(step, trigger=msgspec.structs.replace(step.trigger, optional=False))
 
         branches = [
-            msgspec.structs.replace(branch, steps=tuple(map(demanded, branch.steps)))
+            msgspec.structs.replace(branch, steps=tuple(map(require, branch.steps)))
             for branch in self.schedule.branches
         ]
-        return self.with_schedule(map(demanded, self.schedule.steps), branches)
+        return self.with_schedule(map(require, self.schedule.steps), branches)
 
     @staticmethod
     def of(settings: Settings, schedule: FaultSchedule) -> Example:
         """Returns the example for these settings and this schedule."""
-        varied = {name: getattr(settings, name) for name in Example.__struct_fields__ if name != "schedule"}
-        return Example(schedule=schedule, **varied)
+        values = {name: getattr(settings, name) for name in Example.__struct_fields__ if name != "schedule"}
+        return Example(schedule=schedule, **values)
 
     def lines(self) -> list[str]:
         """Describes the run for people, line by line."""

@@ -31,7 +31,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive_seed
 from assay.harness.run.store import schedule_name
 from assay.harness.run.systems import coarsen_choices
-from assay.harness.search.code_coverage.coverage_file import compute_coverage as reached_code
+from assay.harness.search.code_coverage.coverage_file import compute_coverage
 from assay.harness.search.code_coverage.source import SourceModule, find_modules
 from assay.harness.search.coverage_report import CoverageReport, store_report
 from assay.harness.search.example import Example
@@ -39,7 +39,7 @@ from assay.harness.search.explore import Explorer, FoundFailure
 from assay.harness.search.fork_player import PATIENCE, ForkPlayer
 from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.harness.search.shrink import write_shrink_note
-from assay.harness.search.strategies import LEAST, TIME_LIMITS, SearchSpace
+from assay.harness.search.strategies import SHORTEST_RUN, TIME_LIMITS, SearchSpace
 from assay.harness.search.workers import ExplorationResult, run_search
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue, explain_unsuitable
@@ -49,8 +49,8 @@ from assay.nemesis.schedule.target import list_groups
 
 FOUND: Final = "found"
 """The folder of the store for schedules."""
-EVIDENCE: Final = 10
-"""Lines of the run's own failure text that are shown."""
+MOST_LINES: Final = 10
+"""Maximum number of lines of the run's own failure text that are shown."""
 
 
 @dataclass
@@ -79,8 +79,8 @@ class Exploration:
     def run(self) -> str | None:
         """Returns None if runs passed and none failed, else the failure text."""
         limit = self.settings.time_limit
-        if limit < LEAST:
-            return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {LEAST:g} or more"
+        if limit < SHORTEST_RUN:
+            return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {SHORTEST_RUN:g} or more"
         try:
             self._modules = find_countable_modules(
                 self.experiment.deployed_system(), self.code_coverage, self.progress.note
@@ -90,32 +90,36 @@ class Exploration:
         scratch, started = Path(tempfile.mkdtemp(prefix="assay-explore-")), datetime.now(UTC)
         try:
             result = run_search(
-                lambda number, note: self._explorer(number, note, scratch), self.workers, self.progress.note
+                lambda number, note: self._make_explorer(number, note, scratch), self.workers, self.progress.note
             )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         self.interrupted = result.interrupted
         self.progress.note(f"explored {result.tally}")
-        self._keep(result, started)
-        return self._said(result)
+        self._store_coverage(result, started)
+        return self._make_text(result)
 
-    def _said(self, result: ExplorationResult) -> str | None:
-        texts = [self._outcome(result), *map(self._endless, result.endless), *map(self._died, result.died)]
+    def _make_text(self, result: ExplorationResult) -> str | None:
+        texts = [
+            self._describe_outcome(result),
+            *map(self._describe_endless, result.endless),
+            *map(self._describe_death, result.died),
+        ]
         return "\n".join(text for text in texts if text is not None) or None
 
-    def _outcome(self, result: ExplorationResult) -> str | None:
+    def _describe_outcome(self, result: ExplorationResult) -> str | None:
         if result.found is not None:
-            return self._text(result.found, result.broken)
+            return self._describe_failure(result.found, result.broken)
         if self.interrupted:
             return f"UNKNOWN: the search was interrupted: {result.tally}"
         if not result.tally.verdicts.get(str(Verdict.PASS)):
             return f"UNKNOWN: no run of the search passed: {result.tally}"
         return None
 
-    def _keep(self, result: ExplorationResult, started: datetime) -> None:
+    def _store_coverage(self, result: ExplorationResult, started: datetime) -> None:
         """Stores the coverage report for ``assay search show``. A full disk only costs the report, not the search."""
         system, tally = self.experiment.deployed_system(), result.tally
-        reached = CoverageReport(
+        report = CoverageReport(
             test=self.test,
             started=started.isoformat(),
             seconds=tally.seconds,
@@ -123,21 +127,21 @@ class Exploration:
             verdicts=tally.verdicts,
             states=dict(result.reached),
             events=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
-            faults=make_terrain(system, self.settings, self.registry.faults).faults,
-            code=reached_code(self._modules, result.code),
+            faults=make_search_space(system, self.settings, self.registry.faults).faults,
+            code=compute_coverage(self._modules, result.code),
         )
         try:
-            path = store_report(self.settings.store, reached)
+            path = store_report(self.settings.store, report)
         except OSError as error:
-            self.progress.note(f"what was reached is not kept: {error}")
+            self.progress.note(f"the coverage report is not kept: {error}")
         else:
-            self.progress.note(f"what was reached: assay search show {path}")
+            self.progress.note(f"coverage report: assay search show {path}")
 
     def tear_down(self) -> None:
         """Closes the progress display."""
         self.progress.close()
 
-    def _explorer(self, number: int, note: Callable[[str], None], scratch: Path) -> Explorer:
+    def _make_explorer(self, number: int, note: Callable[[str], None], scratch: Path) -> Explorer:
         seed = self.settings.seed if number == 0 else derive_seed(self.settings.seed, "explorer", number) % 2**32
         limit = min(self.settings.time_limit, max(TIME_LIMITS))
         base = replace(self.settings, seed=seed, time_limit=limit, store=scratch / str(number))
@@ -148,32 +152,30 @@ class Exploration:
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(
             ForkPlayer(player, modules=self._modules),
-            make_terrain(self.experiment.deployed_system(), base, self.registry.faults),
+            make_search_space(self.experiment.deployed_system(), base, self.registry.faults),
             budget,
             note=note,
         )
 
-    def _endless(self, example: Example) -> str:
-        headline = (
-            f"UNKNOWN: an example did not come to its end in {PATIENCE:g} s and was killed: code that never waits?"
-        )
-        return self._unended(example, ENDLESS, headline, "a second Ctrl-C shows where it is")
+    def _describe_endless(self, example: Example) -> str:
+        headline = f"UNKNOWN: an example did not end in {PATIENCE:g} s and was killed: is there code that never waits?"
+        return self._describe_unended(example, ENDLESS, headline, "a second Ctrl-C shows where it is")
 
-    def _died(self, example: Example) -> str:
-        headline = "UNKNOWN: the process that played an example died: memory used up, or a library that crashed?"
-        return self._unended(example, DIED, headline, "it may end the process")
+    def _describe_death(self, example: Example) -> str:
+        headline = "UNKNOWN: the process that played an example died: is memory used up, or did a library crash?"
+        return self._describe_unended(example, DIED, headline, "it may end the process")
 
-    def _unended(self, example: Example, what: str, headline: str, hint: str) -> str:
+    def _describe_unended(self, example: Example, what: str, headline: str, hint: str) -> str:
         """Describes an example that did not end, and how to play it again."""
         try:
-            schedule, settings = self._kept(example.demanding(), what)
+            schedule, settings = self._write_schedule(example.require_triggers(), what)
         except OSError as error:
             kept = [f"nothing of it could be kept: {error}"]
         else:
             kept = [f"schedule: {schedule}", f"replay: {self.command(settings)} # {hint}"]
         return "\n".join([headline, f"  seed {example.seed}", *(f"  {line}" for line in example.lines()), *kept])
 
-    def _kept(self, example: Example, what: str) -> tuple[Path, Settings]:
+    def _write_schedule(self, example: Example, what: str) -> tuple[Path, Settings]:
         """Returns the schedule's file, and the settings that play it.
 
         The file name has a digest of the schedule, because the seed alone is not unique: shrunk examples mostly have
@@ -185,19 +187,23 @@ class Exploration:
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, example.settings(self.settings, schedule)
 
-    def _text(self, found: FoundFailure, broken: str = "") -> str:
+    def _describe_failure(self, found: FoundFailure, broken: str = "") -> str:
         """Describes the failure, even if a full disk has no room for its run."""
         try:
-            return self._cut_short(found, broken) if self.interrupted or broken else self._described(found)
+            return (
+                self._describe_unreplayed(found, broken)
+                if self.interrupted or broken
+                else self._replay_and_describe(found)
+            )
         except Exception as error:
             if not is_full(error):
                 raise
             lines = [_make_headline(found), f"nothing of it could be kept: {error}"]
             return "\n".join([*lines, *(f"  {line}" for line in found.example.lines()), *broken.splitlines()])
 
-    def _cut_short(self, found: FoundFailure, broken: str = "") -> str:
-        """Describes a failure whose shrinking was interrupted or broke; nothing is played any more."""
-        schedule, settings = self._kept(found.example.demanding(), _join_failures(found))
+    def _describe_unreplayed(self, found: FoundFailure, broken: str = "") -> str:
+        """Describes a failure whose shrinking was interrupted or broke. It is not played again."""
+        schedule, settings = self._write_schedule(found.example.require_triggers(), _join_failures(found))
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [
@@ -211,8 +217,8 @@ class Exploration:
             ]
         )
 
-    def _described(self, found: FoundFailure) -> str:
-        schedule, settings = self._kept(found.example, _join_failures(found))
+    def _replay_and_describe(self, found: FoundFailure) -> str:
+        schedule, settings = self._write_schedule(found.example, _join_failures(found))
         attempt = Attempt(
             experiment=self.experiment,
             settings=settings,
@@ -237,7 +243,7 @@ class Exploration:
             attempt.tear_down()
             self.interrupted = attempt.interrupted
         same = found.identical and attempt.digest == found.outcome.digest
-        again = "the same again in other plays and another process" if same else "NOT the same in every play"
+        again = "equal in other plays and another process" if same else "NOT equal in every play"
         again = "interrupted while it was played again" if self.interrupted else again
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         lines = [
@@ -247,7 +253,7 @@ class Exploration:
             + f"; with other seeds it fails {found.rate}",
             *(f"  {line}" for line in found.example.lines()),
             ("no history: " if found.outcome.digest is None else f"history {found.outcome.digest}: ") + again,
-            *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:EVIDENCE],
+            *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:MOST_LINES],
             f"schedule: {schedule}",
             f"replay: {self.command(settings)}",
         ]
@@ -262,19 +268,19 @@ def _make_headline(found: FoundFailure) -> str:
     return f"FOUND {', '.join(sorted(found.outcome.failures))} after {found.examples} examples, {found.after:.0f} s"
 
 
-def make_terrain(system: System, base: Settings, catalogue: FaultCatalogue) -> SearchSpace:
+def make_search_space(system: System, base: Settings, catalogue: FaultCatalogue) -> SearchSpace:
     """Returns the space to draw from: the faults asked for, or all that suit this system."""
     suited = [
         name
         for name in sorted({*catalogue.all, *list_mixable(catalogue)})
         if explain_unsuitable(catalogue[name], system) is None
     ]
-    asked = () if base.nemesis == (MIX,) else base.nemesis
+    chosen = () if base.nemesis == (MIX,) else base.nemesis
     variants = system.variants if isinstance(system, SupportsSettings) else {}
-    everything = SearchSpace(
+    space = SearchSpace(
         catalogue=catalogue,
         base=Example.of(base, FaultSchedule(0)),
-        faults=asked or tuple(suited),
+        faults=chosen or tuple(suited),
         keys=tuple(system.keys()),
         turning_points=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
         variants=tuple((name, coarsen_choices(values)) for name, values in variants.items()),
@@ -284,13 +290,11 @@ def make_terrain(system: System, base: Settings, catalogue: FaultCatalogue) -> S
         resizable=not base.role_nodes,
         sessions=isinstance(system, SupportsClientSessions),
     )
-    if asked:
-        return everything
-    # A fault may suit a system and still find no target in this one: no key, no group, too few servers.
-    census = everything.census(base.nodes, base.zookeepers)
-    return replace(
-        everything, faults=tuple(name for name in everything.faults if _is_drawable(catalogue[name], census))
-    )
+    if chosen:
+        return space
+    # A fault may suit a system and still find no target in this cluster: no key, no group, too few servers.
+    census = space.census(base.nodes, base.zookeepers)
+    return replace(space, faults=tuple(name for name in space.faults if _is_drawable(catalogue[name], census)))
 
 
 def _is_drawable(fault: Fault, census: Census) -> bool:

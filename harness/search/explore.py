@@ -33,7 +33,7 @@ from assay.harness.run.settings import Budget, derive_seed
 from assay.harness.search.branch_faults import draw_branch_steps
 from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.example import Example
-from assay.harness.search.fork_player import Further
+from assay.harness.search.fork_player import DrawSteps
 from assay.harness.search.fork_server import Moment
 from assay.harness.search.player import DIED, ENDLESS, PlayOutcome
 from assay.harness.search.shrink import OutOfTime, minimise
@@ -41,15 +41,16 @@ from assay.harness.search.strategies import SearchSpace, draw_example
 from assay.nemesis.schedule.schedule import FaultStep
 
 BATCH: Final = 20
-FIRST: Final = (1, 4)
-"""Portions of the first batch that are judged before the rest is played, to find early what most runs show."""
-BRANCHES: Final = 60
+"""Maximum number of examples of a batch."""
+FIRST_PORTIONS: Final = (1, 4)
+"""Sizes of the portions of the first batch that are judged before the rest, to find frequent failures early."""
+BRANCHES_PER_BATCH: Final = 60
 """Branches after each batch."""
 MOST_IDLE: Final = 10
 """Batches in a row without a new example, after which the search is exhausted."""
-SHRINKING: Final = 45.0
+SHRINK_SECONDS: Final = 45.0
 """Seconds for shrinking by Hypothesis."""
-MINIMISING: Final = 120.0
+MINIMISE_SECONDS: Final = 120.0
 """Seconds for delta debugging afterwards."""
 RATE_RUNS: Final = 20
 """Other seeds with which the result is played."""
@@ -57,7 +58,7 @@ RATE_RUNS: Final = 20
 
 @dataclass
 class FoundFailure:
-    """A failure, shrunk or being shrunk. ``identical``: two more plays had the history with the same ``digest``."""
+    """A failure, shrunk or being shrunk. ``identical``: the histories of two more plays had the same ``digest``."""
 
     example: Example
     outcome: PlayOutcome
@@ -66,11 +67,12 @@ class FoundFailure:
     identical: bool
     finished: bool
     first: Example
+    """The example before it was shrunk."""
     after: float
     """Seconds until the first failure, before any shrinking."""
     examples: int
     plays: int = 0
-    """Runs that the shrinking took."""
+    """Number of runs that the shrinking took."""
 
 
 @dataclass
@@ -100,7 +102,7 @@ class _Failing(Exception):
 
 
 class ExamplePlayer(Protocol):
-    """Player of an explorer: ``Player``, or a faster one."""
+    """Player of an explorer: ``Player``, or the faster ``ForkPlayer``."""
 
     def play(self, example: Example, *, reports: ReportPolicy = ReportPolicy.NEVER) -> PlayOutcome: ...
 
@@ -112,7 +114,7 @@ class SupportsBranching(Protocol):
     """A player that can branch from runs that it has played."""
 
     def branch(
-        self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
+        self, rng: Random, draw_steps: DrawSteps, count: int, enough: Callable[[], bool]
     ) -> list[tuple[Example, PlayOutcome]]: ...
 
 
@@ -126,18 +128,18 @@ class Explorer:
     def __init__(
         self,
         player: ExamplePlayer,
-        terrain: SearchSpace,
+        space: SearchSpace,
         budget: Budget,
         *,
         note: Callable[[str], None] = lambda line: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._player = player
-        self._terrain = terrain
+        self._space = space
         self._budget = budget
         self._note = note
         self._clock = clock
-        self._began = self._failed = clock()
+        self._began = self._failed_at = clock()
         self.on_found: Callable[[FoundFailure], None] = lambda found: None
         """Called with the first failure as it was drawn, then with each smaller one."""
         self.on_endless: Callable[[Example], None] = lambda example: None
@@ -151,94 +153,97 @@ class Explorer:
         self.code: set[CodePlace] = set()
         """Each line and branch of the system that an example reached."""
         self._events: set[str] = set()
-        self._seen: dict[bytes, PlayOutcome] = {}
-        self._searched = 0
-        """The number of examples played before the first failure."""
+        self._outcomes: dict[bytes, PlayOutcome] = {}
+        """The outcomes of all examples played, by :func:`_example_key`."""
+        self._plays_before = 0
+        """The number of examples played until the first failure."""
         self.tally = Tally()
 
     def run(self) -> FoundFailure | None:
         """Returns the first failure, shrunk, or None if the budget or the drawable examples are used up without one."""
         number = idle = 0
         try:
-            while not self._over() and idle < MOST_IDLE:
+            while not self._is_over() and idle < MOST_IDLE:
                 number += 1
                 before = self.tally.examples
-                failing = self._batch(number) or self._branches(number)
+                failing = self._play_batch(number) or self._play_branches(number)
                 if failing is not None:
-                    return self._shrunk(*failing)
+                    return self._shrink(*failing)
                 idle = 0 if self.tally.examples > before else idle + 1
         finally:
             self.tally.seconds = self._clock() - self._began
         return None
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         limit = self._budget.seconds
         if limit is not None and self._clock() - self._began >= limit:
             return True
         return self._budget.examples is not None and self.tally.examples >= self._budget.examples
 
-    def _left(self, most: int) -> int:
+    def _limit_examples(self, most: int) -> int:
         """Returns how many examples may still be played, at most ``most``."""
         limit = self._budget.examples
         return most if limit is None else min(most, limit - self.tally.examples)
 
-    def _batch(self, number: int) -> tuple[Example, Example] | None:
+    def _play_batch(self, number: int) -> tuple[Example, Example] | None:
         """Plays a batch. Returns its first failing example and the one that Hypothesis shrank it to, or None.
 
         All examples are drawn first, then played and judged together. Hypothesis draws them again, and shrinks, only if
         one fails.
         """
-        drawing = draw_example(replace(self._terrain, events=tuple(sorted(self._events))), tuple(self._corpus))
+        drawing = draw_example(replace(self._space, events=tuple(sorted(self._events))), tuple(self._corpus))
         drawn: dict[bytes, Example] = {}
 
         def take(example: Example) -> None:
             drawn.setdefault(_example_key(example), example)
 
         self._draw(number, drawing, take, Phase.generate)
-        new = [example for key, example in drawn.items() if key not in self._seen][: self._left(BATCH)]
-        for portion in _split_batch(new, FIRST if number == 1 else ()):
-            first = self._take(zip(portion, self._player.play_all(portion, self._over), strict=False))
+        new = [example for key, example in drawn.items() if key not in self._outcomes][: self._limit_examples(BATCH)]
+        for portion in _split_batch(new, FIRST_PORTIONS if number == 1 else ()):
+            first = self._learn_all(zip(portion, self._player.play_all(portion, self._is_over), strict=False))
             if first is not None:
-                return self._shrunk_by_hypothesis(number, drawing, first)
+                return self._shrink_by_hypothesis(number, drawing, first)
         return None
 
-    def _branches(self, number: int) -> tuple[Example, Example] | None:
+    def _play_branches(self, number: int) -> tuple[Example, Example] | None:
         """Plays branches of earlier runs. Returns the first failing example twice, like :meth:`_batch`, or None."""
-        if not isinstance(self._player, SupportsBranching) or self._over():
+        if not isinstance(self._player, SupportsBranching) or self._is_over():
             return None
-        chance = Random(derive_seed(self._terrain.base.seed, "branches", number))
-        first = self._take(self._player.branch(chance, self._further, self._left(BRANCHES), self._over))
+        rng = Random(derive_seed(self._space.base.seed, "branches", number))
+        first = self._learn_all(
+            self._player.branch(rng, self._draw_branch_steps, self._limit_examples(BRANCHES_PER_BATCH), self._is_over)
+        )
         return None if first is None else (first, first)
 
-    def _further(self, chance: Random, moment: Moment) -> Sequence[FaultStep]:
-        return draw_branch_steps(chance, moment, replace(self._terrain, events=tuple(sorted(self._events))))
+    def _draw_branch_steps(self, rng: Random, moment: Moment) -> Sequence[FaultStep]:
+        return draw_branch_steps(rng, moment, replace(self._space, events=tuple(sorted(self._events))))
 
-    def _take(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
+    def _learn_all(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
         """Learns from runs, and returns the first example that failed."""
         first = None
         for example, outcome in played:
-            self._played(example, outcome)
+            self._record(example, outcome)
             self._learn(example, outcome)
             if outcome.failures and first is None:
                 first = example
         if first is not None:
-            self._failed, self._searched = self._clock(), len(self._seen)
+            self._failed_at, self._plays_before = self._clock(), len(self._outcomes)
             self._report(first, first)
-            self._note(f"fails with {', '.join(sorted(self._seen[_example_key(first)].failures))}; shrinking")
+            self._note(f"fails with {', '.join(sorted(self._outcomes[_example_key(first)].failures))}; shrinking")
         return first
 
-    def _shrunk_by_hypothesis(
+    def _shrink_by_hypothesis(
         self, number: int, drawing: SearchStrategy[Example], first: Example
     ) -> tuple[Example, Example]:
-        wanted = self._seen[_example_key(first)].failures
+        wanted = self._outcomes[_example_key(first)].failures
         failing = [first]
 
         def shrink(example: Example) -> None:
-            known = self._seen.get(_example_key(example))
+            known = self._outcomes.get(_example_key(example))
             if known is None:
-                if self._clock() - self._failed > SHRINKING:
+                if self._clock() - self._failed_at > SHRINK_SECONDS:
                     return  # the time is up; examples known to fail are still raised below
-                known = self._played(example, self._player.play(example))
+                known = self._record(example, self._player.play(example))
             if known.failures & wanted:
                 failing.append(example)
                 self._report(first, example)
@@ -257,7 +262,7 @@ class Explorer:
     ) -> None:
         """Calls ``take`` with the examples of a batch, which are the same each time."""
 
-        @seed(derive_seed(self._terrain.base.seed, "explore", number))
+        @seed(derive_seed(self._space.base.seed, "explore", number))
         @settings(
             max_examples=BATCH,
             phases=phases,
@@ -274,10 +279,10 @@ class Explorer:
 
         batch()
 
-    def _played(self, example: Example, outcome: PlayOutcome) -> PlayOutcome:
-        self._seen[_example_key(example)] = outcome
+    def _record(self, example: Example, outcome: PlayOutcome) -> PlayOutcome:
+        self._outcomes[_example_key(example)] = outcome
         if outcome.verdict == ENDLESS:
-            self._note(f"seed {example.seed} did not come to its end; the search goes on without it")
+            self._note(f"seed {example.seed} did not end; the search goes on without it")
             self.on_endless(example)
         elif outcome.verdict == DIED:
             self._note(f"the process that played seed {example.seed} died; the search goes on with another one")
@@ -289,7 +294,7 @@ class Explorer:
         self.tally.verdicts[outcome.verdict] = self.tally.verdicts.get(outcome.verdict, 0) + 1
         self._events |= outcome.events
         if outcome.states - self.reached.keys() or outcome.code:
-            self._corpus.append(example.only(outcome.injected))
+            self._corpus.append(example.keep_steps(outcome.injected))
         self.reached.update(outcome.states)
         self.code |= outcome.code
         self.tally.states, self.tally.corpus = len(self.reached), len(self._corpus)
@@ -300,49 +305,49 @@ class Explorer:
 
     def _report(self, first: Example, example: Example) -> None:
         """Reports a failure before it is shrunk, because the search may be interrupted."""
-        after, outcome = self._failed - self._began, self._seen[_example_key(example)]
+        after, outcome = self._failed_at - self._began, self._outcomes[_example_key(example)]
         self.on_found(FoundFailure(example, outcome, None, False, False, first, after, self.tally.examples))
 
-    def _shrunk(self, first: Example, example: Example) -> FoundFailure:
-        after, number = self._failed - self._began, self.tally.examples
-        wanted = self._seen[_example_key(first)].failures
-        rate = self._rate(example, wanted, MOST_REPETITIONS // 2)
+    def _shrink(self, first: Example, example: Example) -> FoundFailure:
+        after, number = self._failed_at - self._began, self.tally.examples
+        wanted = self._outcomes[_example_key(first)].failures
+        rate = self._estimate_rate(example, wanted, MOST_REPETITIONS // 2)
         self._note(f"{len(example.schedule.all_steps)} steps after Hypothesis; with other seeds it fails {rate}")
-        deadline = self._clock() + MINIMISING
+        deadline = self._clock() + MINIMISE_SECONDS
 
         def reproduce(candidate: Example, repetitions: int) -> Example | None:
             for turn in range(repetitions):
                 if self._clock() > deadline:
                     raise OutOfTime
                 again = with_other_seed(candidate, turn)
-                if self._failures(again) & wanted:
+                if self._find_failures(again) & wanted:
                     self._report(first, again)
                     return again
             return None
 
         smallest, finished = minimise(example, min(8, rate.repetitions()), reproduce)
-        small = smallest.demanding()
-        if not self._failures(small) & wanted:
+        small = smallest.require_triggers()
+        if not self._find_failures(small) & wanted:
             small = smallest
-        rate = self._rate(small, wanted, RATE_RUNS)
+        rate = self._estimate_rate(small, wanted, RATE_RUNS)
         digests = [self._player.play(small).digest for _ in range(2)]
         outcome = self._player.play(small, reports=ReportPolicy.FAILED)
-        identical, plays = digests == [outcome.digest] * 2, len(self._seen) - self._searched
+        identical, plays = digests == [outcome.digest] * 2, len(self._outcomes) - self._plays_before
         if not outcome.failures:  # not deterministic: report the failures seen before
-            outcome = replace(outcome, failures=self._seen[_example_key(smallest)].failures)
+            outcome = replace(outcome, failures=self._outcomes[_example_key(smallest)].failures)
         return FoundFailure(small, outcome, rate, identical, finished, first, after, number, plays)
 
-    def _failures(self, example: Example) -> frozenset[str]:
+    def _find_failures(self, example: Example) -> frozenset[str]:
         key = _example_key(example)
-        if key not in self._seen:
-            outcome = self._played(example, self._player.play(example))
+        if key not in self._outcomes:
+            outcome = self._record(example, self._player.play(example))
             if outcome.folder is not None:
                 shutil.rmtree(outcome.folder, ignore_errors=True)
-        return self._seen[key].failures
+        return self._outcomes[key].failures
 
-    def _rate(self, example: Example, wanted: frozenset[str], runs: int) -> FailureRate:
+    def _estimate_rate(self, example: Example, wanted: frozenset[str], runs: int) -> FailureRate:
         """Estimates how often the example fails with other seeds."""
-        failed = sum(bool(self._failures(with_other_seed(example, turn)) & wanted) for turn in range(1, runs + 1))
+        failed = sum(bool(self._find_failures(with_other_seed(example, turn)) & wanted) for turn in range(1, runs + 1))
         return FailureRate(failed, runs)
 
 

@@ -29,23 +29,23 @@ from assay.harness.search.fork_supervisor import ForkSupervisor
 from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, make_outcome, make_outcome_without_history
 from assay.nemesis.schedule.schedule import Branch, FaultStep
 
-MOMENTS: Final = 6
-"""Moments of one run at most."""
-FAVOUR: Final = 4.0
+MOMENTS_PER_RUN: Final = 6
+"""Maximum number of moments of one run."""
+TURNING_POINT_FACTOR: Final = 4.0
 """Factor on the weight of a moment with a turning point of the system."""
-DOUBTFUL: Final = 0.25
+UNKNOWN_FACTOR: Final = 0.25
 """Factor on the weight of the moments of a run judged unknown. Such a run is mostly so broken that its branches show
 nothing either.
 """
-DEPTH: Final = 2
-"""Branches of a run at most, each from the one before."""
+MAX_DEPTH: Final = 2
+"""Maximum number of branches of a run, each from the one before."""
 
 PATIENCE: Final = 120.0
 """Real seconds that a run may take. Most take a few; a longer one is considered endless."""
-DEATHS: Final = 5
+MAX_DEATHS: Final = 5
 """Processes that may die in a row, each with another run. More deaths have another cause, such as lack of memory."""
 
-Further = Callable[[Random, Moment], Sequence[FaultStep]]
+DrawSteps = Callable[[Random, Moment], Sequence[FaultStep]]
 """Draws the faults of a branch that starts at the moment."""
 
 
@@ -56,7 +56,11 @@ class WaitingProcess:
     moment: Moment
     connection: Connection
     known: int
-    """How many places of the code coverage, in the order of discovery, the process knows."""
+    """Number of places of the code coverage that the process knows, in the order of discovery."""
+
+
+Run = FinishedPlay | PlayOutcome
+"""A run to be judged, or the outcome of one that left no history to judge."""
 
 
 class ForkServerError(Exception):
@@ -77,16 +81,16 @@ class ForkPlayer:
         self._patience = patience
         system = player.experiment.deployed_system()
         self._turning_points = frozenset(system.turning_points if isinstance(system, SupportsTurningPoints) else ())
-        self._stages = ForkSupervisor(
+        self._supervisor = ForkSupervisor(
             lambda end: ForkServer(
                 player.experiment, player.base, player.registry, end, CoverageCounter(modules) if modules else None
             )
         )
-        self._stage = self._stages.start()
+        self._server = self._supervisor.start()
         self._archive: Archive[WaitingProcess] = Archive(uniform=uniform)
         self._code: dict[CodePlace, None] = {}
         """Lines and branches that were reached, in the order of discovery by this process."""
-        self._stage_knows = 0
+        self._server_knows = 0
         """How many of them the fork server knows."""
         self._deaths = 0
         """Processes that died in a row."""
@@ -95,16 +99,15 @@ class ForkPlayer:
 
     def close(self) -> None:
         """Ends all processes. Idempotent."""
-        self._leave_no_more()
-        self._stage.close()
-        self._stages.close()
+        self._drop_moments()
+        self._server.close()
+        self._supervisor.close()
 
     def play(self, example: Example, *, reports: ReportPolicy = ReportPolicy.NEVER) -> PlayOutcome:
         """Plays one example. With reports it is played in this process, and its folder is kept if it fails."""
         if reports is not ReportPolicy.NEVER:
             return self._player.play(example, reports=reports)
-        self._order(example)
-        (outcome,) = self._judged([self._answer(self._stage, example)])
+        (outcome,) = self._judge_all([self._play_whole(example)])
         return outcome
 
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
@@ -112,171 +115,169 @@ class ForkPlayer:
 
         It stops early if ``enough`` returns true or a run is alarming.
         """
-        played: list[FinishedPlay | PlayOutcome] = []
+        played: list[Run] = []
         for example in examples:
             if enough() or _is_last_alarming(played):
                 break
-            self._order(example, MOMENTS, self._archive.known)
-            played.append(self._answer(self._stage, example))
-        return self._judged(played)
+            played.append(self._play_whole(example, MOMENTS_PER_RUN))
+        return self._judge_all(played)
 
     def branch(
-        self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
+        self, rng: Random, draw_steps: DrawSteps, count: int, enough: Callable[[], bool]
     ) -> list[tuple[Example, PlayOutcome]]:
         """Plays ``count`` branches of earlier runs and judges them together.
 
         It stops early if no moment is left, ``enough`` returns true or a run is alarming.
         """
         examples: list[Example] = []
-        played: list[FinishedPlay | PlayOutcome] = []
+        played: list[Run] = []
         while len(played) < count and not enough() and not _is_last_alarming(played):
-            kept = self._archive.choose(chance)
-            if kept is None:
+            entry = self._archive.choose(rng)
+            if entry is None:
                 break
-            example = self._left(kept, chance, further)
-            run = self._go_on(kept, example)
+            moment = entry.moment.moment
+            steps = draw_steps(rng, moment)
+            example = moment.example.with_branch(Branch(moment.at, rng.getrandbits(32), tuple(steps)))
+            run = self._play_branch(entry, example)
             if run is not None:
                 examples.append(example)
                 played.append(run)
-        return list(zip(examples, self._judged(played), strict=True))
+        return list(zip(examples, self._judge_all(played), strict=True))
 
-    def _order(self, example: Example, moments: int = 0, known: frozenset[str] = frozenset()) -> None:
-        """Sends the order to play an example from its start."""
+    def _play_whole(self, example: Example, moments: int = 0) -> Run:
+        """Plays an example from its start, in the fork server."""
         try:
-            self._send(example, moments, known)
+            self._request(example, moments)
         except OSError:  # the process died while it was idle
-            self._start_again()
-            self._send(example, moments, known)
+            self._restart()
+            self._request(example, moments)
+        return self._receive(self._server, example)
 
-    def _send(self, example: Example, moments: int, known: frozenset[str]) -> None:
-        self._stage.send(PlayRequest(example, moments, known, tuple(self._code)[self._stage_knows :]))
-        self._stage_knows = len(self._code)
+    def _request(self, example: Example, moments: int) -> None:
+        known = self._archive.known_cells if moments else frozenset()
+        self._server.send(PlayRequest(example, moments, known, tuple(self._code)[self._server_knows :]))
+        self._server_knows = len(self._code)
 
-    def _left(self, kept: ArchiveEntry[WaitingProcess], chance: Random, further: Further) -> Example:
-        moment = kept.moment.moment
-        steps = further(chance, moment)
-        return moment.example.branching(Branch(moment.at, chance.getrandbits(32), tuple(steps)))
-
-    def _go_on(self, kept: ArchiveEntry[WaitingProcess], example: Example) -> FinishedPlay | PlayOutcome | None:
+    def _play_branch(self, entry: ArchiveEntry[WaitingProcess], example: Example) -> Run | None:
         """Plays a branch. Returns None if the process of the moment is gone; the moment is dropped then."""
-        moments = MOMENTS if len(example.schedule.branches) < DEPTH else 0
+        moments = MOMENTS_PER_RUN if len(example.schedule.branches) < MAX_DEPTH else 0
         ours, theirs = Pipe()
         try:
-            code = tuple(self._code)[kept.moment.known :]
-            kept.moment.connection.send(PlayRequest(example, moments, self._archive.known, code))
-            send_handle(kept.moment.connection, theirs.fileno(), None)
+            code = tuple(self._code)[entry.moment.known :]
+            entry.moment.connection.send(PlayRequest(example, moments, self._archive.known_cells, code))
+            send_handle(entry.moment.connection, theirs.fileno(), None)
         except OSError:
-            self._archive.drop(kept)
-            kept.moment.connection.close()
+            self._archive.drop(entry)
+            entry.moment.connection.close()
             return None
         finally:
             theirs.close()
         with contextlib.closing(ours):
-            return self._answer(ours, example)
+            return self._receive(ours, example)
 
-    def _leave_no_more(self) -> None:
-        self._let_go(self._archive.clear())
+    def _drop_moments(self) -> None:
+        self._close_all(self._archive.clear())
 
-    def _answer(self, connection: Connection, example: Example) -> FinishedPlay | PlayOutcome:
-        left: list[WaitingProcess] = []
+    def _receive(self, connection: Connection, example: Example) -> Run:
+        """Waits for the run, and archives its moments."""
+        moments: list[WaitingProcess] = []
         try:
-            run = self._awaited(connection, example, left)
+            run = self._await_run(connection, example, moments)
             if isinstance(run, FinishedPlay):
-                while left:
-                    self._keep(left.pop(0), run)
+                while moments:
+                    self._archive_moment(moments.pop(0), run)
             return run
         finally:
-            self._let_go(left)  # the run did not end normally
+            self._close_all(moments)  # the run did not end normally
 
-    def _awaited(
-        self, connection: Connection, example: Example, left: list[WaitingProcess]
-    ) -> FinishedPlay | PlayOutcome:
-        """Returns the run; its moments go into ``left``."""
+    def _await_run(self, connection: Connection, example: Example, moments: list[WaitingProcess]) -> Run:
+        """Returns the run; its moments go into ``moments``."""
         deadline = time.monotonic() + self._patience
         try:
             while True:
                 if not connection.poll(max(0.0, deadline - time.monotonic())):
-                    return self._endless()
+                    return self._replace_endless()
                 answer = connection.recv()
                 if not isinstance(answer, Moment):
                     break
-                left.append(WaitingProcess(answer, Connection(recv_handle(connection)), len(self._code)))
+                moments.append(WaitingProcess(answer, Connection(recv_handle(connection)), len(self._code)))
         except (EOFError, OSError):  # OSError: in the middle of a message
-            return self._died(example)
+            return self._replace_dead(example)
         self._deaths = 0
         self._code |= dict.fromkeys(sorted(answer.code, key=str))
         if isinstance(answer, FailedPlay):
             # Playing it here raises the exception in this process, or leaves a folder that shows it.
             return replace(self._player.play(example), code=answer.code)
         assert isinstance(answer, FinishedPlay)
-        self._archive.came_through(answer.words)
+        self._archive.record_visits(answer.features)
         self.seconds += answer.seconds
         return answer
 
-    def _keep(self, standing: WaitingProcess, run: FinishedPlay) -> None:
-        moment = standing.moment
-        favour = FAVOUR if moment.event in self._turning_points else 1.0
-        self._let_go(self._archive.add(standing, moment.words, favour, 1 + run.work - moment.work))
+    def _archive_moment(self, waiting: WaitingProcess, run: FinishedPlay) -> None:
+        moment = waiting.moment
+        favour = TURNING_POINT_FACTOR if moment.event in self._turning_points else 1.0
+        self._close_all(self._archive.add(waiting, moment.features, favour, 1 + run.work - moment.work))
 
-    def _let_go(self, gone: Iterable[WaitingProcess]) -> None:
-        for standing in gone:
-            standing.connection.close()
+    def _close_all(self, waiting: Iterable[WaitingProcess]) -> None:
+        for process in waiting:
+            process.connection.close()
 
-    def _endless(self) -> PlayOutcome:
+    def _replace_endless(self) -> PlayOutcome:
         """Kills a run whose code never waits, because nothing else ends it."""
-        self._start_again()
+        self._restart()
         return make_outcome_without_history(ENDLESS)
 
-    def _died(self, example: Example) -> PlayOutcome:
+    def _replace_dead(self, example: Example) -> PlayOutcome:
+        """Starts a new fork server, unless too many died in a row."""
         self._deaths += 1
-        if self._deaths >= DEATHS:
+        if self._deaths >= MAX_DEATHS:
             played = "\n  ".join((f"seed {example.seed}", *example.lines()))
             raise ForkServerError(
-                f"each process that played one of {DEATHS} examples died (is memory used up?), the last of:\n  {played}"
+                f"each process that played one of {MAX_DEATHS} examples died (is memory used up?), the last of:\n"
+                f"  {played}"
             )
-        self._start_again()
+        self._restart()
         return make_outcome_without_history(DIED)
 
-    def _start_again(self) -> None:
+    def _restart(self) -> None:
         """Replaces the fork server; all moments are lost with the old one."""
-        self._leave_no_more()
-        self._stage.close()
+        self._drop_moments()
+        self._server.close()
         try:
-            self._stage, self._stage_knows = self._stages.start(), 0
+            self._server, self._server_knows = self._supervisor.start(), 0
         except OSError as error:
             raise ForkServerError(f"the supervisor of the fork servers is gone: {error}") from error
 
-    def _judged(self, runs: Sequence[FinishedPlay | PlayOutcome]) -> list[PlayOutcome]:
+    def _judge_all(self, runs: Sequence[Run]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, FinishedPlay)]
-        steerings = [RunFeatures.of(run.columns) for run in played]
-        outcomes = map(_make_outcome, played, steerings, self._judge(played, steerings))
+        features = [RunFeatures.of(run.columns) for run in played]
+        outcomes = map(_make_outcome, played, features, self._judge(played, features))
         judged = [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
         doubtful = [
             run.example
             for run, outcome in zip(runs, judged, strict=True)
             if isinstance(run, FinishedPlay) and outcome.verdict == Verdict.UNKNOWN
         ]
-        self._archive.disfavour(lambda standing: standing.moment.example in doubtful, DOUBTFUL)
+        self._archive.disfavour(lambda waiting: waiting.moment.example in doubtful, UNKNOWN_FACTOR)
         return judged
 
-    def _judge(self, played: Sequence[FinishedPlay], steerings: Sequence[RunFeatures]) -> list[Judgement]:
+    def _judge(self, played: Sequence[FinishedPlay], features: Sequence[RunFeatures]) -> list[Judgement]:
         player = self._player
+        system = with_defect(player.experiment.system, player.base.defect)
         runs = []
-        for run, steering in zip(played, steerings, strict=True):
-            variant = apply_settings(
-                with_defect(player.experiment.system, player.base.defect), run.example.configuration
-            )
+        for run, found in zip(played, features, strict=True):
+            variant = apply_settings(system, run.example.configuration)
             contract = complete_contract(player.experiment.contract, variant)
             # Steps that waited in vain do not count, but a run without any injected fault proves nothing.
-            idle = () if steering.injected or not run.example.schedule.all_steps else ("no fault of it was injected",)
+            idle = () if found.injected or not run.example.schedule.all_steps else ("no fault of it was injected",)
             runs.append(UnjudgedRun(InMemoryHistoryReader(run.columns), contract, (*run.notes, *idle)))
         return judge_together(runs, player.engines, player.registry)
 
 
-def _is_last_alarming(played: Sequence[FinishedPlay | PlayOutcome]) -> bool:
+def _is_last_alarming(played: Sequence[Run]) -> bool:
     """Returns whether the last run must be judged before others are played."""
     return bool(played) and isinstance(played[-1], FinishedPlay) and played[-1].alarming
 
 
-def _make_outcome(run: FinishedPlay, steering: RunFeatures, judgement: Judgement) -> PlayOutcome:
-    return replace(make_outcome(judgement, run.problem, run.digest, steering), code=run.code)
+def _make_outcome(run: FinishedPlay, features: RunFeatures, judgement: Judgement) -> PlayOutcome:
+    return replace(make_outcome(judgement, run.problem, run.digest, features), code=run.code)

@@ -42,18 +42,18 @@ from assay.harness.search.example import Example
 
 PR_SET_PDEATHSIG: Final = 1
 """Option of Linux' prctl(2)."""
-APART: Final = 0.1
-"""Seconds of a run between two of its moments, at least."""
+MIN_GAP: Final = 0.1
+"""Minimum seconds between two moments of a run."""
 NEW_CODE: Final = "new code"
 """The feature for lines or branches that no run had reached. All newly covered lines share one feature: as separate
 features, each would look rarer than any event.
 """
-LAST: Final = 1.5
-"""Seconds before the time limit without moments, because too little of the run is left."""
+LAST_SECONDS: Final = 1.5
+"""Seconds before the time limit in which no moment is made, because too little of the run is left."""
 
-Where = tuple[str | None, str | None, str | None]
+Origin = tuple[str | None, str | None, str | None]
 """A node, an event that it logged, and the key that the event is about."""
-NOWHERE: Final = (None, None, None)
+NO_ORIGIN: Final = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class PlayRequest:
 
 @dataclass(frozen=True)
 class FinishedPlay:
-    """A run that ended. ``words``: its features, if the run may have moments."""
+    """A run that ended. ``features``: those that it reached, if it may have moments."""
 
     example: Example
     columns: Columns
     digest: str
     notes: tuple[str, ...]
     problem: str | None
-    words: frozenset[str]
+    features: frozenset[str]
     seconds: float
     """Processor seconds that it took; for a branch, from its start."""
     code: frozenset[CodePlace] = frozenset()
@@ -99,7 +99,7 @@ class FinishedPlay:
 
 @dataclass(frozen=True)
 class FailedPlay:
-    """A run that raised an exception: its traceback, and ``code`` as in :class:`Played`."""
+    """A run that raised an exception: its traceback, and ``code`` as in :class:`FinishedPlay`."""
 
     text: str
     code: frozenset[CodePlace] = frozenset()
@@ -109,18 +109,18 @@ class FailedPlay:
 class Moment:
     """A waiting fork of a run, ``at`` seconds of its main phase.
 
-    ``words`` are the new features. ``node`` logged the ``event`` about ``key`` that led to the last of them; all three
+    ``features`` are the new ones. ``node`` logged the ``event`` about ``key`` that led to the last of them. All three
     are None if only code is new.
     """
 
     example: Example
     at: float
-    words: tuple[str, ...]
+    features: tuple[str, ...]
     node: str | None = None
     event: str | None = None
     key: str | None = None
     work: int = 0
-    """Work up to here, as in :class:`Played`."""
+    """Work up to here, as in :class:`FinishedPlay`."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -162,24 +162,24 @@ class ForkServer:
         """Whether this is a child that goes on from a moment."""
 
     def serve(self) -> None:
-        """Plays orders until the other end is closed."""
+        """Answers requests until the other end is closed."""
         if self._counter is not None:
             gc.unfreeze()  # the counter looks for functions among all objects
             self._counter.start()
         gc.freeze()
         while True:
             try:
-                order = self._connection.recv()
+                request = self._connection.recv()
             except EOFError:
-                self._leave()
-            answer = self._perform(order)
+                self._exit()
+            answer = self._play(request)
             self._connection.send(answer)  # in a child, this is the connection of the branch
             if self._branched:
-                self._leave()
+                self._exit()
             if self._counter is not None:
-                self._counter.settle()
+                self._counter.end_run()
 
-    def _leave(self) -> NoReturn:
+    def _exit(self) -> NoReturn:
         """Ends this process, after its children."""
         self._connection.close()
         while True:
@@ -188,14 +188,14 @@ class ForkServer:
             except ChildProcessError:
                 os._exit(0)
 
-    def _perform(self, order: PlayRequest) -> FinishedPlay | FailedPlay:
-        self._run = _Run(order, self._left_at, self._counter)
+    def _play(self, request: PlayRequest) -> FinishedPlay | FailedPlay:
+        self._run = _Run(request, self._fork_moment, self._counter)
         try:
             return self._run.play(self._experiment, self._base, self._registry)
         except Exception:  # noqa: BLE001 - the judging process raises it
-            return FailedPlay(traceback.format_exc(), self._run.code())
+            return FailedPlay(traceback.format_exc(), self._run.take_new_code())
 
-    def _left_at(self, moment: Moment) -> None:
+    def _fork_moment(self, moment: Moment) -> None:
         """Forks a moment between two steps of a run. Returns in the run itself, and in each child that goes on from
         here.
         """
@@ -211,44 +211,44 @@ class ForkServer:
         self._connection = theirs
         while True:
             try:
-                order = theirs.recv()
-                answering = Connection(recv_handle(theirs))
+                request = theirs.recv()
+                answers = Connection(recv_handle(theirs))
             except EOFError:
-                self._leave()
+                self._exit()
             if fork_single_threaded() == 0:
                 break
-            answering.close()
+            answers.close()
         theirs.close()
-        self._connection, self._branched = answering, True
-        self._run.go_on(order)
+        self._connection, self._branched = answers, True
+        self._run.start_branch(request)
 
 
 class _Run:
     """Run of an example."""
 
     def __init__(
-        self, order: PlayRequest, left_at: Callable[[Moment], None], counter: CoverageCounter | None = None
+        self, request: PlayRequest, fork_moment: Callable[[Moment], None], counter: CoverageCounter | None = None
     ) -> None:
-        self.order = order
-        self._left_at = left_at
+        self.request = request
+        self._fork_moment = fork_moment
         self._counter = counter
         if counter is not None:
-            counter.know(order.code)
-            counter.on_new = self.new_code
-        self._passing = OnlineFeatures()
-        self._words: set[str] = set()
-        self._fresh: list[str] = []
+            counter.add_known(request.code)
+            counter.on_new = self.add_new_code
+        self._online = OnlineFeatures()
+        self._features: set[str] = set()
+        self._new_features: list[str] = []
         self._moments = 0
-        self._where: Where = NOWHERE
-        """Node, event and key of the latest event that led to one of the fresh features."""
-        self._latest = -math.inf
+        self._origin: Origin = NO_ORIGIN
+        """Node, event and key of the latest event that led to one of the new features."""
+        self._last_moment = -math.inf
         self._began = time.process_time()
         self._trial: Trial | None = None
 
     def play(self, experiment: Experiment, base: Settings, registry: Registry) -> FinishedPlay:
-        example = self.order.example
-        settings = resolve_random_mix(experiment, example.varied(base))
-        history = _ReportingHistory(self) if self.order.moments else HistoryInMemory()
+        example = self.request.example
+        settings = resolve_random_mix(experiment, example.vary(base))
+        history = _ReportingHistory(self) if self.request.moments else HistoryInMemory()
         trial = self._trial = make_trial(
             apply_mixes(experiment, settings),
             settings,
@@ -272,87 +272,87 @@ class _Run:
                 close_loop(loop)
         problem = "; ".join(ended.problems) or None
         return FinishedPlay(
-            self.order.example,
+            self.request.example,
             history.columns(),
             ended.digest,
             ended.notes,
             problem,
-            frozenset(self._words),
+            frozenset(self._features),
             time.process_time() - self._began,
-            self.code(),
+            self.take_new_code(),
             loop.scheduled,
         )
 
-    def code(self) -> frozenset[CodePlace]:
+    def take_new_code(self) -> frozenset[CodePlace]:
         """Returns and clears the places of the system's code that were covered for the first time."""
-        return frozenset() if self._counter is None else self._counter.take()
+        return frozenset() if self._counter is None else self._counter.take_new()
 
-    def fault(self, number: int, name: str, phase: str) -> None:
-        self._passing.fault(number, name, phase)
+    def add_fault(self, number: int, name: str, phase: str) -> None:
+        self._online.add_fault(number, name, phase)
 
-    def event(self, row: tuple[Any, ...]) -> None:
-        """Takes an event; if it led to a new feature, a moment may follow at the end of the loop's current step."""
+    def add_event(self, row: tuple[Any, ...]) -> None:
+        """Takes an event. If it led to a new feature, a moment may follow at the end of the loop's current step."""
         _, node, _, _, event, key, epoch, _, _, _, value, *_ = row
-        words = set(self._passing.event(node, event, key, epoch, value))
-        new = words - self._words - self.order.known
-        self._words |= words
-        self._may_leave(new, (node, event, key))
+        features = {*self._online.add_event(node, event, key, epoch, value), self._online.count_feature(event)}
+        new = features - self._features - self.request.known
+        self._features |= features
+        self._plan_moment(new, (node, event, key))
 
-    def new_code(self) -> None:
+    def add_new_code(self) -> None:
         """Takes newly covered code, like an event; called in the middle of the system's code."""
-        if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._fresh:
-            self._words.add(NEW_CODE)
-            self._may_leave({NEW_CODE})
+        if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._new_features:
+            self._features.add(NEW_CODE)
+            self._plan_moment({NEW_CODE})
 
-    def _may_leave(self, new: Collection[str], where: Where | None = None) -> None:
-        if new and self._trial is not None and self._trial.tally.stage == "main" and self._moments < self.order.moments:
-            if not self._fresh:
-                world = self._trial.world
-                world.between_steps(world.loop.time(), self._leave)
-            self._fresh += sorted(new)
-            self._where = where or self._where
+    def _plan_moment(self, new: Collection[str], origin: Origin | None = None) -> None:
+        trial = self._trial
+        if new and trial is not None and trial.tally.stage == "main" and self._moments < self.request.moments:
+            if not self._new_features:
+                trial.world.between_steps(trial.world.loop.time(), self._make_moment)
+            self._new_features += sorted(new)
+            self._origin = origin or self._origin
 
-    def _leave(self) -> None:
-        fresh, self._fresh = tuple(self._fresh), []
-        where, self._where = self._where, NOWHERE
+    def _make_moment(self) -> None:
+        new_features, self._new_features = tuple(self._new_features), []
+        origin, self._origin = self._origin, NO_ORIGIN
         assert self._trial is not None
         conductor, limit = self._trial.conductor, self._trial.settings.time_limit
         loop: Any = self._trial.world.loop
-        if not (conductor.start_time and self._latest + APART <= conductor.elapsed < limit - LAST):
+        if not (conductor.start_time and self._last_moment + MIN_GAP <= conductor.elapsed < limit - LAST_SECONDS):
             return
-        at = self._moment()
+        at = self._find_branch_time()
         if at is None or self._trial.tally.stage != "main":
             return
         self._moments += 1
-        self._latest = conductor.elapsed
-        self._left_at(Moment(self.order.example, at, fresh, *where, work=loop.scheduled))
+        self._last_moment = conductor.elapsed
+        self._fork_moment(Moment(self.request.example, at, new_features, *origin, work=loop.scheduled))
 
-    def _moment(self) -> float | None:
+    def _find_branch_time(self) -> float | None:
         """Returns the current time in seconds of the main phase, such that a replay branches exactly here, or None.
 
         It is rounded to microseconds if that still lies before the next timer.
         """
         assert self._trial is not None
         loop: Any = self._trial.world.loop
-        began, now, following = self._trial.conductor.start_time, loop.time(), loop.next_timer_time()
+        began, now, next_timer = self._trial.conductor.start_time, loop.time(), loop.next_timer_time()
         at = math.ceil((now - began) * 1e6) / 1e6
-        if not now <= began + at < following:
+        if not now <= began + at < next_timer:
             at = now - began
             while began + at < now:
                 at = math.nextafter(at, math.inf)
-        return at if now <= began + at < following else None
+        return at if now <= began + at < next_timer else None
 
-    def go_on(self, order: PlayRequest) -> None:
+    def start_branch(self, request: PlayRequest) -> None:
         """Continues with the last branch of the example, in a child that was forked here."""
         assert self._trial is not None
         asyncio._set_running_loop(self._trial.world.loop)  # asyncio also identifies a running loop by its process
-        self.order, self._moments, self._latest = order, 0, self._trial.conductor.elapsed
+        self.request, self._moments, self._last_moment = request, 0, self._trial.conductor.elapsed
         if self._counter is not None:
-            self._counter.forget_new()
-            self._counter.know(order.code)
-            self._words.discard(NEW_CODE)
+            self._counter.discard_new()
+            self._counter.add_known(request.code)
+            self._features.discard(NEW_CODE)
         self._began = time.process_time()
-        self._trial.conductor.begin_branch(order.example.schedule.branches[-1])
+        self._trial.conductor.begin_branch(request.example.schedule.branches[-1])
 
 
 class _ReportingHistory(HistoryInMemory):
@@ -365,6 +365,6 @@ class _ReportingHistory(HistoryInMemory):
     def _row(self, name: str, row: tuple[Any, ...]) -> None:
         super()._row(name, row)
         if name == "events":
-            self._run.event(row)
+            self._run.add_event(row)
         elif name == "faults":
-            self._run.fault(row[0], row[1], row[3])
+            self._run.add_fault(row[0], row[1], row[3])

@@ -35,7 +35,7 @@ class PlayOutcome:
     """Result of playing one example.
 
     - ``failures``: the forbidden anomalies that were found, ``crash``, ``not-started``
-    - ``injected``: the numbers, from 1, of the steps that acted
+    - ``injected``: the numbers, from 1, of the steps that were injected
     - ``folder``: the folder of the run, kept only if there are failures
     - ``code``: lines and branches of the system that this run was the first to reach, if they are counted
     """
@@ -52,7 +52,7 @@ class PlayOutcome:
     code: frozenset[CodePlace] = frozenset()
 
 
-def make_outcome(judgement: Judgement, problem: str | None, digest: str | None, steering: RunFeatures) -> PlayOutcome:
+def make_outcome(judgement: Judgement, problem: str | None, digest: str | None, features: RunFeatures) -> PlayOutcome:
     """Returns the outcome of a run that ended, without its folder and text."""
     failures = set(judgement.violations)
     if problem is not None and CRASHED in problem:
@@ -61,19 +61,19 @@ def make_outcome(judgement: Judgement, problem: str | None, digest: str | None, 
         verdict=str(judgement.verdict),
         failures=frozenset(failures),
         digest=digest,
-        states=steering.states,
-        events=steering.events,
-        injected=steering.injected,
+        states=features.states,
+        events=features.events,
+        injected=features.injected,
         folder=None,
         text=None,
         problem=problem,
     )
 
 
-def make_outcome_without_history(instead: str) -> PlayOutcome:
+def make_outcome_without_history(verdict: str) -> PlayOutcome:
     """Returns the outcome of a run without a history."""
     nothing: frozenset[str] = frozenset()
-    return PlayOutcome(instead, nothing, None, nothing, nothing, frozenset(), None, None)
+    return PlayOutcome(verdict, nothing, None, nothing, nothing, frozenset(), None, None)
 
 
 @dataclass
@@ -106,10 +106,16 @@ class Player:
             attempt.set_up()
             text = attempt.run()
         except InfrastructureError as error:
-            return self._broken(attempt, str(error))
+            return replace(
+                make_outcome_without_history("error"),
+                failures=frozenset({NOT_STARTED}),
+                folder=attempt.folder.path,
+                text=str(error),
+                problem=str(error),
+            )
         finally:
             attempt.tear_down()
-        outcome = self._outcome(attempt, text)
+        outcome = self._make_outcome(attempt, text)
         if not outcome.failures:
             schedule.unlink()
             shutil.rmtree(attempt.folder.path)
@@ -124,22 +130,13 @@ class Player:
             outcomes.append(self.play(example))
         return outcomes
 
-    def _outcome(self, attempt: Attempt, text: str | None) -> PlayOutcome:
+    def _make_outcome(self, attempt: Attempt, text: str | None) -> PlayOutcome:
         judgement = attempt.judgement
         assert judgement is not None, "a run that ended was judged"
-        steering = RunFeatures.of(open_history(attempt.folder.history))
-        outcome = make_outcome(judgement, attempt.problem, attempt.digest, steering)
+        features = RunFeatures.of(open_history(attempt.folder.history))
+        outcome = make_outcome(judgement, attempt.problem, attempt.digest, features)
         return replace(
             outcome,
             folder=attempt.folder.path if outcome.failures else None,
             text=text if judgement.verdict is Verdict.FAIL else None,
-        )
-
-    def _broken(self, attempt: Attempt, error: str) -> PlayOutcome:
-        return replace(
-            make_outcome_without_history("error"),
-            failures=frozenset({NOT_STARTED}),
-            folder=attempt.folder.path,
-            text=error,
-            problem=error,
         )

@@ -11,6 +11,7 @@ The result is stored in the folder of the last run, and its report shows it.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from assay.reports.files import SHRINKING, Shrinking
 T = TypeVar("T")
 
 Reproduce = Callable[[Example, int], Example | None]
-"""``reproduce(example, n)`` runs it up to ``n`` times and returns the first run with the same failure, or None."""
+"""``reproduce(example, n)`` runs the example up to ``n`` times; returns the first run that failed likewise, or None."""
 
 
 class OutOfTime(Exception):
@@ -62,8 +63,8 @@ def minimise(example: Example, repetitions: int, reproduce: Reproduce) -> tuple[
     """Returns the smallest failing example, and whether the search for it was complete."""
     shrinking = _Shrinking(example, reproduce)
     try:
-        # A first pass with one try each is cheap and often enough; the second uses the tries that the failure rate
-        # demands.
+        # A first pass with one try each is cheap and often suffices. The second pass repeats as often as the failure
+        # rate requires.
         for tries in dict.fromkeys((1, repetitions)):
             shrinking.reduce(tries)
     except OutOfTime:
@@ -85,22 +86,22 @@ class _Shrinking:
             pass
 
     def _fails(self, candidate: Example, tries: int) -> bool:
-        found = self.reproduce(candidate, tries)
-        if found is not None:
-            self.best = found
-        return found is not None
+        failing = self.reproduce(candidate, tries)
+        if failing is not None:
+            self.best = failing
+        return failing is not None
 
 
 def find_removed_steps(before: Example, after: Example) -> list[FaultStep]:
     """Returns the steps of ``before`` that ``after`` lacks. A step that became simpler counts as kept."""
-    rest = [_step_identity(step) for step in after.schedule.all_steps]
-    gone = []
+    left = Counter(map(_step_identity, after.schedule.all_steps))
+    removed = []
     for step in before.schedule.all_steps:
-        if _step_identity(step) in rest:
-            rest.remove(_step_identity(step))
+        if left[_step_identity(step)]:
+            left[_step_identity(step)] -= 1
         else:
-            gone.append(step)
-    return gone
+            removed.append(step)
+    return removed
 
 
 def _step_identity(step: FaultStep) -> tuple[object, ...]:
@@ -123,8 +124,8 @@ def simplify_branches(example: Example) -> Iterator[Example]:
     steps, branches = example.schedule.steps, example.schedule.branches
     for index, branch in enumerate(branches):
         yield example.with_schedule(steps, (*branches[:index], *branches[index + 1 :]))
-        for place in range(len(branch.steps)):
-            fewer = msgspec.structs.replace(branch, steps=branch.steps[:place] + branch.steps[place + 1 :])
+        for number in range(len(branch.steps)):
+            fewer = msgspec.structs.replace(branch, steps=branch.steps[:number] + branch.steps[number + 1 :])
             yield example.with_schedule(steps, (*branches[:index], fewer, *branches[index + 1 :]))
 
 
@@ -172,7 +173,7 @@ def write_shrink_note(
 
     ``runs`` is the number of runs played; ``first`` and ``last`` are the failure rates before and after.
     """
-    story = Shrinking(
+    note = Shrinking(
         runs=runs,
         kept=tuple(describe_step(step).strip() for step in after.schedule.all_steps),
         left_out=tuple(describe_step(step).strip() for step in find_removed_steps(before, after)),
@@ -180,4 +181,4 @@ def write_shrink_note(
         last=last,
         minimal=minimal,
     )
-    (run / SHRINKING).write_bytes(msgspec.json.format(msgspec.json.encode(story)))
+    (run / SHRINKING).write_bytes(msgspec.json.format(msgspec.json.encode(note)))

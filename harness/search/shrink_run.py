@@ -1,7 +1,7 @@
-"""``assay shrink RUN``: makes the schedule of a stored failing run small by doing it again and again, with pytest.
+"""``assay shrink RUN``: minimises the schedule of a stored failing run by repeating the run with pytest.
 
-In the simulation a run is repeated with other seeds, on real nodes as it is: there no two runs are alike anyway. All
-runs that fail are kept, those that pass are not. The last that failed gets a page: it is what the result is like.
+In the simulation a run is repeated with other seeds. On real nodes it is repeated as it is, because no two runs are
+equal there anyway. Runs that fail are kept, runs that pass are deleted. The last run that failed gets a report.
 """
 
 import os
@@ -32,14 +32,19 @@ from assay.harness.stored.replay import SCHEDULE, read_forbidden_anomalies, read
 from assay.nemesis.schedule.schedule import ScheduleError, ScheduleRecord, decode_schedule
 from assay.reports.page import render
 
-PLACE: Final = "shrinking"
+FOLDER: Final = "shrinking"
 """The folder of the store that has the schedules of the runs that failed."""
 
 
 @dataclass(frozen=True)
 class ShrinkResult:
-    """``minimal``: nothing more could be left out, and the result failed again. ``command`` does it again;
-    ``report`` is the page of the last run that failed.
+    """Result of shrinking a run.
+
+    - ``before``: the example of the original run; ``first``: its failure rate
+    - ``last``: the failure rate of the smallest example
+    - ``wanted``: the anomalies, one of which must be found again
+    - ``minimal``: nothing more could be left out, and the result failed again
+    - ``command`` repeats the smallest example; ``report`` is the page of the last run that failed
     """
 
     example: Example
@@ -76,10 +81,11 @@ def shrink(
     note: Callable[[str], None],
     agreed: Callable[[str], bool] = lambda command: True,
 ) -> ShrinkResult:
-    """``replays``: how many estimate the probability at first; ``budget``: seconds, None without end.
+    """Minimises the schedule of the run in the folder ``path``.
 
-    ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` when ``path`` is no run,
-    ``HistoryError`` when there is nothing to be made small, ``RepetitionDeclined`` when it is not to be done.
+    ``replays``: number of runs that estimate the failure rate; ``budget``: seconds, None for no limit. ``agreed`` is
+    called with the command before anything is executed. Raises ``FileNotFoundError`` if ``path`` is no run,
+    ``HistoryError`` if there is nothing to shrink, and ``RepetitionDeclined`` if ``agreed`` returns false.
     """
     first = path.resolve()
     info = store.read_run(first)
@@ -87,7 +93,7 @@ def shrink(
         raise FileNotFoundError(f"{path} is not a run's folder: there is no readable run.json in it")
     wanted = frozenset(read_forbidden_anomalies(first))
     if not wanted:
-        raise HistoryError(f"{path}: no forbidden anomaly was found in this run, so there is nothing to be made small")
+        raise HistoryError(f"{path}: no forbidden anomaly was found in this run, so there is nothing to shrink")
     command = ["pytest", *build_repeat_arguments(first, info)]
     settings, example = _read_example(first)
     if not agreed(shlex.join(command)):
@@ -95,12 +101,12 @@ def shrink(
     root = first.parent.parent if root is None else root.resolve()
     runner = _Runner(find_test(first, info), settings, root, wanted, note, budget)
     try:
-        rate = runner.rate(example, replays)
+        rate = runner.estimate_rate(example, replays)
     except OutOfTime:
         tried = runner.tried
         raise HistoryError(
-            f"{path}: --budget={budget:g} ended after {tried.runs} of {replays} replays; {tried.failed} of them "
-            f"failed. All are done before a thing is left out: more seconds, or --replays={max(tried.runs, 1)}"
+            f"{path}: --budget={budget:g} ended after {tried.runs} of {replays} replays; {tried.failed} of them failed. "
+            f"Shrinking begins after all of them: give more seconds, or --replays={max(tried.runs, 1)}"
         ) from None
     note(f"the original run fails {rate}")
     if not rate.failed:
@@ -108,11 +114,11 @@ def shrink(
             f"{path}: none of {rate.runs} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"
         )
     small, finished = minimise(example, rate.repetitions(), runner.reproduce)
-    last = runner.rate(small, replays, unlimited=True)
+    last = runner.estimate_rate(small, replays, unlimited=True)
     schedule = root / "found" / store.schedule_name(first.name, wanted)
     schedule.parent.mkdir(parents=True, exist_ok=True)
     repeated = make_repeat_command(runner.test, small.settings(settings, schedule))
-    assert runner.failing is not None, "it failed as it was"
+    assert runner.failing is not None, "a replay of the original run failed"
     minimal = finished and last.failed > 0
     write_shrink_note(
         runner.failing, example, small, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal
@@ -126,13 +132,15 @@ def _read_example(run: Path) -> tuple[Settings, Example]:
     try:
         record = decode_schedule((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
     except (OSError, ScheduleError) as error:
-        raise HistoryError(f"{run}: schedule.json does not say how it was run: {error}") from error
+        raise HistoryError(f"{run}: schedule.json cannot be read: {error}") from error
     schedule = record.as_meant() if isinstance(record, ScheduleRecord) else record
     return settings, Example.of(settings, schedule)
 
 
 @dataclass
 class _Runner:
+    """Runs examples with pytest, and counts the runs that fail with a wanted anomaly."""
+
     test: str
     base: Settings
     root: Path
@@ -143,34 +151,34 @@ class _Runner:
     failing: Path | None = None
     """The last run that failed."""
     tried: FailureRate = field(default_factory=lambda: FailureRate(0, 0))
-    """The estimate that is being made, or was made last."""
+    """The failure rate of the latest estimate, also while that goes on."""
     _began: float = field(default_factory=time.monotonic)
 
-    def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> FailureRate:
+    def estimate_rate(self, example: Example, runs: int, *, unlimited: bool = False) -> FailureRate:
         self.tried = FailureRate(0, 0)
         for turn in range(runs):
-            failed = self.fails(self._again(example, turn), unlimited=unlimited)
+            failed = self.fails(self._vary_seed(example, turn), unlimited=unlimited)
             self.tried = FailureRate(self.tried.failed + failed, turn + 1)
         return self.tried
 
     def reproduce(self, example: Example, repetitions: int) -> Example | None:
         for turn in range(repetitions):
-            again = self._again(example, turn)
-            if self.fails(again):
+            variant = self._vary_seed(example, turn)
+            if self.fails(variant):
                 steps = len(example.schedule.all_steps)
                 self.note(f"still fails with {steps} step{'s' * (steps != 1)} (run {self.runs})")
-                return again
+                return variant
         return None
 
-    def _again(self, example: Example, turn: int) -> Example:
+    def _vary_seed(self, example: Example, turn: int) -> Example:
         return with_other_seed(example, turn) if self.base.cluster == SIM else example
 
     def fails(self, example: Example, *, unlimited: bool = False) -> bool:
-        """One run of it: does it fail with one of the same anomalies?"""
+        """Runs the example once, and returns whether it fails with one of the wanted anomalies."""
         if not unlimited and self.budget is not None and time.monotonic() - self._began > self.budget:
             raise OutOfTime
         self.runs += 1
-        schedule = self._file()
+        schedule = self._create_schedule_file()
         argv = shlex.split(make_repeat_command(self.test, example.settings(self.base, schedule)))[1:]
         done = run_pytest(["-q", *argv, "--reports=never"], self.root, quietly=True)
         if done.run is None:
@@ -188,10 +196,10 @@ class _Runner:
             schedule.unlink()
         return failed
 
-    def _file(self) -> Path:
-        """For the schedule of one run, which the command of a run that is kept names; and no other shrinking's."""
-        place = self.root / PLACE
-        place.mkdir(parents=True, exist_ok=True)
-        handle, path = tempfile.mkstemp(".json", "run-", place)
+    def _create_schedule_file(self) -> Path:
+        """Creates a file of its own for each run, because the command of a kept run names it."""
+        folder = self.root / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, path = tempfile.mkstemp(".json", "run-", folder)
         os.close(handle)
         return Path(path)

@@ -33,16 +33,16 @@ GRID: Final = 20
 EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
-LEAST: Final = EARLIEST + 1
+SHORTEST_RUN: Final = EARLIEST + 1
 """Seconds of the shortest run that has time for a step."""
 MOST_STEPS: Final = 6
-MOST_FURTHER: Final = 2
+MOST_MORE_STEPS: Final = 2
 """Steps of a new example in addition to the first and its aftershock; mutations add more."""
 MOST_KINDS: Final = 3
 """Kinds of faults, and of awaited events, in a new example."""
-CLUSTERED: Final = 3
+SMALLEST_CLUSTER: Final = 3
 HOLD: Final = HoldFault().name
-MAINSTAYS: Final = frozenset({Kill().name, Stop().name, HOLD})
+SERVER_OUTAGES: Final = frozenset({Kill().name, Stop().name, HOLD})
 """Faults that take one server away for a while: most failures of a replicated system need one."""
 ONE_SERVER: Final = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER, TargetKind.NAMED)
 """Targets that can be replaced by the server of an event."""
@@ -54,10 +54,10 @@ RATES: Final = (50.0, 100.0, 20.0, 200.0, 50.0)
 CLIENTS: Final = (6, 3, 10)
 DURATIONS: Final = (0.5, 2.0, 3.0, 0.2, 1.5, 2.0, 1.0, 3.0, 4.0)
 """Seconds, mostly long enough to be noticed: a server counts as dead when its session of 1 to 3 s has expired."""
-LASTING: Final = (2.0, 3.0, 1.5)
+LONG_DURATIONS: Final = (2.0, 3.0, 1.5)
 """Durations that are noticed for certain, and fit into an example."""
 DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2)
-SOON: Final = (0.005, 0.002, 0.001, 0.01, 0.0)
+SHORT_DELAYS: Final = (0.005, 0.002, 0.001, 0.01, 0.0)
 """Seconds from an event of the recovery to the aftershock."""
 NTH: Final = (1, 1, 1, 2, 3)
 _SELDOM: Final = st.integers(0, 4).map(lambda number: number == 4)
@@ -95,23 +95,23 @@ class SearchSpace:
 
 
 @st.composite
-def draw_example(draw: st.DrawFn, terrain: SearchSpace, corpus: Sequence[Example]) -> Example:
+def draw_example(draw: st.DrawFn, space: SearchSpace, corpus: Sequence[Example]) -> Example:
     """Draws a new example, or mutates one of the corpus in one to three ways."""
     if not corpus or draw(st.integers(0, 2)) == 0:
-        return make_playable(draw(_new_example(terrain)), terrain)
+        return make_playable(draw(_new_example(space)), space)
     example = corpus[draw(st.integers(0, len(corpus) - 1))]
     for _ in range(draw(st.integers(1, 3))):
-        example = draw(_mutate_example(example, terrain, corpus))
-    return make_playable(example, terrain)
+        example = draw(_mutate_example(example, space, corpus))
+    return make_playable(example, space)
 
 
 @st.composite
-def _new_example(draw: st.DrawFn, terrain: SearchSpace) -> Example:
-    base = terrain.base
+def _new_example(draw: st.DrawFn, space: SearchSpace) -> Example:
+    base = space.base
     # Two more servers at most. A system of one node is no cluster and stays so.
-    more = terrain.resizable and base.nodes >= CLUSTERED
+    more = space.resizable and base.nodes >= SMALLEST_CLUSTER
     nodes = base.nodes + 2 if more and draw(_SELDOM) else base.nodes
-    zookeepers = 3 if terrain.ensemble and base.zookeepers < 3 and draw(_SELDOM) else base.zookeepers
+    zookeepers = 3 if space.ensemble and base.zookeepers < 3 and draw(_SELDOM) else base.zookeepers
     limit = draw(st.sampled_from([limit for limit in TIME_LIMITS if limit <= base.time_limit] or [base.time_limit]))
     example = Example(
         seed=draw(SEEDS),
@@ -121,83 +121,79 @@ def _new_example(draw: st.DrawFn, terrain: SearchSpace) -> Example:
         concurrency=draw(st.sampled_from(CLIENTS)),
         rate=draw(st.sampled_from(RATES)),
         time_limit=limit,
-        configuration=draw(_draw_configuration(terrain)),
+        configuration=draw(_draw_configuration(space)),
     )
-    narrow = draw(_narrow_terrain(terrain))
+    narrow = draw(_narrow_space(space))
     # The first step waits for nothing, because it must provoke the events. It is early, because recovery takes time.
     first = draw(_draw_step(example, replace(narrow, events=())))
     first = msgspec.structs.replace(
         first,
         at=EARLIEST + round((first.at - EARLIEST) * GRID) // 3 / GRID,
-        duration=draw(st.sampled_from(LASTING)) if draw(_MOSTLY) else first.duration,
+        duration=draw(st.sampled_from(LONG_DURATIONS)) if draw(_MOSTLY) else first.duration,
     )
-    steps = [first, *draw(st.lists(_draw_step(example, narrow), max_size=MOST_FURTHER))]
+    steps = [first, *draw(st.lists(_draw_step(example, narrow), max_size=MOST_MORE_STEPS))]
     if bool(narrow.events) and draw(_MOSTLY):
         steps.append(draw(_draw_aftershock(draw(st.sampled_from(steps)), example, narrow)))
     return msgspec.structs.replace(example, schedule=FaultSchedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
 
 @st.composite
-def _narrow_terrain(draw: st.DrawFn, terrain: SearchSpace) -> SearchSpace:
-    """Returns a terrain with few faults and few events."""
-    fault = st.sampled_from(terrain.faults)
-    if usual := [name for name in terrain.faults if name in MAINSTAYS]:
+def _narrow_space(draw: st.DrawFn, space: SearchSpace) -> SearchSpace:
+    """Returns a space with few faults and few events."""
+    fault = st.sampled_from(space.faults)
+    if usual := [name for name in space.faults if name in SERVER_OUTAGES]:
         fault = st.one_of(st.sampled_from(usual), fault)
     faults = draw(st.lists(fault, min_size=1, max_size=MOST_KINDS, unique=True))
     events: list[str] = []
-    if terrain.events:
-        events = draw(st.lists(_draw_event(terrain), min_size=1, max_size=MOST_KINDS, unique=True))
-    return replace(terrain, faults=tuple(faults), events=tuple(events))
+    if space.events:
+        events = draw(st.lists(_draw_event(space), min_size=1, max_size=MOST_KINDS, unique=True))
+    return replace(space, faults=tuple(faults), events=tuple(events))
 
 
-def _restrict_to_used(example: Example, terrain: SearchSpace) -> SearchSpace:
-    """Returns a terrain with the faults and awaited events that the example has already."""
+def _restrict_to_used(example: Example, space: SearchSpace) -> SearchSpace:
+    """Returns a space with the faults and awaited events that the example has already."""
     steps = example.schedule.steps
-    faults = {step.fault for step in steps} & set(terrain.faults)
-    events = {step.trigger.event for step in steps if isinstance(step.trigger, OnEvent)} & set(terrain.events)
-    return replace(
-        terrain, faults=tuple(sorted(faults)) or terrain.faults, events=tuple(sorted(events)) or terrain.events
-    )
+    faults = {step.fault for step in steps} & set(space.faults)
+    events = {step.trigger.event for step in steps if isinstance(step.trigger, OnEvent)} & set(space.events)
+    return replace(space, faults=tuple(sorted(faults)) or space.faults, events=tuple(sorted(events)) or space.events)
 
 
-def _draw_event(terrain: SearchSpace) -> st.SearchStrategy[str]:
+def _draw_event(space: SearchSpace) -> st.SearchStrategy[str]:
     """Draws an event to wait for: mostly a turning point, if any are known."""
-    points = [event for event in terrain.events if event in terrain.turning_points]
-    everything = st.sampled_from(terrain.events)
+    points = [event for event in space.events if event in space.turning_points]
+    everything = st.sampled_from(space.events)
     return st.one_of(st.sampled_from(points), st.sampled_from(points), everything) if points else everything
 
 
 @st.composite
-def _draw_configuration(draw: st.DrawFn, terrain: SearchSpace) -> tuple[str, ...]:
-    chosen = {word.partition("=")[0]: word for word in terrain.base.configuration}
-    for name, values in terrain.variants:
+def _draw_configuration(draw: st.DrawFn, space: SearchSpace) -> tuple[str, ...]:
+    chosen = {word.partition("=")[0]: word for word in space.base.configuration}
+    for name, values in space.variants:
         if name not in chosen and draw(_MOSTLY):
             chosen[name] = f"{name}={draw(st.sampled_from(values))}"
     return tuple(chosen.values())
 
 
 @st.composite
-def _draw_step(draw: st.DrawFn, example: Example, terrain: SearchSpace) -> FaultStep:
+def _draw_step(draw: st.DrawFn, example: Example, space: SearchSpace) -> FaultStep:
     at = draw(st.integers(int(EARLIEST * GRID), int((example.time_limit - 1) * GRID))) / GRID
-    name = draw(st.sampled_from(terrain.faults))
+    name = draw(st.sampled_from(space.faults))
     seed = draw(SEEDS)
     # Each fault draws its own parameters, but from a seed of ours.
-    target, parameters = terrain.catalogue[name].draw(
-        Random(seed), terrain.census(example.nodes, example.zookeepers), None
-    )
-    if name == HOLD and bool(terrain.events) and draw(st.booleans()):
+    target, parameters = space.catalogue[name].draw(Random(seed), space.census(example.nodes, example.zookeepers), None)
+    if name == HOLD and bool(space.events) and draw(st.booleans()):
         # The fault then also strikes during events that other faults provoke, not only at a start.
-        parameters = {"event": draw(_draw_event(terrain))}
+        parameters = {"event": draw(_draw_event(space))}
     step = FaultStep(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
     if draw(st.integers(0, 2)) == 0:
-        step = msgspec.structs.replace(step, target=draw(_draw_target(example, terrain, step.target)))
-    if bool(terrain.events) and draw(st.booleans()):
-        step = draw(_add_trigger(step, terrain))
+        step = msgspec.structs.replace(step, target=draw(_draw_target(example, space, step.target)))
+    if bool(space.events) and draw(st.booleans()):
+        step = draw(_add_trigger(step, space))
     return step
 
 
 @st.composite
-def _draw_target(draw: st.DrawFn, example: Example, terrain: SearchSpace, given: Target) -> Target:
+def _draw_target(draw: st.DrawFn, example: Example, space: SearchSpace, given: Target) -> Target:
     """Draws another server, or the leader or a follower of a key, if the fault targets servers."""
     if given.kind in (
         TargetKind.ZOOKEEPER,
@@ -209,17 +205,17 @@ def _draw_target(draw: st.DrawFn, example: Example, terrain: SearchSpace, given:
         TargetKind.SPARE,
     ):
         return given
-    if bool(terrain.keys) and draw(st.booleans()):
+    if bool(space.keys) and draw(st.booleans()):
         return Target(
-            draw(st.sampled_from([TargetKind.LEADER, TargetKind.FOLLOWER])), key=draw(st.sampled_from(terrain.keys))
+            draw(st.sampled_from([TargetKind.LEADER, TargetKind.FOLLOWER])), key=draw(st.sampled_from(space.keys))
         )
     return named_target(f"n{draw(st.integers(1, example.nodes))}")
 
 
 @st.composite
-def _add_trigger(draw: st.DrawFn, step: FaultStep, terrain: SearchSpace) -> FaultStep:
+def _add_trigger(draw: st.DrawFn, step: FaultStep, space: SearchSpace) -> FaultStep:
     trigger = OnEvent(
-        draw(_draw_event(terrain)),
+        draw(_draw_event(space)),
         nth=draw(st.sampled_from(NTH)),
         delay=draw(st.sampled_from(DELAYS)),
         within=5.0,
@@ -232,80 +228,80 @@ def _add_trigger(draw: st.DrawFn, step: FaultStep, terrain: SearchSpace) -> Faul
 
 
 @st.composite
-def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, terrain: SearchSpace) -> FaultStep:
+def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, space: SearchSpace) -> FaultStep:
     """Draws a long fault on the next event of some kind after ``first``, mostly of the same kind as ``first``.
 
     It hits the server of the event, or the leader, now and then a follower, of the event's key.
     """
-    if first.fault in terrain.faults and draw(_MOSTLY):
-        terrain = replace(terrain, faults=(first.fault,))
-    again = draw(_draw_step(example, terrain))
-    trigger = OnEvent(draw(_draw_event(terrain)), delay=draw(st.sampled_from(SOON)), within=5.0, optional=True)
+    if first.fault in space.faults and draw(_MOSTLY):
+        space = replace(space, faults=(first.fault,))
+    again = draw(_draw_step(example, space))
+    trigger = OnEvent(draw(_draw_event(space)), delay=draw(st.sampled_from(SHORT_DELAYS)), within=5.0, optional=True)
     kinds = (
         [TargetKind.ORIGIN, TargetKind.LEADER, TargetKind.ORIGIN, TargetKind.LEADER, TargetKind.FOLLOWER]
-        if terrain.keys
+        if space.keys
         else [TargetKind.ORIGIN]
     )
     if first.fault == HOLD and "event" in first.parameters and draw(_MOSTLY):
         # While the process is held at the event, another node is hit.
         trigger = msgspec.structs.replace(trigger, event=str(first.parameters["event"]))
-        kinds = [TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.ONE] if terrain.keys else [TargetKind.ONE]
+        kinds = [TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.ONE] if space.keys else [TargetKind.ONE]
     target = Target(draw(st.sampled_from(kinds))) if again.target.kind in ONE_SERVER else again.target
-    lasting = draw(st.sampled_from(LASTING))
+    lasting = draw(st.sampled_from(LONG_DURATIONS))
     return msgspec.structs.replace(again, at=first.at, trigger=trigger, target=target, duration=lasting)
 
 
 @st.composite
-def _mutate_example(draw: st.DrawFn, example: Example, terrain: SearchSpace, corpus: Sequence[Example]) -> Example:
+def _mutate_example(draw: st.DrawFn, example: Example, space: SearchSpace, corpus: Sequence[Example]) -> Example:
     steps = list(example.schedule.steps)
     how = draw(st.integers(0, 12))
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
     change = msgspec.structs.replace
     if how in (1, 3, 8, 9, 10) and draw(st.booleans()):
-        terrain = _restrict_to_used(example, terrain)
+        space = _restrict_to_used(example, space)
     if how == 0:
         return change(example, seed=draw(SEEDS))
     if how == 1 and len(steps) < MOST_STEPS:
-        steps.append(draw(_draw_step(example, terrain)))
+        steps.append(draw(_draw_step(example, space)))
     elif how == 2 and len(steps) > 1:
         del steps[place]
     elif how == 3 and steps:
-        steps[place] = draw(_draw_step(example, terrain))
+        steps[place] = draw(_draw_step(example, space))
     elif how == 4 and steps:
         shift = draw(st.integers(-GRID, GRID)) / GRID
         steps[place] = change(steps[place], at=max(EARLIEST, steps[place].at + shift))
-    elif how == 5 and steps and terrain.events:
-        steps[place] = draw(_add_trigger(steps[place], terrain))
+    elif how == 5 and steps and space.events:
+        steps[place] = draw(_add_trigger(steps[place], space))
     elif how == 6 and steps:
-        steps[place] = change(steps[place], target=draw(_draw_target(example, terrain, steps[place].target)))
+        steps[place] = change(steps[place], target=draw(_draw_target(example, space, steps[place].target)))
     elif how == 7 and steps:
         steps[place] = change(steps[place], duration=draw(st.sampled_from(DURATIONS)))
-    elif how >= 8 and steps and terrain.events and len(steps) < MOST_STEPS:
-        steps.append(draw(_draw_aftershock(steps[place], example, terrain)))
+    elif how >= 8 and steps and space.events and len(steps) < MOST_STEPS:
+        steps.append(draw(_draw_aftershock(steps[place], example, space)))
     else:
         other = corpus[draw(st.integers(0, len(corpus) - 1))]
         steps = [*steps, *other.schedule.steps][:MOST_STEPS]
     return change(example, schedule=FaultSchedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
 
-def make_playable(example: Example, terrain: SearchSpace) -> Example:
+def make_playable(example: Example, space: SearchSpace) -> Example:
     """Makes an example playable: each step ends in time and names existing nodes, and the contract still applies.
 
     Faults that lose unsynced data (a power loss, damage) hit one and the same server for the whole run. Records
     acknowledged by a majority then survive elsewhere; no such system promises more.
     """
     steps = sorted(
-        (fit_step_into_run(step, example, terrain) for step in example.schedule.steps), key=lambda step: step.at
+        (fit_step_into_run(step, example, space) for step in example.schedule.steps), key=lambda step: step.at
     )
     return msgspec.structs.replace(example, schedule=FaultSchedule(0, tuple(steps)))
 
 
-def fit_step_into_run(step: FaultStep, example: Example, terrain: SearchSpace, earliest: float = 0.0) -> FaultStep:
+def fit_step_into_run(step: FaultStep, example: Example, space: SearchSpace, earliest: float = 0.0) -> FaultStep:
     """Returns a playable copy of one step, see :func:`tidy`, that starts at ``earliest`` or later."""
     servers = example.nodes
     if step.target.kind is TargetKind.NAMED and any(node_number(name) > servers for name in step.target.names):
         step = msgspec.structs.replace(step, target=named_target("n1"))
-    if terrain.catalogue[step.fault].impact.loses_data:
+    if space.catalogue[step.fault].impact.loses_data:
         step = msgspec.structs.replace(step, target=named_target(f"n{1 + example.seed % servers}"))
     return _fit_into_time(step, example.time_limit, earliest)
 

@@ -10,7 +10,7 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -22,12 +22,13 @@ from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, FoundFailure, Tally
 from assay.harness.search.fork_server import die_with_parent
 
-NOTE_EVERY: Final = 10.0
+REPORT_INTERVAL: Final = 10.0
+"""Seconds between two reports of progress."""
 GRACE: Final = 5.0
 """Seconds for a terminated process to end."""
 
 
-Make = Callable[[int, Callable[[str], None]], Explorer]
+MakeExplorer = Callable[[int, Callable[[str], None]], Explorer]
 
 
 @dataclass(frozen=True)
@@ -53,45 +54,39 @@ class WorkerError(Exception):
     """An explorer broke; the message is its traceback."""
 
 
-def run_search(make: Make, workers: int, note: Callable[[str], None]) -> ExplorationResult:
+def run_search(make: MakeExplorer, workers: int, note: Callable[[str], None]) -> ExplorationResult:
     """Runs the workers. ``make(number, note)`` creates the explorer of a worker, from 0, in the worker's own process.
 
     Raises :class:`WorkerError` if an explorer breaks before a failure was found. ``KeyboardInterrupt`` ends all
     workers; the result is what was reported until then.
     """
     context = multiprocessing.get_context("fork")
-    everyone: dict[Connection, _Worker] = {}
+    processes: dict[Connection, BaseProcess] = {}
     parent = os.getpid()
     try:
         for number in range(workers):
-            # Each worker has its own pipe: a worker killed in the middle of a message must not corrupt the others'
-            # messages.
+            # Each worker has its own pipe, because a worker killed in the middle of a message leaves a corrupt pipe.
             ours, theirs = context.Pipe(duplex=False)
-            arguments = (make, number, theirs, parent)
-            process = context.Process(target=_run_worker, args=arguments, name=f"explorer {number}", daemon=True)
+            process: BaseProcess = context.Process(
+                target=_run_worker, args=(make, number, theirs, parent), name=f"explorer {number}", daemon=True
+            )
             process.start()
             theirs.close()
-            everyone[ours] = _Worker(number, process)
-        return _collect_results(dict(everyone), note)
+            processes[ours] = process
+        return _collect_results(dict(processes), note)
     except KeyboardInterrupt:  # no worker has reported yet
         return ExplorationResult(None, Tally(), interrupted=True)
     finally:
-        for worker in everyone.values():
-            worker.process.terminate()
-        for connection, worker in everyone.items():
-            worker.process.join(GRACE)
-            if worker.process.is_alive():
-                worker.process.kill()
+        for process in processes.values():
+            process.terminate()
+        for connection, process in processes.items():
+            process.join(GRACE)
+            if process.is_alive():
+                process.kill()
             connection.close()
 
 
-@dataclass(frozen=True)
-class _Worker:
-    number: int
-    process: BaseProcess
-
-
-def _run_worker(make: Make, number: int, parent: Connection, pid: int) -> None:
+def _run_worker(make: MakeExplorer, number: int, parent: Connection, pid: int) -> None:
     die_with_parent(pid)
     ignore_terminal_signals()
     try:
@@ -114,36 +109,36 @@ class _ProgressReporter:
     def __init__(self, explorer: Explorer, parent: Connection) -> None:
         self._explorer = explorer
         self._parent = parent
-        self._next = time.monotonic() + NOTE_EVERY
+        self._next = time.monotonic() + REPORT_INTERVAL
 
     def __call__(self, tally: Tally) -> None:
         self._parent.send(("tally", tally))
         if time.monotonic() >= self._next:
             self._parent.send(("reached", (self._explorer.reached, self._explorer.code)))
-            self._next = time.monotonic() + NOTE_EVERY
+            self._next = time.monotonic() + REPORT_INTERVAL
 
 
-def _collect_results(running: dict[Connection, _Worker], note: Callable[[str], None]) -> ExplorationResult:
-    began = noted = time.monotonic()
-    tallies: dict[int, Tally] = {}
-    reached: dict[int, tuple[Counter[str], set[CodePlace]]] = {}
+def _collect_results(running: dict[Connection, BaseProcess], note: Callable[[str], None]) -> ExplorationResult:
+    began = reported = time.monotonic()
+    tallies: dict[str, Tally] = {}
+    reached: dict[str, tuple[Counter[str], set[CodePlace]]] = {}
     found: FoundFailure | None = None
     endless: list[Example] = []
     died: list[Example] = []
     interrupted, broken = False, ""
     try:
         while running:
-            for ready in wait(list(running), NOTE_EVERY):
+            for ready in wait(list(running), REPORT_INTERVAL):
                 if not isinstance(ready, Connection) or ready not in running:
                     continue
-                worker = running[ready]
-                kind, content = _receive(ready, worker)
+                name = running[ready].name
+                kind, content = _receive(ready, running[ready])
                 if kind == "note":
-                    note(f"explorer {worker.number}: {content}")
+                    note(f"{name}: {content}")
                 elif kind == "tally":
-                    tallies[worker.number] = content
+                    tallies[name] = content
                 elif kind == "reached":
-                    reached[worker.number] = content
+                    reached[name] = content
                 elif kind == "endless":
                     endless.append(content)
                 elif kind == "died":
@@ -151,7 +146,7 @@ def _collect_results(running: dict[Connection, _Worker], note: Callable[[str], N
                 elif kind == "found":
                     found = content
                     for other in [one for one in running if one is not ready]:
-                        running.pop(other).process.terminate()
+                        running.pop(other).terminate()
                 elif kind == "done":
                     del running[ready]
                     found = content or found
@@ -160,38 +155,34 @@ def _collect_results(running: dict[Connection, _Worker], note: Callable[[str], N
                 else:  # the failure found before is still valid
                     del running[ready]
                     broken = content
-            if time.monotonic() - noted >= NOTE_EVERY:
-                noted = time.monotonic()
-                note(f"explored {_merge_tallies(tallies, noted - began)}")
+            if time.monotonic() - reported >= REPORT_INTERVAL:
+                reported = time.monotonic()
+                note(f"explored {_merge_tallies(tallies.values(), reported - began)}")
     except KeyboardInterrupt:
         interrupted = True
     states = sum((counts for counts, _ in reached.values()), Counter())
     code = frozenset(place for _, places in reached.values() for place in places)
-    tally = _merge_tallies(tallies, time.monotonic() - began)
+    tally = _merge_tallies(tallies.values(), time.monotonic() - began)
     return ExplorationResult(found, tally, interrupted, states, code, broken, tuple(endless), tuple(died))
 
 
-def _receive(connection: Connection, worker: _Worker) -> tuple[str, Any]:
+def _receive(connection: Connection, process: BaseProcess) -> tuple[str, Any]:
     try:
         kind, content = connection.recv()
     except (EOFError, OSError):  # OSError: in the middle of a message
-        worker.process.join(GRACE)
-        return "broken", f"explorer {worker.number} died with exit code {worker.process.exitcode}"
+        process.join(GRACE)
+        return "broken", f"{process.name} died with exit code {process.exitcode}"
     return kind, content
 
 
-def _merge_tallies(tallies: dict[int, Tally], seconds: float) -> Tally:
+def _merge_tallies(tallies: Collection[Tally], seconds: float) -> Tally:
     """Sums up tallies. Workers reach overlapping states, lines and branches, so their maximum stands for the sum."""
-    verdicts: dict[str, int] = {}
-    for tally in tallies.values():
-        for verdict, count in tally.verdicts.items():
-            verdicts[verdict] = verdicts.get(verdict, 0) + count
     return Tally(
-        examples=sum(tally.examples for tally in tallies.values()),
-        states=max((tally.states for tally in tallies.values()), default=0),
-        lines=max((tally.lines for tally in tallies.values()), default=0),
-        branches=max((tally.branches for tally in tallies.values()), default=0),
-        corpus=sum(tally.corpus for tally in tallies.values()),
-        verdicts=verdicts,
+        examples=sum(tally.examples for tally in tallies),
+        states=max((tally.states for tally in tallies), default=0),
+        lines=max((tally.lines for tally in tallies), default=0),
+        branches=max((tally.branches for tally in tallies), default=0),
+        corpus=sum(tally.corpus for tally in tallies),
+        verdicts=dict(sum((Counter(tally.verdicts) for tally in tallies), Counter())),
         seconds=seconds,
     )

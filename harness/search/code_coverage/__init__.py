@@ -1,7 +1,7 @@
 """Code coverage of the system under test: the lines and branches that a search has reached, and those it never has.
 
 Only ``harness.search`` and ``harness.cli`` import it. It is loaded in the fork server, so it imports only the standard
-library, msgspec and ``cluster.system``. Its modules, in reading order:
+library and msgspec, and ``harness.core.printable``. Its modules, in reading order:
 
 - ``points``: the points that can be reached in a source
 - ``source``: the sources of the system, and their loaded functions

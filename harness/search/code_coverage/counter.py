@@ -15,14 +15,16 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from assay.harness.search.code_coverage.points import FunctionPoints, Point, insert_marks
+from assay.harness.search.code_coverage.points import FunctionPoints, Point, instrument
 from assay.harness.search.code_coverage.source import LoadedFunctions, SourceModule, compile_functions, find_loaded
 
-LEFT: Final = "__assay_left__"
-HIT: Final = "__assay_hit__"
-"""Names that probes use in a counted module: the list of probes that have not reported, and the report function."""
-THINNED: Final = frozenset({4, 64, 1024})
-"""Run counts after which probes are removed. Compiling costs as much as all probes do in a dozen runs."""
+ARMED: Final = "__assay_armed__"
+REPORT: Final = "__assay_report__"
+"""Names that probes use in a counted module: the list that says which probes have not reported yet, and the report
+function.
+"""
+THINNING_RUNS: Final = frozenset({4, 64, 1024})
+"""Run counts after which used probes are removed. Compiling costs as much as all probes do in a dozen runs."""
 
 
 class CodePlace(NamedTuple):
@@ -34,11 +36,11 @@ class CodePlace(NamedTuple):
 
 
 class CoverageCounter:
-    """Counter for these modules; modules that are loaded later are counted from the next :meth:`settle` on."""
+    """Counter for these modules. A module that is loaded later is counted from the next :meth:`end_run` on."""
 
     def __init__(self, modules: Iterable[SourceModule]) -> None:
         self.on_new: Callable[[], None] = lambda: None
-        """Called in the middle of the system's code when it reaches a place that is not known."""
+        """Called in the middle of the system's code when that reaches a place for the first time."""
         self._waiting = {module.name: module for module in modules}
         """Modules that are not loaded yet."""
         self._probed: list[_ProbedModule] = []
@@ -50,33 +52,36 @@ class CoverageCounter:
         """Starts to count. Call it once per process, before :func:`gc.freeze` hides functions."""
         self._load()
 
-    def settle(self) -> None:
-        """Counts modules loaded since. Call it between two runs, when no code of the system is executing."""
+    def end_run(self) -> None:
+        """Begins to count modules that the run loaded, and removes used probes after some runs.
+
+        Call it between two runs, when no code of the system is executing.
+        """
         if any(name in sys.modules for name in self._waiting):
             self._load()
         self._runs += 1
-        if self._runs in THINNED:
-            self.thin()
+        if self._runs in THINNING_RUNS:
+            self.remove_used_probes()
 
-    def thin(self) -> None:
+    def remove_used_probes(self) -> None:
         """Removes the probes that have reported."""
         for probed in self._probed:
             if probed.stale:
-                probed.put()
+                probed.recompile()
 
-    def know(self, places: Iterable[CodePlace]) -> None:
+    def add_known(self, places: Iterable[CodePlace]) -> None:
         """Marks places as known because they were reached elsewhere."""
         self._known.update(places)
 
-    def forget_new(self) -> None:
+    def discard_new(self) -> None:
         """Clears the new places without a report, because another process reports them."""
         self._new.clear()
 
-    def take(self) -> frozenset[CodePlace]:
+    def take_new(self) -> frozenset[CodePlace]:
         """Returns and clears the places covered for the first time since the last call."""
-        found = frozenset(self._new)
+        new = frozenset(self._new)
         self._new.clear()
-        return found
+        return new
 
     def _report(self, module: str, points: Sequence[Point]) -> None:
         places = [place for line, outcome in points if (place := CodePlace(module, line, outcome)) not in self._known]
@@ -88,11 +93,11 @@ class CoverageCounter:
     def _load(self) -> None:
         for name, functions in find_loaded(self._waiting.values()).items():
             self._probed.append(_ProbedModule(self._waiting.pop(name), functions, self._report))
-            self._probed[-1].put()
+            self._probed[-1].recompile()
 
 
 class _ProbedModule:
-    """Probed module. ``report`` is called with the points of a probe when it is reached for the first time."""
+    """Module with probes. ``report`` is called with the points of a probe when it is reached for the first time."""
 
     def __init__(
         self, module: SourceModule, functions: LoadedFunctions, report: Callable[[str, Sequence[Point]], None]
@@ -101,42 +106,42 @@ class _ProbedModule:
         self._functions = functions
         self._report = report
         self._points: list[Sequence[Point]] = []
-        self._left: list[bool] = []
+        self._armed: list[bool] = []
         self.stale = False
         """Whether a probe that has reported is still in the code."""
 
-    def put(self) -> None:
+    def recompile(self) -> None:
         """Gives the functions code with the probes that have not reported yet."""
         number = -1
 
         def probe(function: FunctionPoints, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
             nonlocal number
             number += 1
-            if number == len(self._left):  # the first call of put
-                self._left.append(True)
+            if number == len(self._armed):  # in the first call of recompile
+                self._armed.append(True)
                 self._points.append(points)
-            return [_make_probe(number, statement)] if self._left[number] else ()
+            return [_make_probe(number, statement)] if self._armed[number] else ()
 
         tree = self._module.tree()
-        insert_marks(tree, probe)
+        instrument(tree, probe)
         code = compile_functions(tree, self._module.path)
         for key, functions in self._functions.same.items():
             for function in functions:
-                function.__globals__[LEFT], function.__globals__[HIT] = self._left, self._hit
+                function.__globals__[ARMED], function.__globals__[REPORT] = self._armed, self._report_probe
                 function.__code__ = code[key]
         self.stale = False
 
-    def _hit(self, number: int) -> None:
-        self._left[number] = False
+    def _report_probe(self, number: int) -> None:
+        self._armed[number] = False
         self.stale = True
         self._report(self._module.name, self._points[number])
 
 
 def _make_probe(number: int, statement: ast.stmt) -> ast.stmt:
-    """Returns ``if LEFT[number]: HIT(number)``, at the statement's line."""
-    index = ast.Subscript(ast.Name(LEFT, ast.Load()), ast.Constant(number), ast.Load())
-    call = ast.Expr(ast.Call(ast.Name(HIT, ast.Load()), [ast.Constant(number)], []))
-    found = ast.If(index, [call], [])
-    for node in ast.walk(found):
+    """Returns ``if ARMED[number]: REPORT(number)``, at the statement's line."""
+    index = ast.Subscript(ast.Name(ARMED, ast.Load()), ast.Constant(number), ast.Load())
+    call = ast.Expr(ast.Call(ast.Name(REPORT, ast.Load()), [ast.Constant(number)], []))
+    probe = ast.If(index, [call], [])
+    for node in ast.walk(probe):
         ast.copy_location(node, statement)
-    return found
+    return probe

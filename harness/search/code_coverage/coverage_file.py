@@ -23,7 +23,7 @@ class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
     missed_branches: tuple[tuple[int, bool], ...] = ()
 
     @property
-    def never(self) -> bool:
+    def uncalled(self) -> bool:
         """Returns whether it was never called; false for a function without points, because it is not known."""
         return (
             self.lines + self.branches > 0
@@ -58,26 +58,26 @@ class ModuleCoverage(msgspec.Struct, frozen=True, kw_only=True):
         return self.branches - sum(len(function.missed_branches) for function in self.functions)
 
     @property
-    def never(self) -> tuple[FunctionCoverage, ...]:
+    def uncalled(self) -> tuple[FunctionCoverage, ...]:
         """Returns the functions that no example called."""
-        return tuple(function for function in self.functions if function.never)
+        return tuple(function for function in self.functions if function.uncalled)
 
     @property
-    def missed(self) -> tuple[tuple[int, bool], ...]:
+    def untaken(self) -> tuple[tuple[int, bool], ...]:
         """Returns the branches that no example took in functions that were called, in the order of their lines."""
-        return tuple(sorted(b for function in self.functions if not function.never for b in function.missed_branches))
+        called = [function for function in self.functions if not function.uncalled]
+        return tuple(sorted(branch for function in called for branch in function.missed_branches))
 
 
-def compute_coverage(modules: Iterable[SourceModule], places: Iterable[CodePlace]) -> tuple[ModuleCoverage, ...]:
+def compute_coverage(modules: Sequence[SourceModule], places: Iterable[CodePlace]) -> tuple[ModuleCoverage, ...]:
     """Returns the coverage of each module by a search."""
-    everything = tuple(modules)
-    by_module: defaultdict[str, set[Point]] = defaultdict(set)
+    reached: defaultdict[str, set[Point]] = defaultdict(set)
     for module, line, outcome in places:
-        by_module[module].add(Point(line, outcome))
-    there = find_loaded(everything)
+        reached[module].add(Point(line, outcome))
+    loaded = find_loaded(modules)
     return tuple(
-        _cover_module(module, by_module.get(module.name, set()), there.get(module.name))
-        for module in everything
+        _cover_module(module, reached.get(module.name, set()), loaded.get(module.name))
+        for module in modules
         if module.functions
     )
 
@@ -97,34 +97,32 @@ def merge_searches(searches: Sequence[Sequence[ModuleCoverage]]) -> tuple[Module
     )
 
 
-def _merge_module(module: ModuleCoverage, several: Sequence[ModuleCoverage]) -> ModuleCoverage:
-    counted = [function for one in several for function in one.functions]
-    alike: defaultdict[tuple[str, int], list[FunctionCoverage]] = defaultdict(list)
-    for function in counted:
-        alike[function.name, function.first].append(function)
+def _merge_module(module: ModuleCoverage, versions: Sequence[ModuleCoverage]) -> ModuleCoverage:
+    by_place: defaultdict[tuple[str, int], list[FunctionCoverage]] = defaultdict(list)
+    for function in [function for version in versions for function in version.functions]:
+        by_place[function.name, function.first].append(function)
     return msgspec.structs.replace(
         module,
-        loaded=any(one.loaded for one in several),
-        functions=tuple(_merge_function(alike[function.name, function.first]) for function in module.functions),
+        loaded=any(version.loaded for version in versions),
+        functions=tuple(_merge_function(by_place[function.name, function.first]) for function in module.functions),
     )
 
 
-def _merge_function(several: Sequence[FunctionCoverage]) -> FunctionCoverage:
-    lines, branches = (
-        set.intersection(*(set(getattr(one, name)) for one in several)) for name in ("missed_lines", "missed_branches")
-    )
-    return msgspec.structs.replace(
-        several[0], missed_lines=tuple(sorted(lines)), missed_branches=tuple(sorted(branches))
-    )
+def _merge_function(versions: Sequence[FunctionCoverage]) -> FunctionCoverage:
+    missed = {
+        name: tuple(sorted(set.intersection(*(set(getattr(version, name)) for version in versions))))
+        for name in ("missed_lines", "missed_branches")
+    }
+    return msgspec.structs.replace(versions[0], **missed)
 
 
-def _cover_module(module: SourceModule, points: set[Point], here: LoadedFunctions | None) -> ModuleCoverage:
-    """Returns a module's coverage. ``here`` is its loaded code in this process; a forked process may load it later."""
-    uncounted = {(key.name, key.first) for key in here.other} if here is not None else set()
+def _cover_module(module: SourceModule, points: set[Point], loaded: LoadedFunctions | None) -> ModuleCoverage:
+    """Returns a module's coverage. ``loaded``: its code in this process; a forked process may load it later."""
+    uncounted = {(key.name, key.first) for key in loaded.other} if loaded is not None else set()
     return ModuleCoverage(
         file=module.label,
         digest=hashlib.sha256(module.text).hexdigest()[:16],
-        loaded=here is not None or bool(points),
+        loaded=loaded is not None or bool(points),
         functions=tuple(
             _cover_function(one, points) for one in module.functions if (one.name, one.first) not in uncounted
         ),

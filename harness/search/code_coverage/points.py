@@ -32,9 +32,9 @@ class FunctionPoints:
     points: tuple[Point, ...]
 
 
-Mark = Callable[[FunctionPoints, Sequence[Point], ast.stmt], Sequence[ast.stmt]]
-"""Returns the statements to insert before a statement at which these points are reached. The function has no points
-yet.
+MakeProbes = Callable[[FunctionPoints, Sequence[Point], ast.stmt], Sequence[ast.stmt]]
+"""Returns the statements to insert before a statement at which these points are reached. The points of the function are
+not known yet.
 """
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Decision = ast.If | ast.While | ast.For
@@ -42,14 +42,14 @@ Decision = ast.If | ast.While | ast.For
 
 def find_functions(tree: ast.Module) -> tuple[FunctionPoints, ...]:
     """Returns all functions defined in the tree, at any depth, with their points; the tree is unchanged."""
-    return insert_marks(tree, lambda function, points, statement: ())
+    return instrument(tree, lambda function, points, statement: ())
 
 
-def insert_marks(tree: ast.Module, mark: Mark) -> tuple[FunctionPoints, ...]:
-    """Returns the same functions, and inserts the statements that ``mark`` returns into the tree."""
-    walk = _PointVisitor(mark)
-    walk.definitions(tree.body, "")
-    return tuple(walk.functions)
+def instrument(tree: ast.Module, make_probes: MakeProbes) -> tuple[FunctionPoints, ...]:
+    """Returns all functions like :func:`find_functions`, and inserts the probes into the tree."""
+    visitor = _PointVisitor(make_probes)
+    visitor.visit_definitions(tree.body, "")
+    return tuple(visitor.functions)
 
 
 def is_constant(test: ast.expr) -> bool:
@@ -91,81 +91,81 @@ def is_stub(body: Sequence[ast.stmt]) -> bool:
 
 
 class _PointVisitor:
-    def __init__(self, mark: Mark) -> None:
-        self._mark = mark
+    def __init__(self, make_probes: MakeProbes) -> None:
+        self._make_probes = make_probes
         self.functions: list[FunctionPoints] = []
         self._points: list[Point] = []
         self._function = FunctionPoints("", 0, 0, ())
 
-    def definitions(self, body: Sequence[ast.stmt], prefix: str) -> None:
+    def visit_definitions(self, body: Sequence[ast.stmt], prefix: str) -> None:
         """Visits the definitions in statements that are not counted themselves."""
         for statement in body:
             if isinstance(statement, DEFINITIONS):
-                self._defined(statement, prefix)
+                self._visit_function(statement, prefix)
             elif isinstance(statement, ast.ClassDef):
-                self.definitions(statement.body, f"{prefix}{statement.name}.")
+                self.visit_definitions(statement.body, f"{prefix}{statement.name}.")
             else:
                 for inner in _find_bodies(statement):
-                    self.definitions(inner, prefix)
+                    self.visit_definitions(inner, prefix)
 
-    def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str) -> None:
+    def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str) -> None:
         if is_stub(node.body):
             return
         outer = self._function, self._points
         last = node.end_lineno or node.lineno
         self._function, self._points = FunctionPoints(prefix + node.name, find_first_line(node), last, ()), []
-        described = int(ast.get_docstring(node, clean=False) is not None)
-        place = len(self.functions)
-        node.body = [*node.body[:described], *self._block(node.body[described:])]
+        docstring = int(ast.get_docstring(node, clean=False) is not None)
+        index = len(self.functions)  # before the functions that are nested in this one
+        node.body = [*node.body[:docstring], *self._visit_block(node.body[docstring:])]
         function = FunctionPoints(self._function.name, self._function.first, last, tuple(dict.fromkeys(self._points)))
-        self.functions.insert(place, function)
+        self.functions.insert(index, function)
         self._function, self._points = outer
 
-    def _block(self, body: Sequence[ast.stmt], entered: Sequence[Point] = ()) -> list[ast.stmt]:
-        """Marks consecutive statements; ``entered`` are the points reached with the first of them."""
-        found: list[ast.stmt] = []
+    def _visit_block(self, body: Sequence[ast.stmt], first_points: Sequence[Point] = ()) -> list[ast.stmt]:
+        """Marks consecutive statements; ``first_points`` are the points reached with the first of them."""
+        marked: list[ast.stmt] = []
         for statement in body:
-            found += self._reached([*entered, *self._line(statement)], statement)
-            entered = ()
-            self._inside(statement)
-            found.append(statement)
-        return found
+            marked += self._record([*first_points, *self._line_points(statement)], statement)
+            first_points = ()
+            self._visit_nested(statement)
+            marked.append(statement)
+        return marked
 
-    def _line(self, statement: ast.stmt) -> list[Point]:
+    def _line_points(self, statement: ast.stmt) -> list[Point]:
         return [Point(find_first_line(statement))] if has_line(statement) else []
 
-    def _reached(self, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
+    def _record(self, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
         if not points:
             return ()
         self._points += points
-        return self._mark(self._function, points, statement)
+        return self._make_probes(self._function, points, statement)
 
-    def _inside(self, statement: ast.stmt) -> None:
+    def _visit_nested(self, statement: ast.stmt) -> None:
         prefix = f"{self._function.name}.<locals>."
         if isinstance(statement, DEFINITIONS):
-            self._defined(statement, prefix)
+            self._visit_function(statement, prefix)
         elif isinstance(statement, ast.ClassDef):
-            self.definitions(statement.body, f"{prefix}{statement.name}.")
+            self.visit_definitions(statement.body, f"{prefix}{statement.name}.")
         elif isinstance(statement, Decision):
-            self._decided(statement)
+            self._visit_decision(statement)
         else:
             for holder in _find_statement_holders(statement):
                 for name in ("body", "orelse", "finalbody"):
                     if body := getattr(holder, name, None):
-                        setattr(holder, name, self._block(body))
+                        setattr(holder, name, self._visit_block(body))
 
-    def _decided(self, statement: Decision) -> None:
+    def _visit_decision(self, statement: Decision) -> None:
         if (test := find_constant_test(statement)) is not None:
             if isinstance(test, ast.Constant):  # the other constant tests are for type checkers
-                statement.body = self._block(statement.body)
-            statement.orelse = self._block(statement.orelse)
+                statement.body = self._visit_block(statement.body)
+            statement.orelse = self._visit_block(statement.orelse)
             return
         yes, no = Point(statement.lineno, True), Point(statement.lineno, False)
-        statement.body = self._block(statement.body, [yes])
+        statement.body = self._visit_block(statement.body, [yes])
         if statement.orelse:
-            statement.orelse = self._block(statement.orelse, [no])
+            statement.orelse = self._visit_block(statement.orelse, [no])
         else:
-            statement.orelse = list(self._reached([no], statement))
+            statement.orelse = list(self._record([no], statement))
 
 
 def _find_statement_holders(statement: ast.stmt) -> list[ast.AST]:

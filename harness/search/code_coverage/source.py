@@ -47,7 +47,7 @@ def find_modules(packages: Iterable[str]) -> tuple[SourceModule, ...]:
     Files that this interpreter cannot import, such as code templates or dangling links, are skipped. Raises
     ``ValueError`` for a name without Python source.
     """
-    found: dict[str, SourceModule] = {}
+    modules: dict[str, SourceModule] = {}
     for package in packages:
         for name, path in _find_files(package):
             try:
@@ -56,13 +56,11 @@ def find_modules(packages: Iterable[str]) -> tuple[SourceModule, ...]:
             except (OSError, SyntaxError, ValueError):
                 continue
             label = _make_label(path, name.split(".")[package.count(".") :])
-            found[name] = SourceModule(name, label, str(path), text, find_functions(tree))
-    labels = Counter(module.label for module in found.values())
+            modules[name] = SourceModule(name, label, str(path), text, find_functions(tree))
+    labels = Counter(module.label for module in modules.values())
     return tuple(
-        replace(found[name], label=_make_label(Path(found[name].path), name.split(".")))
-        if labels[found[name].label] > 1
-        else found[name]
-        for name in sorted(found)
+        replace(module, label=_make_label(Path(module.path), name.split("."))) if labels[module.label] > 1 else module
+        for name, module in sorted(modules.items())
     )
 
 
@@ -87,13 +85,9 @@ def _find_files(package: str) -> Iterator[tuple[str, Path]]:
             yield ".".join([package, *parts[: -1 if parts[-1] == "__init__" else None]]), path
 
 
-def compile_functions(tree: ast.Module, path: str) -> dict[CodeKey, CodeType]:
-    """Compiles a tree, and returns the code of each function in it."""
-    return by_key(compile(tree, path, "exec", dont_inherit=True))
-
-
-def by_key(whole: CodeType) -> dict[CodeKey, CodeType]:
-    return {make_key(code): code for code in iterate_nested_code(whole)}
+def compile_functions(source: ast.Module | bytes, path: str) -> dict[CodeKey, CodeType]:
+    """Compiles a module, and returns the code of each function in it."""
+    return {make_key(code): code for code in iterate_nested_code(compile(source, path, "exec", dont_inherit=True))}
 
 
 def iterate_nested_code(code: CodeType) -> Iterator[CodeType]:
@@ -125,7 +119,7 @@ def _code_shape(code: CodeType) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class LoadedFunctions:
-    """Loaded functions of one module; a definition that was executed several times has several.
+    """Loaded functions of one module. A definition that was executed several times made several functions.
 
     ``same`` are those whose code equals the file's, ``other`` those whose code differs.
     """
@@ -134,19 +128,19 @@ class LoadedFunctions:
     other: frozenset[CodeKey]
 
 
-def find_loaded(everything: Iterable[SourceModule]) -> dict[str, LoadedFunctions]:
+def find_loaded(modules: Iterable[SourceModule]) -> dict[str, LoadedFunctions]:
     """Returns the loaded functions by module, for loaded modules, except functions hidden by :func:`gc.freeze`."""
-    there = {module.path: module for module in everything if module.name in sys.modules}
-    found: defaultdict[str, defaultdict[CodeKey, list[FunctionType]]] = defaultdict(lambda: defaultdict(list))
-    for thing in gc.get_objects():
-        if type(thing) is FunctionType and thing.__code__.co_filename in there:
-            found[thing.__code__.co_filename][make_key(thing.__code__)].append(thing)
-    return {module.name: _split_by_source(module, found[path]) for path, module in there.items()}
+    loaded = {module.path: module for module in modules if module.name in sys.modules}
+    functions: defaultdict[str, defaultdict[CodeKey, list[FunctionType]]] = defaultdict(lambda: defaultdict(list))
+    for one in gc.get_objects():
+        if type(one) is FunctionType and one.__code__.co_filename in loaded:
+            functions[one.__code__.co_filename][make_key(one.__code__)].append(one)
+    return {module.name: _split_by_source(module, functions[path]) for path, module in loaded.items()}
 
 
 def _split_by_source(module: SourceModule, functions: Mapping[CodeKey, list[FunctionType]]) -> LoadedFunctions:
     wanted = {CodeKey(module.path, function.name, function.first) for function in module.functions}
-    code = by_key(compile(module.text, module.path, "exec", dont_inherit=True))
+    code = compile_functions(module.text, module.path)
     same, other = {}, set()
     for key in wanted & functions.keys():
         if key in code and all(is_same_code(code[key], function.__code__) for function in functions[key]):

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
+from assay.harness.core.printable import join_some
 from assay.harness.search.code_coverage.coverage_file import FunctionCoverage, ModuleCoverage
 
-MOST: Final = 6
-"""Functions, and branches, that are named per module; the HTML page names all."""
+MOST_NAMED: Final = 6
+"""Maximum number of functions, and of branches, that are named per module; the HTML page names all."""
 NOT_COUNTED: Final = "lines and branches of the system were not counted (--code-coverage)"
 NOTHING_RAN: Final = (
     "no line of the system was reached: only what runs in the process of the simulation can be counted; "
@@ -21,9 +22,7 @@ def make_table(code: Sequence[ModuleCoverage]) -> list[str]:
     loaded = [module for module in code if module.loaded]
     if not any(module.reached_lines for module in loaded):
         return [NOTHING_RAN]
-    rows = [
-        f"{describe_total(loaded)}; never loaded: {_join_names([module.file for module in code if not module.loaded])}"
-    ]
+    rows = [f"{describe_total(loaded)}; never loaded: {_join([one.file for one in code if not one.loaded])}"]
     width = max(len(module.file) for module in loaded)
     for module in sorted(loaded, key=lambda module: (compute_share(module), module.file)):
         rows.append(f"{module.file:<{width}}  {describe_reached(module)}; {describe_missed(module)}")
@@ -47,17 +46,15 @@ def describe_reached(module: ModuleCoverage) -> str:
     return f"{module.reached_lines} of {module.lines} lines, {module.reached_branches} of {module.branches} branches"
 
 
-def describe_missed(module: ModuleCoverage, most: int = MOST) -> str:
+def describe_missed(module: ModuleCoverage) -> str:
     """Returns the functions that no example called, and the branches that none took in the other functions."""
     if compute_share(module) == 0:
         return "never: any of it"
-    parts = [f"never: {_join_names([describe_function(function) for function in module.never], most)}"]
-    if module.missed:
-        parts.append(f"branches: {_join_names([describe_branch(*one) for one in module.missed], most)}")
+    parts = [f"never: {_join([describe_function(function) for function in module.uncalled])}"]
+    if module.untaken:
+        parts.append(f"branches: {_join([describe_branch(*one) for one in module.untaken])}")
     if module.uncounted:
-        parts.append(
-            f"not counted, because their loaded code differs from the file: {_join_names(module.uncounted, most)}"
-        )
+        parts.append(f"not counted, because their loaded code differs from the file: {_join(module.uncounted)}")
     return "; ".join(parts)
 
 
@@ -71,5 +68,5 @@ def describe_branch(line: int, outcome: bool) -> str:
     return f"{line} never {str(outcome).lower()}"
 
 
-def _join_names(names: Sequence[str], most: int = MOST) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") or "none"
+def _join(names: Sequence[str]) -> str:
+    return join_some(names, MOST_NAMED) or "none"

@@ -16,7 +16,7 @@ from assay.harness.run.declared_nodes import check_node_counts, read_declaration
 from assay.harness.run.experiment import IncompleteError, experiment, find_experiment
 from assay.harness.run.faults import count_nodes
 from assay.harness.run.settings import Settings, parse_nodes
-from assay.harness.search.exploration import make_terrain
+from assay.harness.search.exploration import make_search_space
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.workloads.systems.galera import Galera
 from assay.workloads.systems.mariadb import MariaDB
@@ -159,4 +159,4 @@ def test_an_experiment_declares_for_itself_and_keeps_what_else_its_system_declar
 def test_a_search_draws_no_number_that_is_not_declared() -> None:
     for counts, resizable in ((None, True), ({"server": (3, 4)}, False)):
         system = Served(counts)
-        assert make_terrain(system, sized(system, None)[2], FaultCatalogue.standard()).resizable is resizable
+        assert make_search_space(system, sized(system, None)[2], FaultCatalogue.standard()).resizable is resizable

@@ -11,9 +11,9 @@ import pytest
 from assay.harness.run.settings import Settings
 from assay.harness.search.branch_faults import draw_branch_steps
 from assay.harness.search.example import Example
-from assay.harness.search.exploration import make_terrain
+from assay.harness.search.exploration import make_search_space
 from assay.harness.search.fork_server import Moment
-from assay.harness.search.strategies import MAINSTAYS, MARGIN, SearchSpace
+from assay.harness.search.strategies import MARGIN, SERVER_OUTAGES, SearchSpace
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, decode_schedule, encode_schedule
 from assay.nemesis.schedule.target import TargetKind, named_target, parse_target
@@ -22,13 +22,13 @@ from assay.system_under_test.deployment import Broker
 
 BASE = Settings(seed=1, time_limit=8.0, rate=50.0)
 EVENTS = ("became-leader", "isr-change", "high-watermark")
-TERRAIN = replace(make_terrain(Broker(), BASE, FaultCatalogue.standard()), events=EVENTS)
+TERRAIN = replace(make_search_space(Broker(), BASE, FaultCatalogue.standard()), events=EVENTS)
 EXAMPLE = Example.of(BASE, FaultSchedule(0, (FaultStep(1.0, "slow-disk", parse_target("one"), 2.0),)))
 DRAWN = 400
 
 
-def drawn(moment: Moment, terrain: SearchSpace = TERRAIN) -> list[FaultStep]:
-    return [step for seed in range(DRAWN) for step in draw_branch_steps(Random(seed), moment, terrain)]
+def drawn(moment: Moment, space: SearchSpace = TERRAIN) -> list[FaultStep]:
+    return [step for seed in range(DRAWN) for step in draw_branch_steps(Random(seed), moment, space)]
 
 
 @pytest.mark.parametrize("at", [0.0, 3.41234, 6.4, 7.39])
@@ -48,7 +48,7 @@ def test_none_fits_at_the_end() -> None:
 
 
 def test_most_take_away_the_server_of_the_event_or_a_leader_at_once() -> None:
-    mainstays = [step for step in drawn(Moment(EXAMPLE, 3.0, (), "n2")) if step.fault in MAINSTAYS]
+    mainstays = [step for step in drawn(Moment(EXAMPLE, 3.0, (), "n2")) if step.fault in SERVER_OUTAGES]
     at_once = [step for step in mainstays if step.trigger is None]
     whom = Counter(str(step.target) for step in at_once)
     assert len(mainstays) > DRAWN / 4
@@ -72,7 +72,7 @@ def test_the_faults_that_the_run_has_come_again() -> None:
 
 def test_a_leader_that_is_struck_at_once_leads_what_the_event_was_about() -> None:
     steps = drawn(Moment(EXAMPLE, 3.0, (), "n2", "truncated", "orders-1"))
-    leaders = Counter(str(step.target) for step in steps if step.fault in MAINSTAYS and step.trigger is None)
+    leaders = Counter(str(step.target) for step in steps if step.fault in SERVER_OUTAGES and step.trigger is None)
     assert leaders["leader of orders-1"] > 0
     assert leaders["leader of any key"] == 0
     other = drawn(Moment(EXAMPLE, 3.0, (), "n2", "truncated", "__consumer_offsets-3"))
@@ -87,7 +87,7 @@ def test_without_a_server_at_the_moment_none_is_named(node: str | None) -> None:
 
 
 def test_a_system_without_keys_has_no_leader_to_strike() -> None:
-    keyless = replace(TERRAIN, keys=(), faults=tuple(sorted(MAINSTAYS)))
+    keyless = replace(TERRAIN, keys=(), faults=tuple(sorted(SERVER_OUTAGES)))
     kinds = {step.target.kind for step in drawn(Moment(EXAMPLE, 3.0, (), "n2"), keyless)}
     assert kinds
     assert not kinds & {TargetKind.LEADER, TargetKind.FOLLOWER}

@@ -39,7 +39,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
 ) -> None:
     for of_a_rate in ("MOST_REPETITIONS", "RATE_RUNS"):
         monkeypatch.setattr(explore, of_a_rate, 2)  # the defect shows in every run
-    monkeypatch.setattr(explore, "SHRINKING", 0.0)  # by Hypothesis; what follows it takes out each step by itself
+    monkeypatch.setattr(explore, "SHRINK_SECONDS", 0.0)  # by Hypothesis; what follows it takes out each step by itself
     one = functools.partial(run_search, workers=1)  # a second one finds the same, and makes it small for nothing
     monkeypatch.setattr(exploration, "run_search", lambda make, workers, note: one(make, note=note))
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=4", "--defect=forgetful", "--nemesis=kill")
@@ -47,7 +47,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     recorded = done.stdout.str()
     assert "lost-write" in recorded
     assert "to 0; with other seeds it fails 2 of 2 times (95 % confidence interval: 34-100 %)" in recorded
-    assert "the same again in other plays and another process" in recorded
+    assert "equal in other plays and another process" in recorded
     assert "replay: pytest " in recorded
     kept = list((toy_project.path / "runs" / "found").glob("*.json"))
     assert len(kept) == 1
@@ -137,10 +137,10 @@ def test_what_a_search_reaches_of_the_systems_code_is_shown(
             continue
         (module,) = reached.code
         assert module.file == "toy_log.py"
-        assert (forgets, True) in module.missed
-        assert (forgets, False) not in module.missed
-        assert "ToySystem.with_defect" in [function.name for function in module.never]
-        assert "Server.serve" not in [function.name for function in module.never]
+        assert (forgets, True) in module.untaken
+        assert (forgets, False) not in module.untaken
+        assert "ToySystem.with_defect" in [function.name for function in module.uncalled]
+        assert "Server.serve" not in [function.name for function in module.uncalled]
         assert main(["search", "show", str(runs)]) == ExitCode.PASS
         assert f"{forgets} never true" in capsys.readouterr().out
 
@@ -226,7 +226,7 @@ def test_the_run_of_another_session_is_neither_judged_nor_deleted(pytester: pyte
     runner = shrink_run._Runner("test_it.py::test_it", settings, root, frozenset({"lost-write"}), print, None)
     assert not runner.fails(Example.of(settings, FaultSchedule(0)))
     assert [one.name for one in (root / "t").iterdir()] == ["2"]
-    assert list((root / shrink_run.PLACE).iterdir()) == [], "nor is the schedule left of one that did not fail"
+    assert list((root / shrink_run.FOLDER).iterdir()) == [], "nor is the schedule left of one that did not fail"
 
 
 def test_a_run_that_found_nothing_is_not_made_small(
@@ -235,4 +235,4 @@ def test_a_run_that_found_nothing_is_not_made_small(
     toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--cluster=sim", "--reports=never").assert_outcomes(passed=1)
     capfd.readouterr()
     assert main(["shrink", "runs/latest"]) == ExitCode.USAGE
-    assert "nothing to be made small" in capfd.readouterr().err
+    assert "nothing to shrink" in capfd.readouterr().err

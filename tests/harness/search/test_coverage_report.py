@@ -42,23 +42,23 @@ def one(states: dict[str, int] | None = None, test: str = TEST, examples: int = 
 
 def test_the_words_for_states_say_what_came_and_what_was_in_force() -> None:
     """The words are made by one module and read by another."""
-    assert one().seen == {"elected": 1, "deposed": 1}
-    assert one().never_seen == ["merged"]
-    assert one().struck == {"kill": 1}
-    assert one().never_struck == ["freeze"], "it was only intended"
-    assert one().during == {"nothing": {"elected": 1}, "kill": {"deposed": 1}}
+    assert one().event_counts == {"elected": 1, "deposed": 1}
+    assert one().missing_events == ["merged"]
+    assert one().fault_counts == {"kill": 1}
+    assert one().missing_faults == ["freeze"], "it was only intended"
+    assert one().events_during == {"nothing": {"elected": 1}, "kill": {"deposed": 1}}
     assert "elected > deposed > elected" in one().sequences
 
 
 def test_an_event_that_came_twice_in_one_example_counts_once() -> None:
     both = merge_reports([one(), one({"elected x1": 3, "elected x2": 1}, examples=4)])
-    assert both.seen["elected"] == 5
+    assert both.event_counts["elected"] == 5
     assert (both.examples, both.searches, both.seconds) == (5, 2, 5.0)
     assert both.verdicts == {"pass": 5}
 
 
 def test_an_event_during_two_faults_is_of_each_of_them() -> None:
-    found = one({"elected during freeze+kill": 2, "elected during kill": 1}).during
+    found = one({"elected during freeze+kill": 2, "elected during kill": 1}).events_during
     assert found == {"freeze": {"elected": 2}, "kill": {"elected": 2}}
 
 

@@ -28,7 +28,7 @@ from assay.harness.run.progress import SilentProgress
 from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.example import Example
-from assay.harness.search.exploration import Exploration, make_terrain
+from assay.harness.search.exploration import Exploration, make_search_space
 from assay.harness.search.explore import Explorer, FoundFailure
 from assay.harness.search.player import DIED, ENDLESS, NOT_STARTED, Player, PlayOutcome, make_outcome_without_history
 from assay.harness.search.workers import WorkerError, run_search
@@ -80,7 +80,7 @@ class PretendPlayer:
 
 
 def explorer(player: Any, budget: Budget, seed: int = 3) -> Explorer:
-    return Explorer(player, make_terrain(Broker(), replace(BASE, seed=seed), FaultCatalogue.standard()), budget)
+    return Explorer(player, make_search_space(Broker(), replace(BASE, seed=seed), FaultCatalogue.standard()), budget)
 
 
 def kinds(example: Example) -> set[str]:
@@ -89,7 +89,7 @@ def kinds(example: Example) -> set[str]:
 
 @pytest.mark.parametrize("names", [(), ("members",)])
 def test_a_fault_that_finds_nothing_to_strike_is_not_drawn(names: tuple[str, ...]) -> None:
-    drawn = make_terrain(
+    drawn = make_search_space(
         SystemWithClientNodes(Broker(groups=names), GroupClient), BASE, FaultCatalogue.standard()
     ).faults
     assert ("consumer-from-coordinator" in drawn) is bool(names)
@@ -179,8 +179,8 @@ def test_a_step_that_never_acted_is_not_kept_in_the_corpus() -> None:
     example = Example.of(
         BASE, FaultSchedule(0, tuple(FaultStep(float(at), "kill", Target(TargetKind.ONE), 1.0) for at in (1, 2, 3)))
     )
-    assert [step.at for step in example.only({1, 3}).schedule.steps] == [1.0, 3.0]
-    assert example.only(set()) == example  # a run without any fault leads nowhere
+    assert [step.at for step in example.keep_steps({1, 3}).schedule.steps] == [1.0, 3.0]
+    assert example.keep_steps(set()) == example  # a run without any fault leads nowhere
 
 
 @pytest.mark.long
@@ -217,7 +217,7 @@ class UnendedPlayer(PretendPlayer):
 @pytest.mark.parametrize(
     ("instead", "said"),
     [
-        (ENDLESS, "UNKNOWN: an example did not come to its end in 120 s"),
+        (ENDLESS, "UNKNOWN: an example did not end in 120 s"),
         (DIED, "UNKNOWN: the process that played an example died"),
     ],
 )
@@ -240,14 +240,14 @@ def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(
     )  # fmt: skip
     if found:
         result = replace(result, found=found_in(unended[0], "lost-write"), broken="broken")
-    text = asked._said(result)
+    text = asked._make_text(result)
     assert text is not None
     assert text.startswith("FOUND lost-write" if found else said)
     for example in unended:
         (kept,) = (tmp_path / "found").glob(f"{example.seed}-{instead}-*.json")
         assert decode_schedule(kept.read_bytes()) == example.schedule
         assert f"replay: pytest {example.seed} {kept}" in text
-    assert asked._said(replace(result, endless=(), died=(), found=None)) is None
+    assert asked._make_text(replace(result, endless=(), died=(), found=None)) is None
 
 
 @dataclass
@@ -286,7 +286,7 @@ def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_sm
     asked = Exploration(
         nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
     )
-    lines = asked._cut_short(result.found, result.broken).splitlines()
+    lines = asked._describe_unreplayed(result.found, result.broken).splitlines()
     assert lines[0].startswith("FOUND lost-write after ")
     assert lines[1].startswith("the search broke while it was made small: ")
     assert said in lines[-1]
@@ -295,7 +295,7 @@ def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_sm
 def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet() -> None:
     def make(number: int, note: Callable[[str], None]) -> Explorer:
         player = PretendPlayer(lambda example: "kill" in kinds(example))
-        ground = make_terrain(Broker(), replace(BASE, seed=number), FaultCatalogue.standard())
+        ground = make_search_space(Broker(), replace(BASE, seed=number), FaultCatalogue.standard())
         return Explorer(player, ground, Budget(seconds=60.0), note=note)  # type: ignore[arg-type]
 
     def interrupt(line: str) -> None:
@@ -313,7 +313,7 @@ SLEEPING = """
 import time
 from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.explore import Explorer, FoundFailure
-from assay.harness.search.exploration import Exploration, make_terrain
+from assay.harness.search.exploration import Exploration, make_search_space
 from assay.harness.search.workers import run_search
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.system_under_test.deployment import Broker
@@ -322,7 +322,7 @@ class Player:
     def play_all(self, examples, enough):
         time.sleep(600)
 
-ground = make_terrain(Broker(), Settings(seed=3), FaultCatalogue.standard())
+ground = make_search_space(Broker(), Settings(seed=3), FaultCatalogue.standard())
 run_search(lambda number, note: Explorer(Player(), ground, Budget(examples=1)), 2, print)
 """
 
@@ -356,7 +356,7 @@ def test_a_run_that_is_too_short_for_a_fault_is_not_searched_with(toy: ModuleTyp
     asked = exploration_of(toy.ToySystem(), toy.ToyClient, tmp_path)
     asked.settings = replace(asked.settings, time_limit=1.4)
     assert asked.run() == "UNKNOWN: --time-limit=1.4 leaves no time for a fault: take 1.5 or more"
-    shortest = make_terrain(Broker(), replace(BASE, time_limit=1.5), FaultCatalogue.standard())
+    shortest = make_search_space(Broker(), replace(BASE, time_limit=1.5), FaultCatalogue.standard())
     done = Explorer(PretendPlayer(lambda example: False), shortest, Budget(examples=5))  # type: ignore[arg-type]
     assert done.run() is None
     assert done.tally.examples == 5
@@ -378,7 +378,7 @@ def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: Modul
 
     asked = exploration_of(toy.ToySystem(), Interrupting, tmp_path)
     asked.settings = replace(asked.settings, concurrency=1)
-    said = asked._described(
+    said = asked._replay_and_describe(
         found_in(Example.of(asked.settings, FaultSchedule(0)), "lost-write", digest="1")
     ).splitlines()
     assert said[0] == "FOUND lost-write after 7 examples, 2 s"
@@ -388,9 +388,9 @@ def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: Modul
 
 def test_a_system_that_does_not_start_is_found_like_any_failure(toy: ModuleType, tmp_path: Path) -> None:
     asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path)
-    said = asked._described(found_in(Example.of(asked.settings, FaultSchedule(0)), NOT_STARTED)).splitlines()
+    said = asked._replay_and_describe(found_in(Example.of(asked.settings, FaultSchedule(0)), NOT_STARTED)).splitlines()
     assert said[0] == "FOUND not-started after 7 examples, 2 s"
-    assert "no history: the same again in other plays and another process" in said
+    assert "no history: equal in other plays and another process" in said
     assert any(line.startswith("the cluster did not start: ") for line in said)
     (kept,) = (tmp_path / "found").glob("*.json")
     assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
@@ -405,7 +405,7 @@ def test_what_was_found_is_said_on_a_full_disk(tmp_path: Path) -> None:
         asked = Exploration(
             nowhere, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
         )
-        said = asked._text(found_in(example, "crash")).splitlines()
+        said = asked._describe_failure(found_in(example, "crash")).splitlines()
         assert said[0] == "FOUND crash after 7 examples, 2 s"
         assert "No space left" in said[1]
         assert said[2:] == [f"  {line}" for line in example.lines()]
@@ -434,9 +434,12 @@ def test_no_search_takes_the_schedule_of_another(tmp_path: Path) -> None:
     )
     steps = [FaultStep(float(at), "kill", Target(TargetKind.ONE), 1.0) for at in (1, 2)]
     found = [Example.of(replace(BASE, seed=0), FaultSchedule(0, (step,))) for step in steps]
-    played = [Path(asked._cut_short(found_in(one, "crash")).splitlines()[-1].removeprefix("replay: ")) for one in found]
+    played = [
+        Path(asked._describe_unreplayed(found_in(one, "crash")).splitlines()[-1].removeprefix("replay: "))
+        for one in found
+    ]
     assert [decode_schedule(one.read_bytes()) for one in played] == [one.schedule for one in found]
-    asked._cut_short(found_in(found[1], "crash"))
+    asked._describe_unreplayed(found_in(found[1], "crash"))
     assert len(list((tmp_path / "found").iterdir())) == 2, "the same schedule is there once"
 
 
@@ -446,13 +449,13 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
     )
     nothing: frozenset[Any] = frozenset()
     outcome = PlayOutcome("fail", frozenset({"lost-write"}), None, nothing, nothing, nothing, None, None)
-    found = FoundFailure(first.only({2}), outcome, None, False, False, first, 2.4, 7)
+    found = FoundFailure(first.keep_steps({2}), outcome, None, False, False, first, 2.4, 7)
     nowhere: Any = None
     settings = Settings(1, store=tmp_path)
     asked = Exploration(
         nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", SilentProgress(), nowhere
     )
-    said = asked._cut_short(found).splitlines()
+    said = asked._describe_unreplayed(found).splitlines()
     (kept,) = (tmp_path / "found").glob(f"{first.seed}-lost-write-*.json")
     assert said[:2] == [
         "FOUND lost-write after 7 examples, 2 s",

@@ -27,7 +27,13 @@ from assay.harness.run.settings import Settings
 from assay.harness.search import fork_server
 from assay.harness.search.code_coverage.source import find_modules
 from assay.harness.search.example import Example
-from assay.harness.search.fork_player import DEATHS, DOUBTFUL, FAVOUR, ForkPlayer, ForkServerError
+from assay.harness.search.fork_player import (
+    MAX_DEATHS,
+    TURNING_POINT_FACTOR,
+    UNKNOWN_FACTOR,
+    ForkPlayer,
+    ForkServerError,
+)
 from assay.harness.search.fork_server import Moment
 from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
@@ -82,8 +88,8 @@ def test_when_each_process_dies_the_error_names_an_example_such_that_it_can_be_p
         player.play_all([an_example(seed) for seed in range(20)], never)
     said = str(raised.value).splitlines()
     assert said == [
-        f"each process that played one of {DEATHS} examples died (is memory used up?), the last of:",
-        f"  seed {DEATHS - 1}",
+        f"each process that played one of {MAX_DEATHS} examples died (is memory used up?), the last of:",
+        f"  seed {MAX_DEATHS - 1}",
         *(f"  {line}" for line in an_example().lines()),
     ]
 
@@ -161,12 +167,14 @@ def test_what_breaks_an_invariant_is_judged_before_others_are_played(tmp_path: P
 @pytest.mark.slow
 def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(player: ForkPlayer) -> None:
     vain = msgspec.structs.replace(KILL, trigger=OnEvent("never-comes", within=1.0, optional=True))
-    alone, waited_for = player.play(an_example(1, vain)), player.play(an_example(1, vain).demanding())
+    alone, waited_for = player.play(an_example(1, vain)), player.play(an_example(1, vain).require_triggers())
     assert {alone.verdict, waited_for.verdict} == {"unknown"}
     with_it, without_it = player.play(an_example(1, KILL, vain)), player.play(an_example(1, KILL))
     assert with_it.digest == without_it.digest, "it is the same run"
     assert with_it.injected == without_it.injected == {1}
-    assert player.play(an_example(1, KILL, vain).demanding()).digest != without_it.digest, "it says what was meant"
+    assert player.play(an_example(1, KILL, vain).require_triggers()).digest != without_it.digest, (
+        "it says what was meant"
+    )
 
 
 @pytest.mark.slow
@@ -175,24 +183,24 @@ def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: ForkPlaye
     idle, struck = an_example(1, vain), an_example(2, KILL)
     assert [outcome.verdict for outcome in player.play_all([idle, struck], never)] == ["unknown", "pass"]
     favours: dict[int, set[float]] = {1: set(), 2: set()}
-    for kept in player._archive._kept:
+    for kept in player._archive._entries:
         favours[kept.moment.moment.example.seed].add(kept.favour)
     assert favours[1]
-    assert favours[1] <= {DOUBTFUL, DOUBTFUL * FAVOUR}
+    assert favours[1] <= {UNKNOWN_FACTOR, UNKNOWN_FACTOR * TURNING_POINT_FACTOR}
     assert favours[2]
-    assert favours[2] <= {1.0, FAVOUR}
+    assert favours[2] <= {1.0, TURNING_POINT_FACTOR}
 
 
 @pytest.mark.slow
 def test_a_moment_costs_what_is_left_to_be_played_there_also_in_a_run_that_left_another(player: ForkPlayer) -> None:
     player.play_all([an_example(1, KILL)], never)
-    costs = {kept.moment.moment.at: kept.cost for kept in player._archive._kept}
+    costs = {kept.moment.moment.at: kept.cost for kept in player._archive._entries}
     assert len(costs) > 1
     by_time = [cost for _, cost in sorted(costs.items())]
     assert by_time == sorted(by_time, reverse=True)
     assert len(set(by_time)) == len(by_time)
     player.branch(Random(1), stopping, 4, never)
-    of_branches = [kept for kept in player._archive._kept if kept.moment.moment.example.schedule.branches]
+    of_branches = [kept for kept in player._archive._entries if kept.moment.moment.example.schedule.branches]
     assert of_branches
     for kept in of_branches:
         (branch,) = kept.moment.moment.example.schedule.branches
@@ -232,8 +240,8 @@ def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(
     assert again.digest is not None
 
 
-def stopping(chance: Random, moment: Moment) -> list[FaultStep]:
-    return [FaultStep(moment.at + 0.1, "stop", parse_target("n2"), 0.3, seed=chance.getrandbits(32))]
+def stopping(rng: Random, moment: Moment) -> list[FaultStep]:
+    return [FaultStep(moment.at + 0.1, "stop", parse_target("n2"), 0.3, seed=rng.getrandbits(32))]
 
 
 def facts(outcome: Any) -> tuple[object, ...]:
@@ -298,7 +306,7 @@ def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_bra
 def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlayer, tmp_path: Path) -> None:
     """A healthy run is left by kills: what only these reach is counted, each place once, over all processes."""
 
-    def killing(chance: Random, moment: Moment) -> list[FaultStep]:
+    def killing(rng: Random, moment: Moment) -> list[FaultStep]:
         return [FaultStep(moment.at + 0.1, "kill", parse_target(f"n{number}"), 0.5) for number in (1, 2, 3)]
 
     healthy = Example.of(Settings(1, time_limit=4.0, rate=20.0), FaultSchedule(0))
@@ -306,8 +314,10 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlay
     counted = Player(experiment(), base, tmp_path / "schedules", Engines(threads=1))
     with closing(ForkPlayer(counted, modules=find_modules(find_packages(experiment().system)))) as counting:
         first, again = counting.play_all([healthy, healthy], never)
-        words = [word for kept in counting._archive._kept for word in kept.words]
-        of_events = [kept.moment.moment for kept in counting._archive._kept if set(kept.words) - {fork_server.NEW_CODE}]
+        words = [word for kept in counting._archive._entries for word in kept.cells]
+        of_events = [
+            kept.moment.moment for kept in counting._archive._entries if set(kept.cells) - {fork_server.NEW_CODE}
+        ]
         left = counting.branch(Random(1), killing, 3, never)
         last = counting.play(healthy)
     (plain,) = player.play_all([healthy], never)

@@ -176,7 +176,7 @@ def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_
 def branched() -> Example:
     kill, stop = (FaultStep(at, name, parse_target("n1"), 0.5, seed=1) for at, name in ((1.0, "kill"), (3.5, "stop")))
     plain = Example.of(Settings(1, time_limit=9.0), FaultSchedule(0, (kill,)))
-    return plain.branching(Branch(2.0, 5)).branching(Branch(3.0, 6, (stop,)))
+    return plain.with_branch(Branch(2.0, 5)).with_branch(Branch(3.0, 6, (stop,)))
 
 
 def test_branches_are_left_out_when_the_faults_alone_fail() -> None:
@@ -206,4 +206,4 @@ def test_lines_say_where_a_run_leaves_and_with_what() -> None:
         " 3.000 s  from 3 s on, randomness comes from seed 6",
         " 3.500 s  stop n1, for 0.5 s",
     ]
-    assert branched().only({2}).schedule == FaultSchedule(0, (branched().schedule.all_steps[1],))
+    assert branched().keep_steps({2}).schedule == FaultSchedule(0, (branched().schedule.all_steps[1],))

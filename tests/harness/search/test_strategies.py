@@ -14,7 +14,7 @@ from assay.harness.run.client_nodes import SystemWithClientNodes
 from assay.harness.run.faults import explain_inapplicable
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
-from assay.harness.search.exploration import make_terrain
+from assay.harness.search.exploration import make_search_space
 from assay.harness.search.shrink import iterate_simplifications
 from assay.harness.search.strategies import MOST_STEPS, SearchSpace, draw_example, make_playable
 from assay.nemesis.faults.file_damage import FileDamage
@@ -31,7 +31,7 @@ from helpers.examples import some_of
 BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
 EVENTS = ("became-leader", "isr-change", "truncated")
 FAULTS = FaultCatalogue.standard()
-TERRAIN = replace(make_terrain(Broker(), BASE, FAULTS), events=EVENTS)
+TERRAIN = replace(make_search_space(Broker(), BASE, FAULTS), events=EVENTS)
 LOSSY = {name for name, fault in FAULTS.items() if isinstance(fault, PowerLoss | FileDamage)}
 
 fresh = draw_example(TERRAIN, ())
@@ -54,7 +54,7 @@ def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, e
 
 
 STAFFED = SystemWithClientNodes(Broker(groups=("members",)), OffsetsClient)
-CONSUMERS = replace(make_terrain(STAFFED, BASE, FAULTS), events=EVENTS)
+CONSUMERS = replace(make_search_space(STAFFED, BASE, FAULTS), events=EVENTS)
 consumed = st.lists(draw_example(CONSUMERS, ()), max_size=2).flatmap(
     lambda corpus: draw_example(CONSUMERS, tuple(corpus))
 )
@@ -91,7 +91,7 @@ def test_something_happens_before_anything_is_waited_for(example: Example) -> No
 @settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(fresh, corpora))
 def test_what_waits_in_vain_is_left_out_of_an_example_and_not_of_what_is_handed_on(example: Example) -> None:
-    for drawn, optional in ((example, True), (example.demanding(), False)):
+    for drawn, optional in ((example, True), (example.require_triggers(), False)):
         triggers = [step.trigger for step in drawn.schedule.steps if isinstance(step.trigger, OnEvent)]
         assert all(trigger.optional is optional for trigger in triggers)
 
@@ -117,6 +117,6 @@ def test_every_fault_that_the_system_can_bear_is_among_the_choices() -> None:
 
 
 def test_faults_asked_for_are_the_only_ones(tmp_path: Path) -> None:
-    asked = make_terrain(Broker(), replace(BASE, nemesis=("kill", "stop")), FAULTS)
+    asked = make_search_space(Broker(), replace(BASE, nemesis=("kill", "stop")), FAULTS)
     assert asked.faults == ("kill", "stop")
     assert isinstance(asked, SearchSpace)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from assay.harness.search.code_coverage.counter import THINNED, CodePlace, CoverageCounter
+from assay.harness.search.code_coverage.counter import THINNING_RUNS, CodePlace, CoverageCounter
 from assay.harness.search.code_coverage.points import Point
 from assay.harness.search.code_coverage.source import (
     SourceModule,
@@ -96,7 +96,7 @@ def test_what_one_call_reaches(name: str, toy: ModuleType, make: Make) -> None:
     expected = {HEADS.get(line, line) for line in traced(toy.CALLS[name], toy, points | heads)}
     counter = make((module,))
     value = toy.CALLS[name]()
-    found = counter.take()
+    found = counter.take_new()
     assert value == decisions.CALLS[name]()
     assert lines(found) == expected
     assert branches(found) == {(line_of(text), outcome) for text, outcome in decisions.REACHED[name]}
@@ -106,14 +106,14 @@ def test_each_is_reported_once_and_what_is_known_elsewhere_never(toy: ModuleType
     counter, seen = make(find_modules([NAME])), []
     counter.on_new = lambda: seen.append(True)
     toy.decide(-1)
-    first = counter.take()
+    first = counter.take_new()
     assert len(seen) >= 1
-    counter.know([CodePlace(NAME, line_of('found = "zero"'), None)])
+    counter.add_known([CodePlace(NAME, line_of('found = "zero"'), None)])
     del seen[:]
     toy.decide(-1)
-    assert (counter.take(), seen) == (frozenset(), [])
+    assert (counter.take_new(), seen) == (frozenset(), [])
     toy.decide(0)
-    second = counter.take()
+    second = counter.take_new()
     assert not first & second
     assert line_of('found = "zero"') not in lines(second)
     assert (line_of("elif number == 0:"), True) in branches(second)
@@ -134,13 +134,13 @@ def test_tracebacks_names_and_objects_stay_as_they_are(toy: ModuleType, make: Ma
 def test_a_process_that_was_forked_counts_for_itself(toy: ModuleType, make: Make) -> None:
     counter = make(find_modules([NAME]))
     toy.decide(-1)
-    counter.take()
+    counter.take_new()
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             toy.decide(0)
-            os.write(write, pickle.dumps(counter.take()))
+            os.write(write, pickle.dumps(counter.take_new()))
         finally:
             os._exit(0)
     os.close(write)
@@ -149,7 +149,7 @@ def test_a_process_that_was_forked_counts_for_itself(toy: ModuleType, make: Make
     os.waitpid(child, 0)
     assert line_of('found = "zero"') in lines(elsewhere)
     assert line_of('return "negative"') not in lines(elsewhere)
-    assert counter.take() == frozenset(), "it was the child alone that came there"
+    assert counter.take_new() == frozenset(), "it was the child alone that came there"
 
 
 def test_a_module_that_is_loaded_later_counts_once_the_run_is_over(
@@ -161,10 +161,10 @@ def test_a_module_that_is_loaded_later_counts_once_the_run_is_over(
     module = importlib.import_module("loaded_later")
     try:
         module.f()
-        assert counter.take() == frozenset()
-        counter.settle()
+        assert counter.take_new() == frozenset()
+        counter.end_run()
         module.f()
-        assert counter.take() == {CodePlace("loaded_later", 2, None)}
+        assert counter.take_new() == {CodePlace("loaded_later", 2, None)}
     finally:
         del sys.modules["loaded_later"]
 
@@ -178,9 +178,9 @@ def test_what_is_loaded_otherwise_than_its_file_has_it_is_left_alone(toy: Module
     assert {key.name for key in find_loaded([module])[NAME].other} == {"decide"}
     counter = make((module,))
     assert toy.decide(-1) == "negative"
-    assert counter.take() == frozenset()
+    assert counter.take_new() == frozenset()
     toy.loop([])
-    assert lines(counter.take()) >= {line_of("total = 0")}
+    assert lines(counter.take_new()) >= {line_of("total = 0")}
 
 
 def code_of(module: ModuleType, name: str) -> Any:
@@ -197,16 +197,16 @@ def test_probes_that_have_spoken_are_left_out_and_the_others_speak_later(toy: Mo
     assert not any(is_same_code(code_of(toy, name), plain[name]) for name in plain)
     for name in ("generate", "match int", "decide -1"):
         toy.CALLS[name]()
-    counter.take()
-    for _ in range(min(THINNED)):
-        counter.settle()
+    counter.take_new()
+    for _ in range(min(THINNING_RUNS)):
+        counter.end_run()
     assert is_same_code(code_of(toy, "generate"), plain["generate"])
     assert not is_same_code(code_of(toy, "decide"), plain["decide"])
     toy.CALLS["decide 0"]()
-    assert branches(counter.take()) == {(line_of(t), o) for t, o in decisions.REACHED["decide 0"]}
+    assert branches(counter.take_new()) == {(line_of(t), o) for t, o in decisions.REACHED["decide 0"]}
     for name in ("decide 0", "decide 11", "decide 22", "match"):
         toy.CALLS[name]()
-    counter.thin()
+    counter.remove_used_probes()
     assert is_same_code(code_of(toy, "decide"), plain["decide"])
     assert is_same_code(code_of(toy, "match"), plain["match"])
 

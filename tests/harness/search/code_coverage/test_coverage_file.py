@@ -58,17 +58,17 @@ SECOND_IS_ALIVE = (*FIRST_IS_ALIVE, (3, False))
 def test_what_was_never_reached_is_by_function_and_by_branch() -> None:
     (found,) = after(*FIRST_IS_ALIVE)
     assert (found.reached_lines, found.lines, found.reached_branches, found.branches) == (3, 7, 2, 6)
-    assert [function.name for function in found.never] == ["elect_unclean"]
-    assert found.missed == ((2, False), (3, False))
-    assert [function.missed_lines for function in found.functions if not function.never] == [(5,)]
+    assert [function.name for function in found.uncalled] == ["elect_unclean"]
+    assert found.untaken == ((2, False), (3, False))
+    assert [function.missed_lines for function in found.functions if not function.uncalled] == [(5,)]
 
 
 def test_several_searches_have_reached_what_one_of_them_has() -> None:
     one, other = after(*SECOND_IS_ALIVE), after(*FIRST_IS_ALIVE, (2, False), (5, None))
     (both,) = merge_searches([one, other])
-    assert both.missed == ()
-    assert [function.missed_lines for function in both.functions if not function.never] == [()]
-    assert [function.name for function in both.never] == ["elect_unclean"]
+    assert both.untaken == ()
+    assert [function.missed_lines for function in both.functions if not function.uncalled] == [()]
+    assert [function.name for function in both.uncalled] == ["elect_unclean"]
     assert merge_searches([one, one]) == one
 
 
@@ -89,7 +89,7 @@ def test_a_module_that_is_gone_counts_no_more_and_a_search_that_counted_nothing_
 def test_a_function_with_nothing_to_reach_is_not_said_to_be_never_called() -> None:
     (found,) = after(text=f"{SOURCE}\ndef declared():\n    what: int\n")
     assert (found.functions[-1].lines, found.functions[-1].branches) == (0, 0)
-    assert [function.name for function in found.never] == ["elect", "elect_unclean"]
+    assert [function.name for function in found.uncalled] == ["elect", "elect_unclean"]
 
 
 def test_the_table_says_what_was_reached_and_names_what_never_was() -> None:
@@ -129,7 +129,7 @@ def test_the_searches_of_a_store_are_united_and_shown(tmp_path: Path, capsys: py
     assert f"{FILE}  4 of 7 lines, 4 of 6 branches; never: elect_unclean (lines 7-10)\n" in capsys.readouterr().out
     assert main(["search", "show", str(tmp_path), "--json"]) == ExitCode.PASS
     (as_json,) = msgspec.json.decode(capsys.readouterr().out, type=list[CoverageReport])
-    assert [function.name for function in as_json.code[0].never] == ["elect_unclean"]
+    assert [function.name for function in as_json.code[0].uncalled] == ["elect_unclean"]
     text = render_page(load_reports(tmp_path))
     assert "<td>elect_unclean (lines 7-10)</td>" in text
     assert "4 of 7 lines, 4 of 6 branches" in text

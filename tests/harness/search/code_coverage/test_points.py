@@ -20,7 +20,7 @@ from assay.harness.run.experiment import find_experiment
 from assay.harness.run.import_by_name import find_packages
 from assay.harness.search.code_coverage.coverage_file import compute_coverage, merge_searches
 from assay.harness.search.code_coverage.points import FunctionPoints, find_functions
-from assay.harness.search.code_coverage.source import CodeKey, by_key, find_modules
+from assay.harness.search.code_coverage.source import CodeKey, compile_functions, find_modules
 from assay.system_under_test.deployment import Broker
 from assay.workloads.test_group import test_group as of_group
 from assay.workloads.test_log import test_log as of_log
@@ -106,7 +106,7 @@ def test_functions_in_functions_and_classes_have_the_names_and_lines_of_their_co
         """
     )
     found = {CodeKey("x.py", function.name, function.first) for function in of(text)}
-    code = {key for key in by_key(compile(text, "x.py", "exec")) if key.name not in ("A", "A.b.<locals>.D")}
+    code = {key for key in compile_functions(text.encode(), "x.py") if key.name not in ("A", "A.b.<locals>.D")}
     assert found == code
     assert {(key.name, key.first) for key in found} == {
         ("A.b", 3), ("A.b.<locals>.c", 6), ("A.b.<locals>.D.e", 8), ("f", 11), ("f", 13),
