@@ -1,13 +1,13 @@
 """Copies the small files of runs, and the records of nights, from one store to another, for later index pages.
 
 A machine that begins every night with an empty store would otherwise consider each failure new. Histories, logs and
-pages are not copied, so the copy is small, but its runs cannot be played or judged.
+pages are not copied, so the copy is small, but its runs cannot be repeated or judged.
 
-No symbolic link of the source is followed unless it leads to a run, because it may lead to files that are no part of
-the store. Special files are left out, too, because a reader may wait for them for ever.
+A symbolic link of the source is followed only if it leads to a run, because it may lead to files that are no part of
+the store. Special files are left out, too, because reading one may never end.
 
 The target may hold files of others. Nothing is written through a symbolic link below it, into a folder that is no run
-or night of ours, or over a shrunk schedule with other content.
+or night of Assay, or over a shrunk schedule with other content.
 """
 
 import os
@@ -36,12 +36,12 @@ class _Target:
 
     root: Path
     refused: Callable[[str], None]
-    named: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     def accepts(self, folder: Path, is_ours: Callable[[Path], bool]) -> bool:
-        """Returns whether files may be written into a folder: each part of its path is a real folder or missing.
+        """Returns whether files may be written into a folder.
 
-        A folder that has anything in it must also be ours.
+        Each part of its path must be a real folder or missing. A folder that is not empty must also be ours.
         """
         for part in (*reversed([one for one in folder.parents if one.is_relative_to(self.root)][:-1]), folder):
             if part.is_symlink():
@@ -53,7 +53,7 @@ class _Target:
         return True
 
     def copy(self, files: Iterable[Path], folder: Path, *, replace: bool = True) -> None:
-        """Copies files into a folder that was accepted. ``replace`` False: a file with other content stays."""
+        """Copies files into an accepted folder. Without ``replace``, an existing file with other content stays."""
         for file in files:
             data, place = file.read_bytes(), folder / file.name
             if not self._accepts_file(place):
@@ -80,8 +80,8 @@ class _Target:
         return True
 
     def _refuse(self, obstacle: str) -> bool:
-        if obstacle not in self.named:
-            self.named.add(obstacle)
+        if obstacle not in self.reported:
+            self.reported.add(obstacle)
             self.refused(obstacle)
         return False
 
@@ -92,17 +92,17 @@ def carry(
     skipped: Callable[[Path], None] = lambda path: None,
     refused: Callable[[str], None] = lambda obstacle: None,
 ) -> tuple[int, int]:
-    """Returns the numbers of copied runs and nights.
+    """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
-    A run with its history and a longer night stay in ``target``. ``skipped`` is called with each link and each special
-    file that was left out. A link to a run is followed. ``refused`` is called with each obstacle in ``target`` and its
-    remedy. Raises ``OSError``, and :class:`SameStoreError` before anything is written.
+    A run of ``target`` with its history is not replaced, nor is a longer record of a night. ``skipped`` is called with
+    each link and each special file that is left out, ``refused`` with each obstacle in ``target`` and its remedy.
+    Raises ``OSError``, and :class:`SameStoreError` before anything is written.
     """
-    here, there = source.resolve(), target.resolve()
-    if here == there:
+    real_source, real_target = source.resolve(), target.resolve()
+    if real_source == real_target:
         raise SameStoreError(f"{source} and {target} are the same folder; give another one")
-    if here.is_relative_to(there) or there.is_relative_to(here):
-        raise SameStoreError(f"of {source} and {target} one lies in the other; give a folder outside of it")
+    if real_source.is_relative_to(real_target) or real_target.is_relative_to(real_source):
+        raise SameStoreError(f"one of {source} and {target} lies in the other; give a folder outside of it")
     for run in store.list_runs(source):
         if (place := target / run.relative_to(source)).exists() and place.samefile(run):
             raise SameStoreError(f"{run} and {place} are the same folder, by a symbolic link; remove the link")
@@ -114,7 +114,7 @@ def carry(
         return file.is_file()
 
     def is_link_elsewhere(run: Path) -> bool:
-        """A link may lead to any folder of the machine, so it is followed only if a run is there."""
+        """Returns whether a run is a link to a folder that is no run, which may be any folder of the machine."""
         linked = run.is_symlink() or run.parent.is_symlink()
         if linked and store.read_info(run) is None:
             skipped(run)
@@ -139,12 +139,12 @@ def carry(
             into.mark_as_carried(place)
             into.copy(files, place)
         runs += 1
-    found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
-    for night in filter(is_folder, found):
+    nights_found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
+    for night in filter(is_folder, nights_found):
         place = target / night.relative_to(source)
         if not into.accepts(place, _is_our_night):
             continue
-        # These files are appended to, and get an end, so the longer file is the later version.
+        # These files only grow, so the longer file is the later version.
         files = [night / name for name in OF_NIGHT if is_file(night / name)]
         longer = [file for file in files if _file_size(place / file.name) < _file_size(file)]
         into.copy(longer, place)

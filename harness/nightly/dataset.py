@@ -1,11 +1,11 @@
-"""The data set: ``night=2026-11-21/<run>.parquet``, one file per run, partitioned as Hive, Spark and DuckDB know it.
+"""Files of the nightly data set: ``night=2026-11-21/<run>.parquet``, one per run, in Hive's partitioning.
 
-A file is written under a hidden name and renamed in, so that a reader sees a run as it was before or as
-it is now. A run's name does not depend on where it was added from: added again, it takes the place of what was there.
+A file is written under a hidden name and then renamed, so a reader sees either the old or the new row of a run. The
+name of a run does not depend on its store, so a run that is added again replaces its row.
 
 Thousands of small files are slow to read, so they are packed: ``night=2026-11-21/packed.parquet`` holds the runs of a
-night. A file of one run counts before a packed one that has the same run. Who writes holds the data set alone; who
-reads keeps others from packing meanwhile.
+night. If a run has a file of its own, that file takes precedence over the packed one. Writers lock the data set
+exclusively. Readers share a lock, so that no one packs meanwhile.
 """
 
 import fcntl
@@ -31,12 +31,12 @@ from assay.harness.run.limits import DATA_SET_LOCK
 PARTITION: Final = "night="
 LOCK: Final = ".lock"
 PACKED: Final = "packed.parquet"
-MANY: Final = 1_000
-"""Files of one run each, above which adding packs them."""
+MOST_UNPACKED: Final = 1_000
+"""Maximum number of files of one run each; with more, adding runs packs them."""
 
 
 class DataSetError(Exception):
-    """A store or a data set is not what it was given as; the message says which, and what to do."""
+    """A given folder is no store, or no data set; the message says which, and what to do."""
 
 
 def add_stores(
@@ -46,29 +46,28 @@ def add_stores(
     added: Callable[[RunRow], None],
     left_out: Callable[[Path], None] = lambda run: None,
 ) -> int:
-    """Every run of these stores, ``added`` is called with each once it is there; returns how many.
+    """Adds every run of these stores, and returns their number. ``added`` is called with each.
 
-    Runs that were carried from another store were added from there, with what only their histories say; ``left_out``
-    is called with each.
-    ``night``: of all of them; None: the day, in UTC, on which each began. Raises :class:`DataSetError` before anything
-    is written.
+    Runs that were carried from another store are left out, because their histories are there; ``left_out`` is called
+    with each. ``night`` is the night of all runs; None: the UTC day on which each began. Raises :class:`DataSetError`
+    before anything is written.
     """
-    found = [_find_runs(path, left_out) for path in stores]
+    found = [folder for path in stores for folder in _find_runs(path, left_out)]
     _require_own_folder(into)
     into.mkdir(parents=True, exist_ok=True)
     with lock_dataset(into, alone=True):
-        for folder in [folder for folders in found for folder in folders]:
+        for folder in found:
             run = make_row(folder)
             store_run(into, night or to_start(run).date(), run)
             added(run)
-        if len(list_unpacked_runs(into)) > MANY:
+        if len(list_unpacked_runs(into)) > MOST_UNPACKED:
             pack(into)
-    return sum(map(len, found))
+    return len(found)
 
 
 @contextmanager
 def lock_dataset(dataset: Path, *, alone: bool) -> Iterator[None]:
-    """Waits until no one else writes; ``alone``: and no one reads. A data set that is read-only is never written."""
+    """Waits until no other process writes; with ``alone`` also until none reads. A read-only data set needs no lock."""
     path = dataset / LOCK
     try:
         lock = open_lock(path)
@@ -90,28 +89,29 @@ def lock_dataset(dataset: Path, *, alone: bool) -> Iterator[None]:
 
 
 def list_unpacked_runs(dataset: Path) -> list[str]:
-    """The runs that have a file of their own."""
+    """Returns the runs that have a file of their own."""
     return [part.stem for part in _find_parts(dataset, "*") if part.name != PACKED]
 
 
 def pack(dataset: Path) -> None:
-    """Joins the files of the runs of each night to one file. The caller must hold the data set alone.
+    """Joins the files of each night to one file. The caller must hold the lock ``alone``.
 
-    An interruption loses nothing: the files of single runs count until they are removed, and they are removed last.
+    An interruption loses nothing: files of single runs take precedence until they are removed, and they are removed
+    last.
     """
-    newer = set(list_unpacked_runs(dataset))
+    unpacked = set(list_unpacked_runs(dataset))
     nights: dict[Path, list[Path]] = defaultdict(list)
     for part in list_parts(dataset):
         nights[part.parent].append(part)
     for place, files in nights.items():
-        if [file.name for file in files] == [PACKED] and newer.isdisjoint(_read_run_names(files[0])):
+        if [file.name for file in files] == [PACKED] and unpacked.isdisjoint(_read_run_names(files[0])):
             continue
-        kept = pa.concat_tables([_read_current(file, newer) for file in files])
-        if len(kept):
-            _write(kept, place / PACKED)
+        rows = pa.concat_tables([_read_current(file, unpacked) for file in files])
+        if len(rows):
+            _write(rows, place / PACKED)
         else:
             (place / PACKED).unlink(missing_ok=True)
-    for run in newer:
+    for run in unpacked:
         for part in _find_parts(dataset, glob.escape(run)):
             part.unlink()
     for place in nights:
@@ -123,40 +123,40 @@ def _read_run_names(part: Path) -> list[str]:
     return list(pq.ParquetFile(part).read(["run"]).column("run").to_pylist())
 
 
-def _read_current(part: Path, newer: set[str]) -> pa.Table:
-    """With the columns of today; of a packed one without what has a file of its own."""
+def _read_current(part: Path, unpacked: set[str]) -> pa.Table:
+    """Reads the rows of a file in the current columns; those of a packed file without the ``unpacked`` runs."""
     try:
-        found = to_current_columns(pq.ParquetFile(part).read())
+        rows = to_current_columns(pq.ParquetFile(part).read())
     except (pa.ArrowException, OSError) as error:
         raise _make_damage_error(part, "its content is damaged") from error
     if part.name != PACKED:
-        return found
-    return found.filter(pa.array([run not in newer for run in found.column("run").to_pylist()], pa.bool_()))
+        return rows
+    return rows.filter(pa.array([run not in unpacked for run in rows.column("run").to_pylist()], pa.bool_()))
 
 
 def list_parts(dataset: Path) -> list[Path]:
-    """Every run's file. Raises :class:`DataSetError` when there is none, or one has not the columns of a run."""
-    found = sorted(_find_parts(dataset, "*"))
-    if not found:
+    """Lists the files. Raises :class:`DataSetError` if there is none, or if one has other columns than a run."""
+    parts = sorted(_find_parts(dataset, "*"))
+    if not parts:
         raise DataSetError(f"{dataset} holds no runs; `assay nights add STORE --into={dataset}` adds some")
-    for part in found:
+    for part in parts:
         try:
             columns = pq.read_schema(part)
         except (pa.ArrowException, OSError) as error:
             raise _make_damage_error(part, "it is not a Parquet file") from error
         if not any(columns.equals(schema) for schema in SCHEMAS):
             raise _make_damage_error(part, "it has other columns than a run")
-    return found
+    return parts
 
 
 def read_runs(dataset: Path) -> list[pa.Table]:
     """Returns the rows of each file, each run once, with a column ``night``. Raises :class:`DataSetError`."""
     with lock_dataset(dataset, alone=False):
         parts = list_parts(dataset)
-        newer = {part.stem for part in parts if part.name != PACKED}
-        found = [(part.parent.name.removeprefix(PARTITION), _read_current(part, newer)) for part in parts]
-    # A night is the name of a folder, which may be anything: as a value it never becomes part of a statement.
-    return [runs.append_column("night", pa.repeat(night, len(runs))) for night, runs in found]
+        unpacked = {part.stem for part in parts if part.name != PACKED}
+        tables = [(part.parent.name.removeprefix(PARTITION), _read_current(part, unpacked)) for part in parts]
+    # The name of a night's folder may be any text, so it is a value and never part of an SQL statement.
+    return [rows.append_column("night", pa.repeat(night, len(rows))) for night, rows in tables]
 
 
 def _make_damage_error(part: Path, why: str) -> DataSetError:
@@ -174,7 +174,7 @@ def _find_runs(path: Path, left_out: Callable[[Path], None]) -> list[Path]:
 
 
 def _require_own_folder(into: Path) -> None:
-    """A data set is never begun among other things."""
+    """Raises :class:`DataSetError` for a folder that has files of others and no data set."""
     if not into.exists():
         return
     if not into.is_dir() or ({one.name for one in into.iterdir()} - {LOCK} and not any(into.glob(f"{PARTITION}*"))):
@@ -182,21 +182,22 @@ def _require_own_folder(into: Path) -> None:
 
 
 def store_run(into: Path, night: date, run: RunRow) -> None:
+    """Writes the row of a run, and removes the one that it had under another night."""
     place = into / f"{PARTITION}{night.isoformat()}"
     place.mkdir(parents=True, exist_ok=True)
     part = place / f"{run.run}.parquet"
     for other in _find_parts(into, glob.escape(run.run)):
         if other != part:
-            # It belonged to another night until now. Moving it first keeps exactly one copy at any moment.
+            # The run belonged to another night. Its file is moved first, so that there is one copy at any moment.
             os.replace(other, part)
             with suppress(OSError):
                 other.parent.rmdir()
     _write(to_table(run), part)
 
 
-def _write(content: pa.Table, part: Path) -> None:
+def _write(rows: pa.Table, part: Path) -> None:
     temporary = create_temporary(part)
-    pq.write_table(content, temporary)
+    pq.write_table(rows, temporary)
     os.replace(temporary, part)
 
 

@@ -44,16 +44,18 @@ REPLAYS: Final = 4
 KINDS: Final = (CellKind.RUN, CellKind.SCHEDULE)
 """Kinds of cells whose failures are shrunk. A search shrinks its own failures, and a canary must fail."""
 PAGES: Final = "shrunk"
+"""The folder of a night that has the pages of the smallest runs."""
 REPLAY: Final = re.compile(r"^replay: (.+)$", re.MULTILINE)
 REPORT: Final = re.compile(r"^report: (.+)$", re.MULTILINE)
-SAID: Final = re.compile(r"^assay: (.+)$", re.MULTILINE)
+NOTE: Final = re.compile(r"^assay: (.+)$", re.MULTILINE)
+"""Lines that ``assay shrink`` prints."""
 
 Key = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Shrinker:
-    """Shrinker for a night. ``began`` is called with the shrinking in progress, ``stopping`` when it is interrupted."""
+    """Shrinks failures of a night. ``began`` is called when it has begun, ``stopping`` with the reason for its end."""
 
     store: Path
     path: NightFolder
@@ -64,7 +66,7 @@ class Shrinker:
     stopping: Callable[[str], None]
     program: Sequence[str] = PROGRAM
 
-    def due(self) -> list[tuple[Failure, Entry]]:
+    def find_new_failures(self) -> list[tuple[Failure, Entry]]:
         """Returns the failures of this night that were never shrunk, each with the run to shrink.
 
         Shrinking executes a run's test again. So only runs that this night's own record names are chosen: others may
@@ -74,12 +76,12 @@ class Shrinker:
         tried = {
             failure_key(one)
             for folder, _ in read_nights(self.store)
-            for one in read_if_possible(folder.shrunk)
+            for one in read_if_possible(folder.read_shrunk)
             if not one.interrupted
         }
         cells = {cell.name: cell for cell in self.night.cells}
-        found = group_failures(read_store(self.store, {}), KnownFailures())
-        return select_due(found, own, {sanitize_text(name): cell for name, cell in cells.items()}, tried)
+        failures = group_failures(read_store(self.store, {}), KnownFailures())
+        return select_new(failures, own, {sanitize_text(name): cell for name, cell in cells.items()}, tried)
 
     def shrink(self, failure: Failure, entry: Entry, left: float) -> ShrunkFailure:
         """Shrinks a failure within ``left`` seconds of the night. Raises ``OSError`` for a full disk."""
@@ -94,7 +96,7 @@ class Shrinker:
         command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
                    f"--replays={REPLAYS}"]  # fmt: skip
         limits = AttemptLimits(2 * budget + self.grace, left, self.grace)
-        ended, printed, kept, wrong = AttemptEnd(0), "", dict[str, str](), ""
+        ended, printed, kept, problem = AttemptEnd(0), "", dict[str, str](), ""
         try:
             ended = run_attempt(
                 command, Path(self.night.folder), self.path.path / log, limits, self.interrupt,
@@ -103,29 +105,29 @@ class Shrinker:
                 self.stopping,
             )  # fmt: skip
             printed = (self.path.path / log).read_text(errors="replace")
-            kept = self._kept(own, printed, entry)
+            kept = self._keep_result(own, printed, entry)
         except OSError as error:
             if is_full(error):
                 raise
-            wrong = f"it could not be done: {error}"  # other errors do not end the night
+            problem = f"it could not be shrunk: {error}"  # other errors do not end the night
         finally:
             delete_runs(self.path)
         return ShrunkFailure(
             system=failure.system, workload=failure.workload, anomalies=failure.anomalies, run=entry.name,
             started=began, seconds=round(time.monotonic() - clock, 3),
             interrupted=ended.stopped is AttemptOutcome.INTERRUPTED and not kept, log=log,
-            detail="" if kept else wrong or _find_reason(ended, printed), **kept,
+            detail="" if kept else problem or _find_reason(ended, printed), **kept,
         )  # fmt: skip
 
-    def _kept(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:
+    def _keep_result(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:
         """Copies the schedule and the page, and returns their places and the command; empty if nothing was shrunk."""
-        made, replay, page = next((own / FOUND).glob("*.json"), None), REPLAY.search(printed), REPORT.search(printed)
-        if made is None or replay is None:
+        shrunk, replay, page = next((own / FOUND).glob("*.json"), None), REPLAY.search(printed), REPORT.search(printed)
+        if shrunk is None or replay is None:
             return {}
-        schedule = self.store / FOUND / made.name
+        schedule = self.store / FOUND / shrunk.name
         schedule.parent.mkdir(exist_ok=True)
-        shutil.copyfile(made, schedule)
-        kept = {"schedule": f"{FOUND}/{made.name}", "command": replay[1].replace(str(made), str(schedule))}
+        shutil.copyfile(shrunk, schedule)
+        kept = {"schedule": f"{FOUND}/{shrunk.name}", "command": replay[1].replace(str(shrunk), str(schedule))}
         if page is not None and Path(page[1]).is_file():
             target = self.path.path / PAGES / f"{runs_of.to_safe_name(entry.name)}.html"
             target.parent.mkdir(exist_ok=True)
@@ -134,12 +136,12 @@ class Shrinker:
         return kept
 
 
-def select_due(
-    found: Sequence[Failure], own: Collection[str], cells: Mapping[str, MatrixCell], tried: Collection[Key]
+def select_new(
+    failures: Sequence[Failure], own: Collection[str], cells: Mapping[str, MatrixCell], tried: Collection[Key]
 ) -> list[tuple[Failure, Entry]]:
     """Returns the failures without a shape, each with its latest run in ``own``, preferably in the simulation."""
     chosen = []
-    for failure in found:
+    for failure in failures:
         runs = [
             one
             for one in failure.entries
@@ -157,10 +159,10 @@ def failure_key(one: Failure | ShrunkFailure) -> Key:
 
 
 def delete_runs(path: NightFolder) -> None:
-    """Deletes the runs of what goes on, or was killed."""
+    """Deletes the runs of shrinking that goes on, or was killed."""
     shutil.rmtree(path.path / SHRINKING, ignore_errors=True)
 
 
 def _find_reason(ended: AttemptEnd, printed: str) -> str:
-    said = SAID.findall(printed)
-    return ended.why or (sanitize_text(said[-1]) if said else f"it ended with {ended.status}; its log says more")
+    notes = NOTE.findall(printed)
+    return ended.why or (sanitize_text(notes[-1]) if notes else f"it ended with {ended.status}; its log says more")

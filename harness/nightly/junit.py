@@ -8,8 +8,8 @@ from assay.harness.nightly.night_verdict import CellResult, NightAccount
 from assay.reports.index.entry import sanitize_command, sanitize_text
 
 FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
-IDLE: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
-GREEN: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
+NOT_RUN: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
+PASSES: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
 LONGEST_DETAIL: Final = 2_000
 """Maximum number of characters of each text of an attempt, except its command."""
 
@@ -26,19 +26,15 @@ def to_junit(night: NightAccount) -> bytes:
     _add_properties(
         suite, [("night", night.name), ("verdict", night.verdict), ("version", night.nights[0].version or "")]
     )
-    for ended in night.cells:
-        for result in ended.results:
-            _add_case(suite, ended, result)
+    for cell_result in night.cells:
+        for result in cell_result.results:
+            _add_case(suite, cell_result, result)
     for cell in night.idle:
         ET.SubElement(_add_element(suite, cell, cell.name, 0.0), "skipped", message="not started: no time was left")
-    for part in night.missing:
-        one = ET.SubElement(suite, "testcase", classname="night", name=f"part {part} of {night.parts}", time="0")
-        ET.SubElement(one, "error", message="this part of the night left no record")
-    for line in night.lost:
-        one = ET.SubElement(
-            suite, "testcase", classname="night", name=sanitize_text(f"line {line.number} of the record"), time="0"
-        )
-        ET.SubElement(one, "error", message=sanitize_text(str(line)))
+    missing = [(f"part {part} of {night.parts}", "this part of the night left no record") for part in night.missing]
+    for name, message in [*missing, *((f"line {line.number} of the record", str(line)) for line in night.lost)]:
+        case = ET.SubElement(suite, "testcase", classname="night", name=name, time="0")
+        ET.SubElement(case, "error", message=sanitize_text(message))
     counts = {"tests": len(suite.findall("testcase")), **{
         f"{kind}s" if kind != "skipped" else kind: len(suite.findall(f"testcase/{kind}"))
         for kind in ("failure", "error", "skipped")
@@ -52,10 +48,10 @@ def to_junit(night: NightAccount) -> bytes:
     return written + b"\n"
 
 
-def _add_case(suite: ET.Element, ended: CellResult, result: AttemptResult) -> None:
-    cell = ended.cell
+def _add_case(suite: ET.Element, cell_result: CellResult, result: AttemptResult) -> None:
+    cell = cell_result.cell
     case = _add_element(suite, cell, cell.name + f" [{result.attempt}]" * (cell.repeat > 1), result.seconds)
-    entries = ended.entries[result.attempt]
+    entries = cell_result.entries[result.attempt]
     anomalies = sorted({name for entry in entries for name in entry.anomalies})
     _add_properties(
         case,
@@ -70,14 +66,14 @@ def _add_case(suite: ET.Element, ended: CellResult, result: AttemptResult) -> No
     )  # fmt: skip
     message = sanitize_text(", ".join(anomalies) or result.detail or result.outcome)
     body = "\n".join(filter(None, (sanitize_text(result.detail, LONGEST_DETAIL), sanitize_command(result.command))))
-    mark = ended.marks.get(result.attempt)
+    mark = cell_result.marks.get(result.attempt)
     if mark is not None:
         ET.SubElement(case, "skipped", message=sanitize_text(f"known until {mark.expires}: {message}: {mark.reason}"))
-    elif result.outcome in IDLE:
+    elif result.outcome in NOT_RUN:
         ET.SubElement(case, "skipped", message=message)
-    elif result.outcome is AttemptOutcome.MISSED and not ended.failed:
+    elif result.outcome is AttemptOutcome.MISSED and not cell_result.failed:
         ET.SubElement(case, "skipped", message=sanitize_text(f"missed, and detected by another attempt: {message}"))
-    elif result.outcome not in GREEN:
+    elif result.outcome not in PASSES:
         kind = "failure" if result.outcome in FAILURES else "error"
         ET.SubElement(case, kind, type=result.outcome, message=message).text = body
 
@@ -87,13 +83,9 @@ def _add_element(suite: ET.Element, cell: MatrixCell, name: str, seconds: float)
                          name=sanitize_text(name), time=f"{seconds:.3f}")  # fmt: skip
 
 
-def _add_properties(parent: ET.Element, some: list[tuple[str, str]]) -> None:
+def _add_properties(parent: ET.Element, pairs: list[tuple[str, str]]) -> None:
     inner = ET.SubElement(parent, "properties")
-    for name, value in some:
+    for name, value in pairs:
+        text = sanitize_command(value) if name == "command" else sanitize_text(value, LONGEST_DETAIL)
         if value:
-            ET.SubElement(
-                inner,
-                "property",
-                name=name,
-                value=sanitize_command(value) if name == "command" else sanitize_text(value, LONGEST_DETAIL),
-            )
+            ET.SubElement(inner, "property", name=name, value=text)

@@ -2,17 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from assay.checkers.judging.verdict import Verdict
+from assay.harness.core.printable import join_some
 from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, is_troubled
 from assay.harness.nightly.night_verdict import CellResult, NightAccount
 from assay.reports.index.entry import sanitize_command, sanitize_text
 from assay.reports.index.failures import Failure
 
-MOST: Final = 50
-"""Entries of one list at most, because GitHub accepts 1 MiB."""
+MOST_ENTRIES: Final = 50
+"""Maximum number of entries of one list, because GitHub accepts 1 MiB."""
+MOST_NAMES: Final = 10
+"""Maximum number of names in one line."""
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&@!])")
 SIGNS: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.UNKNOWN: "❔"}
 
@@ -37,15 +40,15 @@ def make_code_block(command: str) -> str:
 
 def _make_blocks(night: NightAccount) -> Iterator[str]:
     counts = Counter(result.outcome for cell in night.cells for result in cell.results)
-    said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"
     yield f"## {SIGNS[night.verdict]} Night {escape(night.name)}: {night.verdict}"
     versions = ", ".join(dict.fromkeys(f"`{sanitize_text(one.version)}`" for one in night.nights if one.version))
-    yield f"{said}; {night.seconds / 60:.0f} min in all{f', at {versions}' if versions else ''}."
+    yield f"{outcomes}; {night.seconds / 60:.0f} min in all{f', at {versions}' if versions else ''}."
     if night.missing:
         parts = ", ".join(map(str, night.missing))
         yield f"**No record of part {parts} of {night.parts}:** what it had to do is not known."
     if night.lost:
-        lines = "\n".join(f"- {escape(str(one))}" for one in night.lost[:MOST])
+        lines = "\n".join(f"- {escape(str(one))}" for one in night.lost[:MOST_ENTRIES])
         yield f"### Outcomes that are lost\n\nThe record is damaged, so this night is no pass:\n\n{lines}"
     counting = [one for one in night.failures if one.counts]
     yield from _make_failures("New failures", [one for one in counting if one.new])
@@ -57,18 +60,18 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     yield from _make_cells("Without an answer", night.cells, rest)
     yield from _make_failures("Known failures", [one for one in night.failures if not one.counts])
     if night.idle:
-        names = _join_some([escape(one.name) for one in night.idle])
+        names = join_some([escape(one.name) for one in night.idle], MOST_NAMES)
         why = "for want of time" if not night.lost else "for want of time, or with an outcome that is lost"
         yield f"### Not begun\n\n{len(night.idle)} cells, {why}: {names}"
     if night.problems:
-        yield "### Not readable\n\n" + "\n".join(f"- {escape(one)}" for one in night.problems[:MOST])
+        yield "### Not readable\n\n" + "\n".join(f"- {escape(one)}" for one in night.problems[:MOST_ENTRIES])
 
 
 def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
     if not some:
         return
     yield f"### {title}"
-    for one in some[:MOST]:
+    for one in some[:MOST_ENTRIES]:
         shape = f", by {' then '.join(map(escape, one.shape))}" if one.shape else ""
         first, last = (entry.started[:16].replace("T", " ") for entry in (one.entries[-1], one.entries[0]))
         what = " + ".join(map(escape, one.anomalies)) or "failed"
@@ -77,15 +80,15 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         if one.last_pass_version or one.suspects:
             green = [f"green at `{sanitize_text(one.last_pass_version)}`"] if one.last_pass_version else []
             since = [*green, *(f"`{sanitize_text(name)}`" for name in one.suspects)]
-            words.append(f"Versions: {_join_some(since)}.")
+            words.append(f"Versions: {join_some(since, MOST_NAMES)}.")
         if one.mark is not None:
-            over = ", which is over" if one.expired else ""
+            over = ", which is past" if one.expired else ""
             words.append(f"Known until {one.mark.expires}{over}: {escape(one.mark.reason)}.")
         yield "\n".join(words)
         links = [f"`{address}`" for label, address in one.example.links if label == "report"]
         yield make_code_block(one.example.command) + (f"\n\nReport: {links[0]}" if links else "")
-    if len(some) > MOST:
-        yield f"And {len(some) - MOST} more, which `assay index` shows."
+    if len(some) > MOST_ENTRIES:
+        yield f"And {len(some) - MOST_ENTRIES} more, which `assay index` shows."
 
 
 def _make_cells(title: str, cells: Sequence[CellResult], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
@@ -100,18 +103,13 @@ def _make_cells(title: str, cells: Sequence[CellResult], outcomes: Sequence[Atte
     if not found:
         return
     yield f"### {title}"
-    for cell, result in found[:MOST]:
+    for cell, result in found[:MOST_ENTRIES]:
         detail = escape(result.detail) or "no detail"
         yield f"**{result.outcome}** {escape(cell.cell.name)}{_describe_attempt(cell, result)}: {detail}"
         yield make_code_block(result.command)
-    if len(found) > MOST:
-        yield f"And {len(found) - MOST} more, which `assay index` shows."
+    if len(found) > MOST_ENTRIES:
+        yield f"And {len(found) - MOST_ENTRIES} more, which `assay index` shows."
 
 
 def _describe_attempt(cell: CellResult, result: AttemptResult) -> str:
     return f", attempt {result.attempt} of {cell.cell.repeat}" if cell.cell.repeat > 1 else ""
-
-
-def _join_some(names: Iterable[str], most: int = 10) -> str:
-    every = list(names)
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

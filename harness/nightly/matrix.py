@@ -21,7 +21,7 @@ import msgspec
 
 from assay.harness.core.files import read_file
 from assay.harness.nightly.night_record import (
-    NOTHING_SAID,
+    NOT_OF_CELL,
     AttemptResult,
     CellKind,
     MatrixCell,
@@ -34,12 +34,13 @@ from assay.harness.run.systems import find_system
 
 ANY: Final = "any"
 """The nemesis of a search that may use every fault that suits the system."""
-OWN: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--explore", "-n", "--numprocesses")
-"""Options that the night sets itself, with ``--defect`` for a canary; ``-n``, because a cell is one process."""
+NIGHT_OPTIONS: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--explore", "-n", "--numprocesses")
+"""Options that the night sets itself. A canary adds ``--defect``. ``-n`` is one of them, because a cell is one process.
+"""
 
 
 class MatrixBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the file; ``KEYS`` lists the keys of each kind. ``label`` becomes a part of its cells' names."""
+    """A table of the file. ``KEYS`` lists the keys of each kind; ``label`` becomes a part of the names of its cells."""
 
     workloads: tuple[str, ...] = ()
     nemeses: tuple[str, ...] = ()
@@ -76,7 +77,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     CellKind.CANARY: (*COMMON, "nemeses", "clusters", "defects"),
     CellKind.SCHEDULE: (*COMMON, "schedules", "clusters"),
 }
-NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     CellKind.RUN: ("workloads",), CellKind.EXPLORE: ("workloads", "budget"), CellKind.CANARY: (),
     CellKind.SCHEDULE: ("workloads", "schedules"),
 }  # fmt: skip
@@ -105,7 +106,7 @@ def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
         ) from None
     except (OSError, ValueError) as error:
         raise NightError(f"{path}: {error}") from error
-    found: list[MatrixCell] = []
+    cells: list[MatrixCell] = []
     where = ""
     try:
         _require_keys([field.name for field in msgspec.structs.fields(Matrix)], table)
@@ -114,27 +115,27 @@ def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
         for kind in CellKind:
             for number, block in enumerate(getattr(matrix, kind), start=1):
                 where = f" [[{kind}]] number {number}:"
-                _require_keys(KEYS[kind], table[kind][number - 1], NEEDED[kind])
-                found += _make_cells(kind, block, MatrixFolder(path.parent, matrix.systems))
+                _require_keys(KEYS[kind], table[kind][number - 1], REQUIRED[kind])
+                cells += _make_cells(kind, block, MatrixFolder(path.parent, matrix.systems))
     except (SettingsError, msgspec.ValidationError) as error:
         raise NightError(f"{path}:{where} {error}") from None
-    if not found:
+    if not cells:
         raise NightError(f"{path} has no cells: it needs one of {', '.join(f'[[{kind}]]' for kind in CellKind)}")
-    twice = [name for name, count in Counter(cell.name for cell in found).items() if count > 1]
+    twice = [name for name, count in Counter(cell.name for cell in cells).items() if count > 1]
     if twice:
         raise NightError(f'{path}: two cells are named {twice[0]}: give one of their blocks a label = "..."')
-    return tuple(found), shrink
+    return tuple(cells), shrink
 
 
 def parse_seconds(key: str, text: str) -> float:
     """Parses a time with its unit. Raises ``SettingsError`` for any other text."""
     try:
-        found = parse_budget(key, text).seconds
+        seconds = parse_budget(key, text).seconds
     except SettingsError:
         raise SettingsError(f"{key}={text!r} is not a time: write 30s, 5min or 8h") from None
-    if found is None:
+    if seconds is None:
         raise SettingsError(f"{key}={text!r} has no unit: write {text}s, {text}min or {text}h")
-    return found
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class MatrixFolder:
     systems: Mapping[str, str]
 
     def system(self, name: str | None) -> str:
+        """Returns the system of this name, or the only one."""
         if name is None and len(self.systems) == 1:
             return next(iter(self.systems))
         return parse_choice("system", name or "", tuple(self.systems))
@@ -153,28 +155,29 @@ class MatrixFolder:
         """Yields names and pytest arguments; for a folder, those of each of its modules."""
         for text in given:
             path, _, test = text.partition("::")
-            there = self.folder / path
-            if there.is_dir() and not test:
-                yield from ((one.stem, f"{path.rstrip('/')}/{one.name}") for one in sorted(there.glob("test_*.py")))
-            elif there.is_file():
-                yield there.stem + text.removeprefix(path), text
+            place = self.folder / path
+            if place.is_dir() and not test:
+                yield from ((one.stem, f"{path.rstrip('/')}/{one.name}") for one in sorted(place.glob("test_*.py")))
+            elif place.is_file():
+                yield place.stem + text.removeprefix(path), text
             else:
-                modules = [str(one.relative_to(self.folder)) for one in sorted(there.parent.glob("test_*.py"))]
+                modules = [str(one.relative_to(self.folder)) for one in sorted(place.parent.glob("test_*.py"))]
                 raise SettingsError(f"workloads: there is no {text!r}{_suggest(path, modules)}")
 
     def schedules(self, patterns: Sequence[str]) -> Iterator[str]:
+        """Yields the files that match the patterns."""
         for pattern in patterns:
-            found = sorted(glob.glob(pattern, root_dir=self.folder))
-            if not found:
+            files = sorted(glob.glob(pattern, root_dir=self.folder))
+            if not files:
                 raise SettingsError(f"schedules: no file is {pattern!r} in {self.folder}")
-            yield from found
+            yield from files
 
 
 def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iterator[MatrixCell]:
-    own = (*OWN, "--defect") if kind is CellKind.CANARY else OWN
+    reserved = (*NIGHT_OPTIONS, "--defect") if kind is CellKind.CANARY else NIGHT_OPTIONS
     for option in block.options:
-        if option.partition("=")[0] in own or option.startswith("-n"):
-            raise SettingsError(f"options: {option} is not allowed here; the night itself sets {', '.join(own)}")
+        if option.partition("=")[0] in reserved or option.startswith("-n"):
+            raise SettingsError(f"options: {option} is not allowed here; the night itself sets {', '.join(reserved)}")
     limit = parse_seconds("timeout", block.timeout)
     if block.budget:
         limit += parse_budget("budget", block.budget).seconds or 0.0
@@ -182,17 +185,18 @@ def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iter
     if kind is CellKind.CANARY:
         defects = _find_defects(block, place)
     for defect, expected, run in defects:
-        for case in _read_described_run(run, block, place) if run else _make_variants(kind, block, place):
-            parts = [kind, block.label, defect or "", *([] if run else [case.workload, case.nemesis]), case.cluster]
+        for variant in _read_described_run(run, block, place) if run else _make_variants(kind, block, place):
+            names = [] if run else [variant.workload, variant.nemesis]
+            parts = [kind, block.label, defect or "", *names, variant.cluster]
             yield MatrixCell(
                 name="/".join(part for part in parts if part),
                 kind=kind,
-                workload=case.workload,
+                workload=variant.workload,
                 system=place.system(block.system),
-                nemesis=case.nemesis,
-                cluster=case.cluster,
+                nemesis=variant.nemesis,
+                cluster=variant.cluster,
                 defect=defect,
-                arguments=(*case.arguments, *([f"--defect={defect}"] if defect else []), *block.options),
+                arguments=(*variant.arguments, *([f"--defect={defect}"] if defect else []), *block.options),
                 repeat=block.repeat,
                 timeout=limit,
                 expected=expected,
@@ -205,9 +209,9 @@ def _make_variants(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> I
         option, faults = "--replay", tuple(place.schedules(block.schedules))
     explore = [f"--explore={block.budget}"] if kind is CellKind.EXPLORE else []
     for (name, path), fault, cluster in product(place.workloads(block.workloads), faults, _read_clusters(block)):
-        said = [] if explore and fault == ANY else [f"{option}={fault}"]
+        faults_option = [] if explore and fault == ANY else [f"{option}={fault}"]
         nemesis = Path(fault).stem if kind is CellKind.SCHEDULE else fault.replace(",", "+")
-        yield CellVariant(name, nemesis, cluster, (path, *explore, *said, f"--cluster={cluster}"))
+        yield CellVariant(name, nemesis, cluster, (path, *explore, *faults_option, f"--cluster={cluster}"))
 
 
 def _find_defects(block: MatrixBlock, place: MatrixFolder) -> Iterator[tuple[str, tuple[str, ...], str]]:
@@ -219,22 +223,25 @@ def _find_defects(block: MatrixBlock, place: MatrixFolder) -> Iterator[tuple[str
     if block.nemeses and not block.workloads:
         raise SettingsError("nemeses goes with workloads; without them each defect has the run of `assay defects`")
     for defect in block.defects or known:
-        one = described.get(defect)
+        description = described.get(defect)
         if defect not in known:
             raise SettingsError(f"defects: {name} has no {defect!r}{_suggest(defect, known)}")
-        if one is None and not block.workloads:
+        if description is None and not block.workloads:
             raise SettingsError(f"workloads is missing: {name} describes no run that shows {defect}")
-        yield defect, tuple(one.anomalies) if one else (), one.run if one and not block.workloads else ""
+        if description is None:
+            yield defect, (), ""
+        else:
+            yield defect, tuple(description.anomalies), "" if block.workloads else description.run
 
 
 def _read_described_run(run: str, block: MatrixBlock, place: MatrixFolder) -> Iterator[CellVariant]:
-    """Yields the cases of a run in the list of ``assay defects``; a run that names its cluster stays there."""
+    """Yields the variants of a run in the list of ``assay defects``; a run that names its cluster stays there."""
     path, *options = shlex.split(run)
-    said = dict(option.partition("=")[::2] for option in options)
+    given = dict(option.partition("=")[::2] for option in options)
     others = [option for option in options if not option.startswith("--cluster=")]
-    nemesis = said.get("--nemesis", Path(said.get("--replay", "none")).stem).replace(",", "+")
+    nemesis = given.get("--nemesis", Path(given.get("--replay", "none")).stem).replace(",", "+")
     ((name, file),) = place.workloads([path])
-    for cluster in [said["--cluster"]] if "--cluster" in said else _read_clusters(block):
+    for cluster in [given["--cluster"]] if "--cluster" in given else _read_clusters(block):
         yield CellVariant(name, nemesis, cluster, (file, *others, f"--cluster={cluster}"))
 
 
@@ -242,12 +249,12 @@ def _read_clusters(block: MatrixBlock) -> list[str]:
     return [parse_choice("clusters", one, CLUSTERS) for one in block.clusters]
 
 
-def _require_keys(allowed: Collection[str], table: dict[str, Any], needed: Sequence[str] = ()) -> None:
+def _require_keys(allowed: Collection[str], table: dict[str, Any], required: Sequence[str] = ()) -> None:
     """Raises ``SettingsError`` for an unknown key and for a missing one."""
     for key in table:
         if key not in allowed:
             raise SettingsError(f"there is no key {key!r}{_suggest(key, allowed)}")
-    for key in needed:
+    for key in required:
         if not table.get(key):
             raise SettingsError(f"{key} is missing")
 
@@ -259,7 +266,7 @@ def _suggest(name: str, known: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class LastEnd:
-    """Last end of a cell: whether in trouble, its start (ISO 8601, UTC), and its longest attempt in seconds."""
+    """How a cell ended last: whether in trouble, its start (ISO 8601, UTC), and the seconds of its longest attempt."""
 
     troubled: bool
     started: str
@@ -268,14 +275,13 @@ class LastEnd:
 
 def read_last_ends(nights: Iterable[Sequence[AttemptResult]]) -> dict[str, LastEnd]:
     """Returns the last end of each cell; ``nights`` are the oldest first."""
-    found: dict[str, LastEnd] = {}
+    ends: dict[str, LastEnd] = {}
     for results in nights:
-        for name, ended in group_by_cell(results).items():
-            said = [one for one in ended if one.outcome not in NOTHING_SAID]
-            if said:
-                started, longest = max(one.started for one in said), max(one.seconds for one in said)
-                found[name] = LastEnd(is_troubled([one.outcome for one in said]), started, longest)
-    return found
+        for name, attempts in group_by_cell(results).items():
+            if counting := [one for one in attempts if one.outcome not in NOT_OF_CELL]:
+                started, longest = max(one.started for one in counting), max(one.seconds for one in counting)
+                ends[name] = LastEnd(is_troubled([one.outcome for one in counting]), started, longest)
+    return ends
 
 
 def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd]) -> list[MatrixCell]:

@@ -1,11 +1,12 @@
-"""The record of one night: ``nights/ID/`` in a store, what ``assay nightly`` writes and pages read.
+"""Record of one night, in the folder ``nights/ID/`` of a store. ``assay nightly`` writes it, and pages read it.
 
-``night.json`` is the night with all its cells, written when it begins and again when it ends. ``cells.jsonl`` has one
-line for each attempt that has ended, appended and flushed to the disk at once. ``running.json`` is the attempt that
-goes on, as it will be recorded if nothing more comes of it. ``shrunk.jsonl`` has a line for each failure that was made
-small, or could not be. A process that dies can leave half a line behind, and the next one begins on a line of its own.
-A line that cannot be decoded is named: the outcome of an attempt is lost with it, so its night is no pass. Readers of
-another version find more keys, never others.
+- ``night.json``: the night with all its cells, written when it begins and again when it ends
+- ``cells.jsonl``: a line for each ended attempt, appended and flushed to the disk at once
+- ``running.json``: the running attempt, as it will be recorded if the night is killed
+- ``shrunk.jsonl``: a line for each failure that was shrunk, or could not be
+
+A process that dies can leave half a line behind; the next process begins a new line. A line that cannot be decoded is
+reported: the outcome of an attempt is lost with it, so its night is no pass. Later versions only add keys.
 """
 
 import os
@@ -33,7 +34,7 @@ FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"
 SHRUNK: Final = "shrunk.jsonl"
 SHRINKING: Final = "shrinking"
-"""The folder of a night in which the stores are while a failure is made small."""
+"""The folder of a night that holds the stores of failures while they are shrunk."""
 NAME: Final = re.compile(r"\w[\w.-]*")
 STARTED: Final = re.compile(rb'"started":"([^"]+)"')
 CELL: Final = re.compile(rb'^\{"cell":("(?:[^"\\]|\\.)*")')
@@ -71,8 +72,8 @@ class AttemptOutcome(StrEnum):
 
 
 GREEN: Final = frozenset((AttemptOutcome.PASS, AttemptOutcome.DETECTED, AttemptOutcome.SKIPPED))
-NOTHING_SAID: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_ENGINE, AttemptOutcome.NO_DISK))
-"""A failure of the machine or the user, not of the cell."""
+NOT_OF_CELL: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_ENGINE, AttemptOutcome.NO_DISK))
+"""Outcomes caused by the machine or the user, not by the cell."""
 
 
 class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +92,7 @@ class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 600.0
     """Seconds after which an attempt counts as hung."""
     expected: tuple[str, ...] = ()
-    """Anomalies of which a canary must report one; none: any that its contract forbids."""
+    """A canary must report one of these anomalies; if there are none, any that its contract forbids."""
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,16 +107,16 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     cells: tuple[MatrixCell, ...]
     after: str = ""
-    """The version of the night before in the store."""
+    """The version under test of the night before, in the same store."""
     commits: tuple[str, ...] = ()
-    """Since ``after``, if both are commits of the folder: ``git log --oneline``."""
+    """``git log --oneline`` since ``after``, if both versions are commits of the folder."""
     shrink_seconds: float = 0.0
-    """For how long each new failure is made small; 0: it is not."""
+    """Seconds for shrinking each new failure; 0: failures are not shrunk."""
     folder: str = "."
     """The folder in which pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET
     attempts: int = 0
-    """Lines of ``cells.jsonl`` when it ended: with fewer of them, outcomes are lost."""
+    """Number of lines of ``cells.jsonl`` when the night ended. If there are fewer, outcomes are lost."""
     whole: str = ""
     """The name of the night, if this is a part of one."""
     part: int = 1
@@ -124,7 +125,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """That of the night; all its parts have the same."""
+        """The name of the night, which all its parts share."""
         return self.whole or self.night
 
 
@@ -148,28 +149,28 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """``running.json``: the attempt that goes on, and the process that does it (``assay.cluster.owner``)."""
+    """``running.json``: the running attempt, and its process (``assay.cluster.owner``)."""
 
     result: AttemptResult
     owner: str
     shrinks: bool = False
-    """It makes a failure of this cell small, and is no attempt."""
+    """Whether the process shrinks a failure of this cell, and is no attempt."""
 
 
 class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of ``shrunk.jsonl``: one failure that was tried to be made small."""
+    """A line of ``shrunk.jsonl``: an attempt to shrink one failure."""
 
     system: str
     workload: str
     anomalies: tuple[str, ...]
     run: str
-    """``test/time``: the run that it was tried with."""
+    """``test/time``: the run that was repeated."""
     started: str
     seconds: float
     interrupted: bool = False
-    """By the user or the end of the budget; a later night tries it again."""
+    """Whether the user or the end of the budget stopped it; a later night tries it again."""
     schedule: str = ""
-    """Relative to the store; empty: it was not made small, and ``detail`` says why."""
+    """The shrunk schedule, relative to the store; if empty, ``detail`` says why there is none."""
     report: str = ""
     """The page of the smallest run that still failed, relative to the store."""
     command: str = ""
@@ -185,10 +186,10 @@ class DamagedLine:
 
     path: Path
     number: int
-    """From 1."""
+    """The number of the line, from 1."""
     what: str
     cell: str = ""
-    """Whose attempt it was about, if its beginning still says so."""
+    """The cell of the attempt, if the beginning of the line still names it."""
 
     def __str__(self) -> str:
         place = f"{self.path.parent.name}/{self.path.name}, line {self.number}"
@@ -202,10 +203,10 @@ class NightFolder:
     path: Path
 
     def read(self) -> Night:
-        """Raises :class:`NightError`, also for a record that gives another name than that of its folder."""
+        """Reads ``night.json``. Raises :class:`NightError`, also if the folder has another name than the night."""
         path = self.path / "night.json"
         if not NAME.fullmatch(self.path.name):
-            raise NightError(f"{self.path.name!r} is no name for a night: letters, digits, dots, - and _ are")
+            raise NightError(f"{self.path.name!r} is no name for a night: use letters, digits, dots, - and _")
         try:
             night = read_json(path, Night)
         except (OSError, msgspec.MsgspecError) as error:
@@ -238,12 +239,12 @@ class NightFolder:
 
     def results(self) -> list[AttemptResult]:
         """Returns the results of all ended attempts, in order. The number of an interrupted one can occur again."""
-        return [one for _, one in _lines(self.path / CELLS, AttemptResult)[0]]
+        return [one for _, one in _read_lines(self.path / CELLS, AttemptResult)[0]]
 
-    def lost(self, night: Night) -> list[DamagedLine]:
-        """Lines of attempts whose outcome is not known, because they are damaged or missing. Raises ``OSError``."""
+    def find_lost_lines(self, night: Night) -> list[DamagedLine]:
+        """Returns the damaged and missing lines of attempts, whose outcome is not known. Raises ``OSError``."""
         path = self.path / CELLS
-        results, damaged = _lines(path, AttemptResult)
+        results, damaged = _read_lines(path, AttemptResult)
         names = {cell.name for cell in night.cells}
         damaged += [
             DamagedLine(path, number, "the night has no such cell", one.cell)
@@ -255,28 +256,28 @@ class NightFolder:
             damaged.append(DamagedLine(path, there + 1, what))
         return damaged
 
-    def append(self, result: AttemptResult) -> None:
-        """It is on the disk when this returns. Raises ``OSError``."""
+    def append_result(self, result: AttemptResult) -> None:
+        """Appends a result, and flushes it to the disk. Raises ``OSError``."""
         _append(self.path / CELLS, result)
 
-    def shrunk(self) -> list[ShrunkFailure]:
+    def read_shrunk(self) -> list[ShrunkFailure]:
         """Returns the attempts at shrinking. Raises ``OSError``."""
-        return [one for _, one in _lines(self.path / SHRUNK, ShrunkFailure)[0]]
+        return [one for _, one in _read_lines(self.path / SHRUNK, ShrunkFailure)[0]]
 
-    def damaged(self) -> list[DamagedLine]:
-        """Lines about failures that were tried to be made small. Raises ``OSError``."""
-        return _lines(self.path / SHRUNK, ShrunkFailure)[1]
+    def find_damaged_shrunk(self) -> list[DamagedLine]:
+        """Returns the damaged lines about shrinking. Raises ``OSError``."""
+        return _read_lines(self.path / SHRUNK, ShrunkFailure)[1]
 
     def append_shrunk(self, small: ShrunkFailure) -> None:
-        """Raises ``OSError``."""
+        """Appends an attempt at shrinking. Raises ``OSError``."""
         _append(self.path / SHRUNK, small)
 
-    def running(self) -> RunningAttempt | None:
+    def read_running(self) -> RunningAttempt | None:
         """Returns the attempt that is running, or that was running when the night died."""
         return read_json_if_valid(self.path / "running.json", RunningAttempt)
 
-    def now_running(self, running: RunningAttempt | None) -> None:
-        """Raises ``OSError``."""
+    def write_running(self, running: RunningAttempt | None) -> None:
+        """Writes ``running.json``, or removes it. Raises ``OSError``."""
         if running is None:
             (self.path / "running.json").unlink(missing_ok=True)
         else:
@@ -284,12 +285,12 @@ class NightFolder:
 
 
 def group_by_cell(results: Iterable[AttemptResult]) -> dict[str, list[AttemptResult]]:
-    """By cell its attempts, without those that were interrupted and done again."""
+    """Returns the attempts of each cell, without those that were interrupted and repeated."""
     last = {(one.cell, one.attempt): one for one in results}
-    found: dict[str, list[AttemptResult]] = {}
+    by_cell: dict[str, list[AttemptResult]] = {}
     for one in last.values():
-        found.setdefault(one.cell, []).append(one)
-    return found
+        by_cell.setdefault(one.cell, []).append(one)
+    return by_cell
 
 
 def is_failed(outcomes: Collection[AttemptOutcome]) -> bool:
@@ -300,14 +301,14 @@ def is_failed(outcomes: Collection[AttemptOutcome]) -> bool:
 
 
 def is_troubled(outcomes: Collection[AttemptOutcome]) -> bool:
-    """It failed, or something other than the user kept it from saying whether it does."""
+    """Returns whether a cell with these attempts failed, or has no answer for another reason than the user."""
     if AttemptOutcome.DETECTED in outcomes:
         return False
     return is_failed(outcomes) or not GREEN.union((AttemptOutcome.INTERRUPTED,)).issuperset(outcomes)
 
 
 def make_part_name(whole: str, part: int, parts: int) -> str:
-    """The folder's name of a part; of a night that is not divided its own."""
+    """Returns the folder name of a part; a night in one part has its own name."""
     return whole if parts == 1 else f"{whole}.{part}of{parts}"
 
 
@@ -327,18 +328,18 @@ def scan_nights(store: Path) -> tuple[list[tuple[NightFolder, Night]], dict[Path
 
 
 def read_nights(store: Path) -> list[tuple[NightFolder, Night]]:
-    """All that can be read, the oldest first."""
+    """Returns the nights that can be read, the oldest first."""
     return scan_nights(store)[0]
 
 
 def find_unreadable(store: Path) -> list[str]:
-    """Why the records of other nights cannot be read; a folder without a record and without results is none."""
+    """Returns why each other night cannot be read. A folder without a record and without results is no night."""
     reasons = scan_nights(store)[1]
     return [why for path, why in reasons.items() if (path / "night.json").exists() or (path / CELLS).exists()]
 
 
 def read_if_possible(read: Callable[[], list[Line]]) -> list[Line]:
-    """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
+    """Returns no lines if the record cannot be read (a FIFO, for example): an old night must not end this one."""
     try:
         return read()
     except OSError:
@@ -354,37 +355,37 @@ def _append(path: Path, line: msgspec.Struct) -> None:
             file.write(b"\n" * torn + msgspec.json.encode(line) + b"\n")
             file.flush()
         except OSError:
-            os.ftruncate(file.fileno(), end)  # half a line would count as an outcome that is lost
+            os.ftruncate(file.fileno(), end)  # half a line would count as a lost outcome
             raise
         os.fsync(file.fileno())
 
 
-def _lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], list[DamagedLine]]:
-    """The lines of a file with their numbers, and those that are damaged and that no later line repeats."""
+def _read_lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], list[DamagedLine]]:
+    """Returns the lines of a file with their numbers, and the damaged lines that no later line repeats."""
     try:
         content = read_file(path)
     except FileNotFoundError:
         return [], []
-    found: list[tuple[int, Line]] = []
+    decoded: list[tuple[int, Line]] = []
     damaged: list[tuple[DamagedLine, bytes]] = []
     lines = content.split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
-            found.append((number, decode_json(line, kind)))
+            decoded.append((number, decode_json(line, kind)))
         except msgspec.MsgspecError as error:
             half = number == len(lines) and not isinstance(error, msgspec.ValidationError)
             what = "half a line, whose end is lost" if half else f"damaged: {error}"
-            damaged.append((DamagedLine(path, number, what, _cell_of(line)), line))
-    # A night that goes on records the attempt that it was killed at, which may be the one of half a line.
-    again = {str(getattr(one, "started", "")).encode() for _, one in found}
-    return found, [one for one, line in damaged if not (begun := STARTED.search(line)) or begun[1] not in again]
+            damaged.append((DamagedLine(path, number, what, _find_cell(line)), line))
+    # A resumed night records the attempt during which it was killed; that may be the attempt of half a line.
+    starts = {str(getattr(one, "started", "")).encode() for _, one in decoded}
+    return decoded, [one for one, line in damaged if not (start := STARTED.search(line)) or start[1] not in starts]
 
 
-def _cell_of(line: bytes) -> str:
-    begun = CELL.match(line)
+def _find_cell(line: bytes) -> str:
+    name = CELL.match(line)
     try:
-        return "" if begun is None else decode_json(begun[1], str)
+        return "" if name is None else decode_json(name[1], str)
     except msgspec.MsgspecError:
         return ""

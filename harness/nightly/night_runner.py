@@ -1,15 +1,15 @@
 """Runs the cells of a night one after the other. Each attempt is a process, and each end is a line of the record.
 
-The attempts of a night are known before it begins. Every cell has its seeds from the night's name and its own, and its
-place from earlier nights. First each cell is done once, then the cells that repeat are done again. No attempt is
-repeated because of how it ended. A cell that took longer than the rest of the budget is skipped. After each round new
-failures are shrunk, if the night is asked to.
+The attempts of a night are known before it begins. The seeds of a cell follow from the names of the night and the
+cell, and its place in the order from earlier nights. First each cell runs once, then the cells that repeat run again.
+No attempt is repeated because of how it ended. A cell that took longer than the rest of the budget is skipped. After
+each round, new failures are shrunk if the night asks for it.
 
 If this process dies, the next one finds ``running.json``, which names the attempt and its process. It kills the process
 and records the attempt as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so
 that a full disk still has room for the record.
 
-The record names the version under test and the commits since the last night, which git reads from the matrix's folder.
+The record names the version under test and the commits since the last night, by git in the folder of the matrix.
 """
 
 import fcntl
@@ -60,8 +60,8 @@ from assay.harness.run.process_group import signal_group
 from assay.harness.run.settings import derive_seed
 
 DIRTY: Final = "-dirty"
-MOST: Final = 500
-"""Commits that a night records at most."""
+MOST_COMMITS: Final = 500
+"""Maximum number of commits that a night records."""
 
 
 def read_version(place: Path) -> str | None:
@@ -78,7 +78,9 @@ def list_commits(place: Path, green: str, red: str) -> tuple[str, ...]:
                  f"{version.removesuffix(DIRTY)}^{{commit}}") for version in (green, red)]  # fmt: skip
     if not all(ends):
         return ()
-    said = _run_git(place, "log", "--oneline", "--no-decorate", f"--max-count={MOST}", "..".join(map(str, ends)))
+    said = _run_git(
+        place, "log", "--oneline", "--no-decorate", f"--max-count={MOST_COMMITS}", "..".join(map(str, ends))
+    )
     return tuple((said or "").splitlines())
 
 
@@ -92,18 +94,19 @@ def _run_git(place: Path, *arguments: str) -> str | None:
 
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
-QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
+ATTEMPT_OPTIONS: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
 """Options of every attempt, but not of the command that repeats it. A cell's own options come later, so they win."""
 RESERVE: Final = 256 * 1024
-PIECE: Final = 8 * 1024
-"""Bytes of the reserve that are given up for a line that finds no room. The next cell would use a whole reserve."""
+"""Bytes that are reserved for the record."""
+RESERVE_STEP: Final = 8 * 1024
+"""Bytes of the reserve that are released for a line that does not fit. If all were, the next cell would use them up."""
 PROBE: Final = 1024 * 1024
-"""A disk without so many bytes is full."""
-TAIL: Final = 4 * 1024 * 1024
-"""Bytes of a log that are read; one that fills the disk is not."""
+"""A disk is full if it has fewer free bytes."""
+LOG_TAIL: Final = 4 * 1024 * 1024
+"""Bytes that are read from the end of a log, which may be as large as the disk."""
 MOST_REPEATS: Final = 100_000
 LONGEST: Final = 1e9
-"""Seconds."""
+"""Maximum seconds of a time in a record."""
 
 
 @dataclass
@@ -126,7 +129,7 @@ class NightRunner:
     begins: Callable[[MatrixCell, int], None] = lambda cell, attempt: None
     stopping: Callable[[str], None] = lambda why: None
     shrinks: Callable[[str], None] = lambda cell: None
-    shrank: Callable[[ShrunkFailure], None] = lambda small: None
+    shrank: Callable[[ShrunkFailure], None] = lambda shrunk: None
     program: Sequence[str] = PYTEST
     shrinker: Sequence[str] = PROGRAM
     grace: float = GRACE
@@ -134,11 +137,12 @@ class NightRunner:
     _unwritten: list[AttemptResult] = field(default_factory=list)
 
     def run(self) -> list[AttemptResult]:
-        """All results of the night, in the order of their ends; those of earlier processes come first.
+        """Runs the night, and returns all its results in the order of their ends, also those of earlier processes.
 
-        Raises :class:`NightError` when another process is at it, and at the end for results that found no room.
+        Raises :class:`NightError` if another process runs this night, and at the end for results that a full disk
+        rejected.
         """
-        with self._alone(), self.interrupt.recording_requests():
+        with self._lock(), self.interrupt.recording_requests():
             self._recover()
             results = self.path.results()
             earlier = read_last_ends(
@@ -148,20 +152,20 @@ class NightRunner:
             )
             self._reserve.allocate(RESERVE)
             end = time.monotonic() + self.budget
-            todo = self._todo(sort_by_urgency(self.night.cells, earlier), results)
+            todo = self._list_attempts(sort_by_urgency(self.night.cells, earlier), results)
             seconds = {name: one.seconds for name, one in earlier.items()}
-            shrunk = 1.0
+            current_round = 1.0
             while not self.interrupt.requested and (left := end - time.monotonic()) > 0:
-                following = next((one for one in todo if seconds.get(one[0].name, 0.0) <= left), None)
-                upto = math.inf if following is None else following[1]
-                if upto > shrunk:  # a round is over
-                    shrunk = upto
+                chosen = next((one for one in todo if seconds.get(one[0].name, 0.0) <= left), None)
+                next_round = math.inf if chosen is None else chosen[1]
+                if next_round > current_round:
+                    current_round = next_round
                     self._shrink(end)
                     continue
-                if following is None:
+                if chosen is None:
                     break
-                todo.remove(following)
-                result = self._attempt(*following, left, len(results) + 1)
+                todo.remove(chosen)
+                result = self._attempt(*chosen, left, len(results) + 1)
                 results.append(result)
                 self._record(result)
                 seconds[result.cell] = result.seconds
@@ -169,8 +173,10 @@ class NightRunner:
             self._end()
         return results
 
-    def _todo(self, cells: Sequence[MatrixCell], results: Sequence[AttemptResult]) -> list[tuple[MatrixCell, int]]:
-        """Cell and attempt, from 1; without those that have ended by themselves."""
+    def _list_attempts(
+        self, cells: Sequence[MatrixCell], results: Sequence[AttemptResult]
+    ) -> list[tuple[MatrixCell, int]]:
+        """Returns each cell with the numbers of its attempts, from 1, without those that have ended by themselves."""
         done = {(one.cell, one.attempt) for one in results if one.outcome is not AttemptOutcome.INTERRUPTED}
         rounds = range(1, max(cell.repeat for cell in cells) + 1)
         every = [(cell, number) for number in rounds for cell in cells if number <= cell.repeat]
@@ -190,54 +196,56 @@ class NightRunner:
 
         def started(pid: int) -> None:
             pids.append(pid)
-            with suppress(OSError):  # a full disk costs the trace of an attempt that is killed together with the night
-                self.path.now_running(RunningAttempt(result=result, owner=str(owner.owner_of(pid) or "")))
+            with suppress(OSError):  # on a full disk, an attempt that is killed together with the night leaves no trace
+                self.path.write_running(RunningAttempt(result=result, owner=str(owner.owner_of(pid) or "")))
 
         try:
             log.parent.mkdir(exist_ok=True)
             ended = run_attempt(
-                [*self.program, f"--store={self.store}", *QUIETLY, *arguments],
+                [*self.program, f"--store={self.store}", *ATTEMPT_OPTIONS, *arguments],
                 Path(self.night.folder), log, AttemptLimits(cell.timeout, left, self.grace), self.interrupt, started,
                 self.stopping,
             )  # fmt: skip
         except OSError as error:
-            named = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
-            return msgspec.structs.replace(result, outcome=named, detail=f"it cannot be started: {error}")
+            outcome = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
+            return msgspec.structs.replace(result, outcome=outcome, detail=f"it cannot be started: {error}")
         new = [run for run in runs_of.list_runs(self.store) if run not in before and _is_made_by(run, pids)]
-        named, detail = self._named(cell, ended, log, new)
+        outcome, detail = self._classify(cell, ended, log, new)
         return msgspec.structs.replace(
-            result, outcome=named, detail=detail, seconds=round(time.monotonic() - began, 3),
+            result, outcome=outcome, detail=detail, seconds=round(time.monotonic() - began, 3),
             runs=tuple(str(run.relative_to(self.store)) for run in new),
         )  # fmt: skip
 
     def _shrink(self, end: float) -> None:
-        """The new failures, while there is time. Without room on the disk they stay as they are."""
+        """Shrinks the new failures while there is time. A full disk ends it."""
         if not self.night.shrink_seconds:
             return
         shrinker = Shrinker(
-            self.store, self.path, self.night, self.grace, self.interrupt, self.path.now_running, self.stopping,
+            self.store, self.path, self.night, self.grace, self.interrupt, self.path.write_running, self.stopping,
             self.shrinker,
         )  # fmt: skip
-        for failure, entry in shrinker.due():
+        for failure, entry in shrinker.find_new_failures():
             left = end - time.monotonic()
             if left <= 0 or self.interrupt.requested:
                 return
             self.shrinks(entry.night_cell)
             try:
-                small = shrinker.shrink(failure, entry, left)
-                self.path.append_shrunk(small)
+                shrunk = shrinker.shrink(failure, entry, left)
+                self.path.append_shrunk(shrunk)
             except OSError as error:
                 if not is_full(error):
                     raise
                 return
             finally:
-                self.path.now_running(None)
-            self.shrank(small)
+                self.path.write_running(None)
+            self.shrank(shrunk)
 
-    def _named(self, cell: MatrixCell, ended: AttemptEnd, log: Path, new: Sequence[Path]) -> tuple[AttemptOutcome, str]:
+    def _classify(
+        self, cell: MatrixCell, ended: AttemptEnd, log: Path, new: Sequence[Path]
+    ) -> tuple[AttemptOutcome, str]:
         require_regular(log)
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL))
+            file.seek(max(0, log.stat().st_size - LOG_TAIL))
             printed = file.read().decode(errors="replace")
         machine = MachineState(lambda: _is_disk_full(self.path.path), _does_engine_answer)
         return classify(cell, ended, printed, [read_seen_run(run) for run in new], machine)
@@ -245,24 +253,24 @@ class NightRunner:
     def _record(self, result: AttemptResult) -> None:
         """Records a result. If a full disk rejects it, the next call and the end of the night try again."""
         self._unwritten.append(result)
-        self._write_down()
+        self._write_results()
 
-    def _write_down(self) -> None:
+    def _write_results(self) -> None:
         while self._unwritten:
             try:
-                self.path.append(self._unwritten[0])
+                self.path.append_result(self._unwritten[0])
             except OSError as error:
                 if not is_full(error):
                     raise
-                if not self._reserve.release(PIECE):
+                if not self._reserve.release(RESERVE_STEP):
                     return
             else:
                 del self._unwritten[0]
-        self.path.now_running(None)
+        self.path.write_running(None)
 
     def _recover(self) -> None:
         """Records the attempt during which an earlier process of this night was killed."""
-        running = self.path.running()
+        running = self.path.read_running()
         if running is None:
             return
         pids = []
@@ -271,31 +279,33 @@ class NightRunner:
             pids.append(orphan.pid)
             if owner.owner_of(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
-        begun = running.result.started
         delete_runs(self.path)
-        if running.shrinks or any(one.started == begun for one in self.path.results()):
-            self.path.now_running(None)
+        if running.shrinks or any(one.started == running.result.started for one in self.path.results()):
+            self.path.write_running(None)
         else:
-            self._record(self._killed(running.result, pids))
+            self._record(self._classify_killed(running.result, pids))
 
-    def _killed(self, result: AttemptResult, pids: Sequence[int]) -> AttemptResult:
-        """An attempt whose night was killed: what its runs have found by then was found, and need not come again."""
+    def _classify_killed(self, result: AttemptResult, pids: Sequence[int]) -> AttemptResult:
+        """Returns the result of an attempt whose night was killed. A failure of its runs until then counts."""
         cell = next((one for one in self.night.cells if one.name == result.cell), None)
         runs = [run for run in runs_of.list_runs(self.store) if _is_made_by(run, pids, since=result.started)]
         if cell is None or not runs:
             return result
         ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
-        named, detail = self._named(cell, ended, self.path.path / result.log, runs)
+        outcome, detail = self._classify(cell, ended, self.path.path / result.log, runs)
         names = tuple(str(run.relative_to(self.store)) for run in runs)
-        return msgspec.structs.replace(result, outcome=named, detail=detail, runs=names)
+        return msgspec.structs.replace(result, outcome=outcome, detail=detail, runs=names)
 
     def _end(self) -> None:
-        self._write_down()
+        """Records the end of the night. Raises :class:`NightError` if results are not recorded."""
+        self._write_results()
         if self._unwritten:
             ends = ", ".join(f"{one.cell} {one.outcome}" for one in self._unwritten)
-            raise NightError(f"the disk of {self.path.path} is full, not recorded are: {ends}; make room and --resume")
+            raise NightError(
+                f"the disk of {self.path.path} is full, so these are not recorded: {ends}; make room and --resume"
+            )
         self._reserve.release()
-        with suppress(OSError):  # without it the night counts as one that did not end; its results are there
+        with suppress(OSError):  # if it fails, the night counts as one that did not end; its results are recorded
             attempts = len(self.path.results())
             self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts))
 
@@ -304,8 +314,8 @@ class NightRunner:
         return DiskReserve(self.path.path / "reserve")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """The lock goes with the process, however it ends."""
+    def _lock(self) -> Iterator[None]:
+        """Locks the night. The kernel releases the lock with the process, however that ends."""
         self.path.reject_links()
         try:
             lock = open_lock(self.path.path / "lock")
@@ -331,7 +341,7 @@ def begin_night(
     share: tuple[int, int] = (1, 1),
     shrink: float = 0.0,
 ) -> Night:
-    """Writes the record of a night without results. ``name`` None: the UTC day, with a number from the second on.
+    """Writes the record of a night without results. ``name`` None: the UTC day; further nights of it get a number.
 
     ``share``: part k of n, from 1. A part has every nth of ``cells``, with the seeds that they have in the whole night.
 
@@ -346,49 +356,55 @@ def begin_night(
         day = now.date().isoformat()
         names = (day, *(f"{day}-{n}" for n in range(2, len(taken) + 3)))
         name = next(one for one in names if make_part_name(one, part, parts) not in taken)
-    if not NAME.fullmatch(name):
-        raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
-    place_of = make_part_name(name, part, parts)
-    refused = NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
-    if place_of in taken:
-        raise refused
+    _require_name(name)
+    part_name = make_part_name(name, part, parts)
+    exists = NightError(f"there is a night {part_name} in {store}: continue it by --resume, or give another name")
+    if part_name in taken:
+        raise exists
     earlier = [one.version for _, one in read_nights(store) if one.version and one.name != name]
     after = earlier[-1] if version and earlier else ""
     night = Night(
-        after=after, commits=list_commits(place, after, version or ""), night=place_of,
+        after=after, commits=list_commits(place, after, version or ""), night=part_name,
         started=now.isoformat(), budget_seconds=budget, seed=derive_seed(0, "night", name) % 2**32,
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
         whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
     )  # fmt: skip
-    path = night_folder(store, place_of)
+    path = night_folder(store, part_name)
     path.path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.path.mkdir()
-    except FileExistsError:  # by another process since, whose record must stay
-        raise refused from None
+    except FileExistsError:  # another process has begun it since, and its record must stay
+        raise exists from None
     path.write(night)
     return night
 
 
 def find_resumable_night(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> Night:
-    """That one, or the newest of those that were divided in the same way. Raises :class:`NightError`."""
+    """Returns the night of this name, or the newest that was divided in the same way. Raises :class:`NightError`."""
     part, parts = share
     if name is not None:
-        if not NAME.fullmatch(name):
-            raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
-        return _sound(night_folder(store, make_part_name(name, part, parts)).read())
-    known = [one for _, one in read_nights(store) if parts == 1 or (one.part, one.parts) == share]
-    if not known:
-        reasons = "".join(f"; {reason}" for reason in find_unreadable(store)[:1])
-        raise NightError(f"there is no night in {store} to go on with{reasons}")
-    return _sound(known[-1])
+        _require_name(name)
+        night = night_folder(store, make_part_name(name, part, parts)).read()
+    else:
+        nights = [one for _, one in read_nights(store) if parts == 1 or (one.part, one.parts) == share]
+        if not nights:
+            reasons = "".join(f"; {reason}" for reason in find_unreadable(store)[:1])
+            raise NightError(f"there is no night in {store} to continue{reasons}")
+        night = nights[-1]
+    _require_valid(night)
+    return night
 
 
-def _sound(night: Night) -> Night:
-    """The night. Raises :class:`NightError` for a record that no matrix makes."""
+def _require_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise NightError(f"--night={name} is no name for a folder: use letters, digits, dots, - and _")
+
+
+def _require_valid(night: Night) -> None:
+    """Raises :class:`NightError` for a record that no matrix makes."""
     where = f"the record of night {night.night}"
     if not night.cells:
-        raise NightError(f"{where} has no cells, so there is nothing to go on with")
+        raise NightError(f"{where} has no cells, so there is nothing to continue")
     if len({cell.name for cell in night.cells}) < len(night.cells):
         raise NightError(f"{where} has two cells of one name")
     for cell in night.cells:
@@ -398,11 +414,13 @@ def _sound(night: Night) -> Night:
         raise NightError(
             f"{where} has a budget of {night.budget_seconds:g} s, and {night.shrink_seconds:g} s to shrink"
         )
-    return night
 
 
 def _is_made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
-    """Another session may use the same store. ``since``: an earlier process may have had the same id."""
+    """Returns whether one of these processes made the run, because other sessions may use the same store.
+
+    ``since``: runs that started before do not count, because an earlier process may have had the same id.
+    """
     info = runs_of.read_info(run)
     with suppress(ValueError):
         return info is not None and info.started >= since and owner.parse_owner(info.owner).pid in pids

@@ -21,6 +21,7 @@ from assay.harness.run import store
 from assay.harness.run.settings import DOCKER
 
 LONGEST: Final = 300
+"""Maximum characters of a cause."""
 NO_SPACE: Final = re.compile(r"^.*(?:\[Errno (?:28|122)\]|No space left on device).*$", re.MULTILINE)
 NO_ENGINE: Final = re.compile(r"no Docker engine answers: .*|the Docker engine rejected the call or broke off: .*")
 """The messages of ``assay.cluster.docker.engine``."""
@@ -66,8 +67,8 @@ def classify(
 ) -> tuple[AttemptOutcome, str]:
     """Returns the outcome, and its cause in one line."""
     failing = [run for run in runs if run.verdict == Verdict.FAIL]
-    found = sorted({name for run in failing for name in run.anomalies})
-    what = f"{', '.join(found)} in {len(failing)} of {len(runs)} runs"
+    anomalies = sorted({name for run in failing for name in run.anomalies})
+    what = f"{', '.join(anomalies)} in {len(failing)} of {len(runs)} runs"
     if cell.defect is not None and any(not cell.expected or set(run.anomalies) & set(cell.expected) for run in failing):
         return AttemptOutcome.DETECTED, what
     if cell.defect is None and failing:
@@ -77,9 +78,9 @@ def classify(
         return AttemptOutcome.FAIL, _shorten(searched[1]) + _describe_end(ended)
     if ended.status == pytest.ExitCode.OK:
         return _classify_green(cell, printed, runs)
-    named = _find_trouble(cell, ended, printed, runs, machine)
-    if named is not None:
-        return named
+    trouble = _find_trouble(cell, ended, printed, runs, machine)
+    if trouble is not None:
+        return trouble
     if failing:
         return AttemptOutcome.MISSED, f"fails otherwise: {what}, and none of {', '.join(cell.expected)}"
     return AttemptOutcome.UNKNOWN, _find_cause(printed)
@@ -88,17 +89,15 @@ def classify(
 def _classify_green(cell: MatrixCell, printed: str, runs: Sequence[SeenRun]) -> tuple[AttemptOutcome, str]:
     skipped = SKIPPED.search(printed)
     # A test that is skipped because this machine lacks something leaves a folder without a verdict.
-    said = [run for run in runs if run.verdict is not None or not skipped]
-    if not said and not PASSED.search(printed):
+    judged = [run for run in runs if run.verdict is not None or not skipped]
+    if not judged and not PASSED.search(printed):
         return AttemptOutcome.SKIPPED, _shorten(skipped[1] if skipped else "no test was run")
-    unsure = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in said)
-    if unsure:  # an expected failure or a retry satisfies pytest, but is no pass
-        return AttemptOutcome.UNKNOWN, f"pytest passed, but {unsure} of {len(runs)} runs did not pass"
+    unknown = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in judged)
+    if unknown:  # an expected failure or a retry satisfies pytest, but is no pass
+        return AttemptOutcome.UNKNOWN, f"pytest passed, but {unknown} of {len(runs)} runs did not pass"
     if cell.defect is not None:
-        return (
-            AttemptOutcome.MISSED,
-            f"every run passes, but {', '.join(cell.expected) or 'a failure'} must be reported",
-        )
+        expected = ", ".join(cell.expected) or "a failure"
+        return AttemptOutcome.MISSED, f"every run passes, but {expected} must be reported"
     return AttemptOutcome.PASS, ""
 
 

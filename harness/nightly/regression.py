@@ -74,29 +74,26 @@ class _SmallestPValue(NamedTuple):
 
 def find_regressions(series: Sequence[Series]) -> tuple[list[FigureRegression], int]:
     """Returns what got worse, smallest p-value first, and the number of series with enough nights for a comparison."""
-    asked = [(one, found) for one in series if (found := _find_smallest_p_value(one)) is not None]
-    if not asked:
+    tested = [(one, smallest) for one in series if (smallest := _find_smallest_p_value(one)) is not None]
+    if not tested:
         return [], 0
-    adjusted = _stats().false_discovery_control([found.probability for _, found in asked])
+    adjusted = _stats().false_discovery_control([smallest.probability for _, smallest in tested])
     changes = [
         change
-        for (one, found), probability in zip(asked, adjusted, strict=True)
+        for (one, smallest), probability in zip(tested, adjusted, strict=True)
         if probability <= FALSE_DISCOVERY_RATE
-        and (change := _make_figure_regression(one, found.newest, float(probability))) is not None
+        and (change := _make_figure_regression(one, smallest.newest, float(probability))) is not None
     ]
-    return sorted(changes, key=lambda change: (change.probability, change.series.name)), len(asked)
+    return sorted(changes, key=lambda change: (change.probability, change.series.name)), len(tested)
 
 
 def _find_smallest_p_value(one: Series) -> _SmallestPValue | None:
     """Returns the smallest p-value with its number of newest nights, or None if there are too few nights."""
-    found = [
-        _SmallestPValue(_compute_p_value(one, newest), newest) for newest in WINDOWS
-        if len(one.values) >= newest + MIN_BASELINE
-    ]  # fmt: skip
-    if not found:
+    windows = [newest for newest in WINDOWS if len(one.values) >= newest + MIN_BASELINE]
+    if not windows:
         return None
-    best = min(found)
-    return _SmallestPValue(min(1.0, len(found) * best.probability), best.newest)
+    probability, newest = min((_compute_p_value(one, newest), newest) for newest in windows)
+    return _SmallestPValue(min(1.0, len(windows) * probability), newest)
 
 
 def _split(one: Series, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
@@ -130,8 +127,8 @@ def _fisher_exact(before: EventCount, now: EventCount) -> float:
 
 
 def _sum_counts(counts: Sequence[Value]) -> EventCount:
-    found = [one for one in counts if isinstance(one, EventCount)]
-    return EventCount(sum(one.had for one in found), sum(one.of for one in found))
+    events = [one for one in counts if isinstance(one, EventCount)]
+    return EventCount(sum(one.had for one in events), sum(one.of for one in events))
 
 
 def _make_figure_regression(one: Series, newest: int, probability: float) -> FigureRegression | None:

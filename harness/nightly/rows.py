@@ -6,6 +6,7 @@ A run is one row of one file, so it is in the data set completely or not at all.
 began, as in its history, unless a name says seconds.
 """
 
+from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Final, get_args, get_origin
 
@@ -21,6 +22,9 @@ NONE: Final = "none"
 
 UNKNOWN: Final = "(unknown)"
 """The workload or nemesis of a run whose files do not name it."""
+
+DefectAnomalies = Mapping[str, tuple[str, ...]]
+"""The anomalies of each defect; a run that catches it reports at least one of them."""
 
 
 class RunFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,20 +132,19 @@ def _to_parquet_type(kind: Any) -> pa.DataType:
 
 SCHEMA: Final = pa.schema(_to_columns(RunRow))
 """The Parquet schema of ``RunRow``."""
-FORMER: Final = {"took_effect": "bit"}
+OLD_NAMES: Final = {"took_effect": "bit"}
 """Columns of faults that have another name in older data sets."""
-LATER: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "recovery_seconds"))
+NEW_COLUMNS: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "recovery_seconds"))
 """Columns that parts of older data sets lack."""
 
-
-_SHORT: Final = pa.schema([field for field in SCHEMA if field.name not in LATER])
-_FORMER_FAULT: Final = [
-    field.with_name(FORMER.get(field.name, field.name)) for field in SCHEMA.field("faults").type.value_type
+_SHORT: Final = pa.schema([field for field in SCHEMA if field.name not in NEW_COLUMNS])
+_OLD_FAULT: Final = [
+    field.with_name(OLD_NAMES.get(field.name, field.name)) for field in SCHEMA.field("faults").type.value_type
 ]
 SCHEMAS: Final = (
     SCHEMA,
     _SHORT,
-    _SHORT.set(_SHORT.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(_FORMER_FAULT)))),
+    _SHORT.set(_SHORT.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(_OLD_FAULT)))),
 )
 """The schemas that a part of a data set may have."""
 
@@ -155,7 +158,7 @@ def to_current_columns(content: pa.Table) -> pa.Table:
     if content.schema.equals(SCHEMA):
         return content
     rows = content.to_pylist()
-    former = {old: new for new, old in FORMER.items()}
+    new_names = {old: new for new, old in OLD_NAMES.items()}
     for row in rows:
-        row["faults"] = [{former.get(key, key): value for key, value in one.items()} for one in row["faults"] or ()]
+        row["faults"] = [{new_names.get(key, key): value for key, value in one.items()} for one in row["faults"] or ()]
     return pa.Table.from_pylist(rows, schema=SCHEMA)

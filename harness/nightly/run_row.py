@@ -31,7 +31,7 @@ from assay.reports.figures import FIGURES, RunFigures
 
 STAMP: Final = "%Y%m%dT%H%M%S"
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")
-UNJUDGED: Final = "it was not judged; `assay check` does it, but does not keep what it says"
+UNJUDGED: Final = "it was not judged; `assay check` judges it, but does not store the verdict"
 
 
 class RunOutline(NamedTuple):
@@ -69,7 +69,7 @@ def read_outline(folder: Path) -> RunOutline:
     if special is not None:
         return RunOutline(msgspec.structs.replace(run, status=DAMAGED, problem=str(special)), None, settings)
     if run.status not in (store.FINISHED, store.INTERRUPTED):
-        run = msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
+        run = msgspec.structs.replace(run, problem=run.problem or "it did not end")
     return RunOutline(run, info, settings)
 
 
@@ -192,16 +192,16 @@ def _read_faults(engine: Engine) -> tuple[FaultPhases, ...]:
         "max(case when phase = 'recovered' then time end) as recovered, "
         "max(case when phase = 'injected' then targets end) as targets from faults group by id"
     )
-    more = {row["id"]: row for row in rows}
+    phases = {row["id"]: row for row in rows}
     return tuple(
         FaultPhases(
             id=one.id,
             fault=one.name,
-            targets=_parse_targets(more[one.id]["targets"]),
-            intended=more[one.id]["intended"],
+            targets=_parse_targets(phases[one.id]["targets"]),
+            intended=phases[one.id]["intended"],
             injected=one.injected,
             healed=one.healed,
-            recovered=more[one.id]["recovered"],
+            recovered=phases[one.id]["recovered"],
             took_effect=one.took_effect,
             failed=one.failed,
         )
@@ -219,19 +219,19 @@ def _parse_targets(text: str | None) -> tuple[str, ...]:
 
 def _make_damaged_row(folder: Path, settings: dict[str, Any], special: SpecialFileError | None) -> RunRow:
     """Makes the row of a damaged run. Its identity depends only on the content left, so adding it again replaces it."""
-    rest = hashlib.sha256(_run_name(folder).encode())
+    identity = hashlib.sha256(_run_name(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
         path = folder / name
-        rest.update(path.read_bytes() if path.is_file() else b"-")
-    chosen = settings.get("settings", {})
-    nemesis = chosen.get("nemesis")
+        identity.update(path.read_bytes() if path.is_file() else b"-")
+    values = settings.get("settings", {})
+    nemesis = values.get("nemesis")
     return RunRow(
-        run=rest.hexdigest()[:16],
+        run=identity.hexdigest()[:16],
         folder=_run_name(folder),
         test=folder.parent.name,
         workload=str(settings.get("experiment", UNKNOWN)),
         nemesis="+".join(map(str, nemesis)) or NONE if isinstance(nemesis, list) else UNKNOWN,
-        defect=str(chosen.get("defect") or NONE),
+        defect=str(values.get("defect") or NONE),
         started=_find_start(folder).isoformat(),
         status=DAMAGED,
         problem="run.json is missing or damaged" if special is None else str(special),
@@ -274,8 +274,8 @@ def _find_defect(info: RunInfo, settings: dict[str, Any]) -> str:
     defect = settings.get("settings", {}).get("defect")
     if "settings" in settings:
         return str(defect or NONE)
-    asked = DEFECT.search(info.command)
-    return asked.group(1) if asked else NONE
+    option = DEFECT.search(info.command)
+    return option[1] if option else NONE
 
 
 def find_setting(settings: dict[str, Any], section: str, name: str) -> str | None:

@@ -4,7 +4,7 @@ No content of a store raises an error. A damaged, foreign or half-written part b
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -20,7 +20,7 @@ from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
 from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, NightFolder
-from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN
+from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.run_row import UNJUDGED, find_setting, read_figures, read_outline, read_trusted_judgement
 from assay.harness.run import store
 from assay.reports.index.entry import (
@@ -37,18 +37,16 @@ from assay.reports.index.entry import (
 
 FOUND: Final = "found"
 """The folder of a store for shrunk schedules."""
-STANDINGS: Final = {
+VERDICTS: Final = {
     AttemptOutcome.PASS: RunVerdict.PASS, AttemptOutcome.FAIL: RunVerdict.FAIL,
     AttemptOutcome.UNKNOWN: RunVerdict.UNKNOWN,
     AttemptOutcome.DETECTED: RunVerdict.FAIL, AttemptOutcome.MISSED: RunVerdict.PASS,
 }  # fmt: skip
 """The verdict of an attempt, by its outcome; other outcomes have none."""
 GONE: Final = "its run is no longer in the store"
-UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
+READ_ERRORS: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
 
 T = TypeVar("T")
-Zoo = Mapping[str, tuple[str, ...]]
-"""Defect -> anomalies; at least one of them must be reported."""
 
 
 class _Step(msgspec.Struct):
@@ -60,36 +58,42 @@ class _Plan(msgspec.Struct):
     schedule: "_Plan | None" = None
 
 
-def read_store(root: Path, zoo: Zoo) -> StoreContents:
-    """Reads a store. For a defect that is not in ``zoo``, any forbidden anomaly counts as caught."""
+def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
+    """Reads a store. For a defect that is not in ``defects``, any forbidden anomaly counts as caught."""
     parts: dict[str, list[_NightPart]] = {}
     problems: list[str] = []
-    expected = dict(zoo)
-    of_run: dict[str, tuple[record.Night, AttemptResult]] = {}
-    small: dict[str, record.ShrunkFailure] = {}
+    expected = dict(defects)
+    attempts: dict[str, tuple[record.Night, AttemptResult]] = {}
+    """The attempt of each run."""
+    shrunk: dict[str, record.ShrunkFailure] = {}
+    """The shrunk failure of each run."""
     readable, unreadable = record.scan_nights(root)
     for folder, night in readable:
-        done, shrunk = _read_lines(folder.results, folder, problems), _read_lines(folder.shrunk, folder, problems)
-        lost = [*_read_lines(partial(folder.lost, night), folder, []), *_read_lines(folder.damaged, folder, [])]
+        results = _read_lines(folder.results, folder, problems)
+        failures = _read_lines(folder.read_shrunk, folder, problems)
+        lost = [
+            *_read_lines(partial(folder.find_lost_lines, night), folder, []),
+            *_read_lines(folder.find_damaged_shrunk, folder, []),
+        ]
         problems += map(str, lost)
-        small |= {one.run: one for one in shrunk if one.schedule and (root / one.schedule).is_file()}
+        shrunk |= {one.run: one for one in failures if one.schedule and (root / one.schedule).is_file()}
         cells = {cell.name: cell for cell in night.cells}
-        parts.setdefault(night.name, []).append(_NightPart(folder, night, cells, done))
+        parts.setdefault(night.name, []).append(_NightPart(folder, night, cells, results))
         expected |= {cell.defect: cell.expected for cell in night.cells if cell.defect and cell.expected}
-        of_run |= {run: (night, result) for result in done for run in result.runs}
+        attempts |= {run: (night, result) for result in results for run in result.runs}
     problems += unreadable.values()
     damaged = list(problems)
     nights = [_make_night_entry(some, problems) for some in parts.values()]
     entries = []
     for path in store.list_runs(root):
         name = f"{path.parent.name}/{path.name}"
-        entries.append(_make_run_entry(path, of_run.get(name), small.get(name), expected))
+        entries.append(_make_run_entry(path, attempts.get(name), shrunk.get(name), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
         _make_attempt_entry(part, result, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs))
         for some in parts.values()
         for part in some
-        for result in part.done
+        for result in part.results
         if not any(_shows_outcome(by_name.get(name), result) for name in result.runs)
     ]
     damaged += [f"{one.name}: {one.reason}" for one in entries if one.status == DAMAGED]
@@ -106,15 +110,15 @@ class _NightPart(NamedTuple):
     folder: NightFolder
     night: record.Night
     cells: dict[str, record.MatrixCell]
-    done: list[AttemptResult]
+    results: list[AttemptResult]
 
     @property
-    def now(self) -> str:
-        """The cell that is running."""
-        running = self.folder.running()
+    def running_cell(self) -> str:
+        """Returns the cell that is running, or an empty text."""
+        running = self.folder.read_running()
         if running is None or self.night.ended is not msgspec.UNSET or not _is_alive(running.owner):
             return ""
-        return sanitize_text(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
+        return sanitize_text(running.result.cell) + (", whose failure is being shrunk" if running.shrinks else "")
 
 
 def _read_lines(read: Callable[[], list[T]], folder: NightFolder, problems: list[str]) -> list[T]:
@@ -129,10 +133,10 @@ def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntr
     """Combines the parts of one night; a part without a record becomes a problem."""
     nights = [part.night for part in parts]
     name = sanitize_text(nights[0].name)
-    there = {night.part for night in nights}
+    recorded = {night.part for night in nights}
     count = max(night.parts for night in nights)
     problems += [f"{name}: part {one} of {count} has left no record"
-                 for one in range(1, count + 1) if one not in there]  # fmt: skip
+                 for one in range(1, count + 1) if one not in recorded]  # fmt: skip
     ends = [_to_utc(str(night.ended)) for night in nights if night.ended is not msgspec.UNSET]
     return NightEntry(
         name=name,
@@ -140,57 +144,54 @@ def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntr
         ended=max(ends) if len(ends) == len(nights) else None,
         budget=max(night.budget_seconds for night in nights),
         planned=sum(len(night.cells) for night in nights),
-        done=sum(len({one.cell for one in part.done} & part.cells.keys()) for part in parts),
+        done=sum(len({one.cell for one in part.results} & part.cells.keys()) for part in parts),
         version=sanitize_text(nights[0].version or ""),
         previous_version=sanitize_text(nights[0].after),
         commits=tuple(map(sanitize_text, nights[0].commits)),
-        running_cell=", ".join(filter(None, (part.now for part in parts))),
+        running_cell=", ".join(filter(None, (part.running_cell for part in parts))),
     )
 
 
-def _make_days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
+def _make_days(entries: list[Entry], recorded: set[str]) -> Iterator[NightEntry]:
     """Yields the days of runs that belong to no recorded night."""
-    rest = (one for one in entries if one.night not in taken)
+    rest = (one for one in entries if one.night not in recorded)
     for day, runs in groupby(rest, key=lambda one: one.night):
         yield NightEntry(name=day, started=next(runs).started)
 
 
 def _make_run_entry(
-    folder: Path, attempt: tuple[record.Night, AttemptResult] | None, small: record.ShrunkFailure | None, zoo: Zoo
+    folder: Path,
+    attempt: tuple[record.Night, AttemptResult] | None,
+    shrunk: record.ShrunkFailure | None,
+    defects: DefectAnomalies,
 ) -> Entry:
     night, result = attempt or (None, None)
     try:
-        found = read_outline(folder)
-        run, judgement, wrong = found.run, None, ""
-        if found.info is not None and run.status in (store.FINISHED, store.INTERRUPTED):
-            judgement = read_trusted_judgement(folder, found.info)
-            wrong = "" if judgement else UNJUDGED
-    except UNREADABLE as error:
+        run, info, settings = read_outline(folder)
+        judgement, reason = None, run.problem or ""
+        if info is not None and run.status in (store.FINISHED, store.INTERRUPTED):
+            judgement = read_trusted_judgement(folder, info)
+            reason = reason or ("" if judgement else UNJUDGED)
+    except READ_ERRORS as error:
         return _make_damaged_entry(folder, night, error)
-    settings = found.settings
     system, defect, base = run.system or UNKNOWN, run.defect, ""
-    if (
-        defect != NONE
-        and result is not None
-        and result.outcome in (AttemptOutcome.PASS, AttemptOutcome.FAIL, AttemptOutcome.UNKNOWN)
-    ):
-        system, defect, base = (
-            f"{system} with {defect}",
-            NONE,
-            system,
-        )  # its night takes it for a run like others, not for a canary
+    ordinary = (AttemptOutcome.PASS, AttemptOutcome.FAIL, AttemptOutcome.UNKNOWN)
+    if defect != NONE and result is not None and result.outcome in ordinary:  # the cell of its night is no canary
+        system, defect, base = f"{system} with {defect}", NONE, system
     parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
-    standing = RunVerdict.NONE if judgement is None else RunVerdict(judgement.verdict)
-    status, reason = run.status, run.problem or wrong
+    verdict = RunVerdict.NONE if judgement is None else RunVerdict(judgement.verdict)
+    status = run.status
     if judgement is not None:
         reason = judgement.unknown[0] if judgement.unknown else ""
-    elif result is not None and result.outcome not in STANDINGS:
+    elif result is not None and result.outcome not in VERDICTS:
         status, reason = str(result.outcome), result.detail or reason
     shape, more = _read_shape(folder, settings, judgement)
-    if shape and small is not None and small.report and (folder.parents[1] / small.report).is_file():
-        more = (*more, ("small run", quote(small.report)))
-    command = small.command if shape and small is not None else "" if found.info is None else found.info.command
-    hits = _find_hits(judgement, zoo.get(defect))
+    command = "" if info is None else info.command
+    if shape and shrunk is not None:
+        command = shrunk.command
+        if shrunk.report and (folder.parents[1] / shrunk.report).is_file():
+            more = (*more, ("small run", quote(shrunk.report)))
+    hits = _find_hits(judgement, defects.get(defect))
     return Entry(
         **_describe_folder(folder),
         extra_links=more,
@@ -199,7 +200,7 @@ def _make_run_entry(
         night_cell="" if result is None else sanitize_text(result.cell),
         night=_to_utc(run.started)[:10] if night is None else sanitize_text(night.name),
         started=_to_utc(run.started),
-        standing=standing,
+        standing=verdict,
         status=sanitize_text(status),
         anomalies=tuple(sorted(sanitize_text(name) for name in _find_hits(judgement, None))),
         shape=shape,
@@ -230,27 +231,27 @@ def _make_attempt_entry(part: _NightPart, result: AttemptResult, *, gone: bool) 
 
     Only its run could identify the failure. So an attempt without its run has no failure, but a pass remains a pass.
     """
-    parts, home = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE), part.folder.path
+    parts, folder = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE), part.folder.path
     if (cell := part.cells.get(result.cell)) is not None:
         parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
-    standing, reason = STANDINGS.get(result.outcome, RunVerdict.NONE), result.detail
+    verdict, reason = VERDICTS.get(result.outcome, RunVerdict.NONE), result.detail
     if gone and result.outcome is AttemptOutcome.FAIL:
-        standing, reason = RunVerdict.NONE, GONE
-    address = f"{store.NIGHTS}/{quote(home.name)}"
+        verdict, reason = RunVerdict.NONE, GONE
+    address = f"{store.NIGHTS}/{quote(folder.name)}"
     answered = result.outcome in (AttemptOutcome.DETECTED, AttemptOutcome.MISSED)
     return Entry(
         name=make_attempt_name(result),
         address=address,
         extra_links=(("log", f"{address}/{quote(result.log)}"),)
-        if result.log and (home / result.log).is_file()
+        if result.log and (folder / result.log).is_file()
         else (),
         cell=_make_cell_key(*parts),
         night_cell=sanitize_text(result.cell),
         night=sanitize_text(part.night.name),
         started=_to_utc(result.started),
-        standing=standing,
+        standing=verdict,
         status=str(result.outcome),
-        anomalies=("failed, and left no run that did",) if standing is RunVerdict.FAIL else (),
+        anomalies=("failed, and left no run that did",) if verdict is RunVerdict.FAIL else (),
         reason=_shorten(reason),
         command=sanitize_command(result.command),
         seed=result.seed,
@@ -279,16 +280,16 @@ def _shows_outcome(entry: Entry | None, result: AttemptResult) -> bool:
     """Returns whether this run shows how the attempt ended. The verdict of a canary is that of its runs."""
     if entry is None:
         return False
-    return bool(entry.cell.defect) or entry.standing is STANDINGS.get(result.outcome, RunVerdict.NONE)
+    return bool(entry.cell.defect) or entry.standing is VERDICTS.get(result.outcome, RunVerdict.NONE)
 
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
     parts = folder.parent.name, folder.name
-    there = {one.name for one in os.scandir(folder)} if os.access(folder, os.R_OK | os.X_OK) else set()
+    names = {one.name for one in os.scandir(folder)} if os.access(folder, os.R_OK | os.X_OK) else set()
     return {
         "name": sanitize_text("/".join(parts)),
         "address": "/".join(quote(os.fsencode(part)) for part in parts),
-        "files": tuple(file for file in FILES if file in there),
+        "files": tuple(file for file in FILES if file in names),
     }
 
 
@@ -298,18 +299,18 @@ def _read_shape(
     """Returns the faults of the shrunk schedule that a failed run led to or played, and the link to it."""
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return (), ()
-    home = folder.parent.parent / FOUND
-    played = Path(find_setting(settings, "settings", "replay") or "")
-    mine = store.schedule_name(folder.name, _find_hits(judgement, None))
-    name = played.name if played.parent.name == FOUND else mine
-    source = home / name if (home / name).is_file() else folder / "schedule.json" if name != mine else None
+    found = folder.parent.parent / FOUND
+    replayed = Path(find_setting(settings, "settings", "replay") or "")
+    own = store.schedule_name(folder.name, _find_hits(judgement, None))
+    name = replayed.name if replayed.parent.name == FOUND else own
+    source = found / name if (found / name).is_file() else folder / "schedule.json" if name != own else None
     if source is None:
         return (), ()
     try:
         plan = msgspec.json.decode(source.read_bytes(), type=_Plan)
-    except UNREADABLE:
+    except READ_ERRORS:
         return (), ()
-    link = (("shrunk schedule", f"{FOUND}/{quote(os.fsencode(name))}"),) if source.parent == home else ()
+    link = (("shrunk schedule", f"{FOUND}/{quote(os.fsencode(name))}"),) if source.parent == found else ()
     return tuple(sanitize_text(step.fault) for step in (plan.schedule or plan).steps), link
 
 
@@ -321,14 +322,14 @@ def _find_hits(judgement: Judgement | None, expected: tuple[str, ...] | None) ->
 
 
 def _make_figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> EntryFigures:
-    found = read_figures(folder)
+    figures = read_figures(folder)
     findings = () if judgement is None else judgement.findings
     times = [one.time for one in findings if one.anomaly in hits and one.time is not None]
     return EntryFigures(
         operations=None if judgement is None else judgement.operations,
-        median=found.median_ms,
-        p99=found.p99_ms,
-        recovery=found.recovery_seconds,
+        median=figures.median_ms,
+        p99=figures.p99_ms,
+        recovery=figures.recovery_seconds,
         detection=min(times) / NANOSECONDS if times else None,
     )
 

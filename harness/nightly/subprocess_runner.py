@@ -21,11 +21,12 @@ from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group, start_group
 
 POLL: Final = 0.2
+"""Seconds between two looks at the process."""
 GRACE: Final = 60.0
 """Seconds for an interrupted run to heal, check and report."""
-DUMP: Final = 5.0
+DUMP_SECONDS: Final = 5.0
 """Seconds for writing the stack into the log."""
-LINE: Final = "500"
+COLUMNS: Final = "500"
 """Columns of the terminal, because pytest truncates the lines of its summary to this width."""
 
 
@@ -40,7 +41,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True)
 class AttemptLimits:
-    """Limits in seconds: after ``hung`` the process hangs, after ``left`` the night is over."""
+    """Limits in seconds: after ``hung`` the process counts as hung, after ``left`` the night is over."""
 
     hung: float
     left: float
@@ -54,9 +55,9 @@ def run_attempt(
 ) -> AttemptEnd:  # fmt: skip
     """Runs the command in this folder, with its output in ``log``. Raises ``OSError`` if it cannot start.
 
-    ``began`` is called with its process id; ``stopping`` with the reason, before its time to heal and report.
+    ``began`` is called with its process id. ``stopping`` is called with the reason when the process gets SIGINT.
     """
-    process = start_group(command, log, folder, os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"})
+    process = start_group(command, log, folder, os.environ | {"COLUMNS": COLUMNS, "PYTHONFAULTHANDLER": "1"})
     stopped: AttemptOutcome | None = None
     why = ""
     try:
@@ -80,8 +81,8 @@ def _watch(
             return _stop(process, limits, "with the night", stopping)
         if spent >= limits.hung:
             signal_group(process.pid, signal.SIGABRT)
-            _has_ended(process, DUMP)
-            return AttemptOutcome.HUNG, f"no end after {limits.hung:g} s; its log ends with where it stood"
+            _has_ended(process, DUMP_SECONDS)
+            return AttemptOutcome.HUNG, f"no end after {limits.hung:g} s; its log ends with its stack"
         if spent >= limits.left:
             return _stop(process, limits, "the night's budget was over", stopping)
     return None, ""

@@ -71,7 +71,7 @@ def show_trends(trends: Trends, console: Console) -> None:
     if rows:
         console.print(_make_table(f"worse than before, by {trends.nights[-1]}", rows))
     console.print(
-        f"{len(rows)} of {trends.asked} figures of cells got worse; at most {trends.level:.0%} of it is noise"
+        f"{len(rows)} of {trends.asked} figures of cells got worse; at most {trends.level:.0%} of these are noise"
     )
 
 
@@ -80,10 +80,10 @@ def write_tables(tables: NightTables, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for name, table in tables.tables.items():
-        for ending, put in WRITERS.items():
+        for ending, write in WRITERS.items():
             path = out / f"{name}.{ending}"
             temporary = create_temporary(path)
-            put(table, temporary)
+            write(table, temporary)
             os.replace(temporary, path)
             written.append(path)
     return written

@@ -4,8 +4,8 @@ DuckDB computes them in this process; with a master, Spark does. The reader of t
 
 - A *cell* is a workload under a nemesis, with or without a defect: one job of a nightly matrix.
 - Runs without a verdict are counted separately.
-- A defect is *caught* by a run that fails with an anomaly that the zoo demands for it. A failure with other anomalies
-  counts as a failure, but catches nothing. For a defect that is in no zoo, any forbidden anomaly suffices.
+- A defect is *caught* by a run that fails with an anomaly that is expected of it. A failure with other anomalies counts
+  as a failure, but catches nothing. For a defect without a description, any forbidden anomaly suffices.
 """
 
 from collections import defaultdict
@@ -21,16 +21,13 @@ import pyarrow.compute as pc
 from assay.checkers.engine import DuckDB, Engine, Engines
 from assay.checkers.engine.engine_selection import DUCKDB, SPARK
 from assay.harness.nightly import dataset
-from assay.harness.nightly.rows import NONE
-
-Zoo = Mapping[str, tuple[str, ...]]
-"""Defect -> anomalies; at least one of them must be reported."""
+from assay.harness.nightly.rows import NONE, DefectAnomalies
 
 CAUGHT: Final = "caught"
 NESTED: Final = ("findings", "faults", "returns")
 """Columns of a run that become tables of their own, with the ``line`` of the run in ``runs``."""
-ZOO: Final = pa.schema({"defect": pa.string(), "expected": pa.string(), "anomaly": pa.string()})
-"""A row for each demanded anomaly; ``expected`` has all anomalies of the defect."""
+EXPECTED_SCHEMA: Final = pa.schema({"defect": pa.string(), "expected": pa.string(), "anomaly": pa.string()})
+"""A row for each anomaly that is expected of a defect; ``expected`` has all anomalies of the defect."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +44,14 @@ class NightTables:
         return [row["defect"] for row in self.tables["defects"].to_pylist() if row["state"] != CAUGHT]
 
 
-def compute_tables(place: Path, zoo: Zoo, master: str | None = None) -> NightTables:
+def compute_tables(place: Path, defects: DefectAnomalies, master: str | None = None) -> NightTables:
     """Computes the tables, by DuckDB or on this Spark.
 
     Raises ``DataSetError`` for a missing or damaged data set, and ``EngineUnavailable`` if Spark is not available.
     """
     dataset.list_parts(place)  # errors are found before Spark is started
     with open_engine(master) as engine:
-        return compute_tables_on(engine, place, zoo)
+        return compute_tables_on(engine, place, defects)
 
 
 @contextmanager
@@ -64,9 +61,9 @@ def open_engine(master: str | None) -> Iterator[Engine]:
         yield engine
 
 
-def compute_tables_on(engine: Engine, place: Path, zoo: Zoo) -> NightTables:
+def compute_tables_on(engine: Engine, place: Path, defects: DefectAnomalies) -> NightTables:
     """Computes the tables on this engine, and leaves it open."""
-    load_runs(engine, place, zoo)
+    load_runs(engine, place, defects)
     newest = engine.arrow("select night from nights where age <= 2 order by age").column("night").to_pylist()
     return NightTables(
         night=newest[0],
@@ -75,8 +72,8 @@ def compute_tables_on(engine: Engine, place: Path, zoo: Zoo) -> NightTables:
     )
 
 
-def load_runs(engine: Engine, place: Path, zoo: Zoo) -> None:
-    """Loads a data set as ``runs``, with ``NESTED`` as further tables, and ``zoo``, and defines ``VIEWS`` of them."""
+def load_runs(engine: Engine, place: Path, defects: DefectAnomalies) -> None:
+    """Loads the tables ``runs``, one for each of ``NESTED``, and ``expectations``, and defines ``VIEWS`` of them."""
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     line = 0
     for runs in dataset.read_runs(place):
@@ -88,12 +85,12 @@ def load_runs(engine: Engine, place: Path, zoo: Zoo) -> None:
             parts[name].append(inner.append_column("line", lines.take(pc.list_parent_indices(column))))
     for name, tables in parts.items():
         engine.load(name, pa.concat_tables(tables))
-    demanded = [
+    expectations = [
         {"defect": defect, "expected": ", ".join(anomalies), "anomaly": anomaly}
-        for defect, anomalies in zoo.items()
+        for defect, anomalies in defects.items()
         for anomaly in anomalies or (None,)
     ]
-    engine.load("zoo", pa.Table.from_pylist(demanded, ZOO))
+    engine.load("expectations", pa.Table.from_pylist(expectations, EXPECTED_SCHEMA))
     for name, sql in VIEWS.items():
         engine.view(name, sql)
 
@@ -108,8 +105,9 @@ VIEWS: Final = {
         """,
     "hits": f"""
         select f.line, min(f.time) / 1e9 as seconds, min(f.since_fault) / 1e9 as since_fault
-        from found f left join (select distinct defect from zoo) k on k.defect = f.defect and f.defect <> '{NONE}'
-            left join zoo z on z.defect = f.defect and z.anomaly = f.anomaly
+        from found f
+            left join (select distinct defect from expectations) k on k.defect = f.defect and f.defect <> '{NONE}'
+            left join expectations z on z.defect = f.defect and z.anomaly = f.anomaly
         where f.forbidden and f.verdict = 'fail' and (k.defect is null or z.anomaly is not null)
         group by f.line
         """,
@@ -182,7 +180,7 @@ TABLES: Final = {
         select coalesce(z.defect, r.defect) as defect, z.expected, coalesce(r.runs, 0) as runs,
             coalesce(r.caught, 0) as caught,
             case when r.caught > 0 then '{CAUGHT}' when r.runs > 0 then 'missed' else 'not run' end as state
-        from (select distinct defect, expected from zoo) z full outer join (
+        from (select distinct defect, expected from expectations) z full outer join (
             select defect, count(*) filter (where age = 1) as runs, count(hit) filter (where age = 1) as caught
             from results where defect <> '{NONE}' group by defect) r on z.defect = r.defect
         order by defect

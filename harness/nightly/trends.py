@@ -20,17 +20,17 @@ from assay.harness.nightly.regression import (
     Value,
     find_regressions,
 )
-from assay.harness.nightly.rows import NONE, UNKNOWN
-from assay.harness.nightly.tables import Zoo, load_runs, open_engine
+from assay.harness.nightly.rows import NONE, UNKNOWN, DefectAnomalies
+from assay.harness.nightly.tables import load_runs, open_engine
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Regression, Trend, Trends
 
-REACH: Final = MAX_BASELINE + max(WINDOWS)
-"""Nights that are compared, up to the newest."""
-RECENT: Final = max(WINDOWS)
-"""A cell without a run in so many newest nights is not compared."""
-SHOWN: Final = 60
-"""Nights of each cell that a page gets."""
+COMPARED_NIGHTS: Final = MAX_BASELINE + max(WINDOWS)
+"""Number of newest nights that are compared."""
+RECENT_NIGHTS: Final = max(WINDOWS)
+"""A cell without a run in this number of newest nights is not compared."""
+SHOWN_NIGHTS: Final = 60
+"""Number of newest nights of each cell that a page shows."""
 
 CELL_NIGHTS: Final = f"""
     select coalesce(system, '{UNKNOWN}') as system, workload, nemesis, coalesce(cluster, '{UNKNOWN}') as cluster,
@@ -40,7 +40,7 @@ CELL_NIGHTS: Final = f"""
         count(*) filter (where verdict = 'pass') as passed, count(hit) as caught, median(operations) as operations,
         median(rate) as rate, median(median_ms) as median_ms, median(p99_ms) as p99_ms,
         median(recovery_seconds) as recovery, median(seconds) as detection
-    from results where age <= {REACH}
+    from results where age <= {COMPARED_NIGHTS}
     group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
     """
 SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detection")
@@ -73,16 +73,16 @@ NightRow = Mapping[str, Any]
 """A row of ``CELL_NIGHTS``."""
 
 
-def compute_trends(place: Path, zoo: Zoo, master: str | None = None) -> Trends:
+def compute_trends(place: Path, defects: DefectAnomalies, master: str | None = None) -> Trends:
     """Computes the trends. Raises the errors of ``assay.harness.nightly.tables.compute_tables``."""
     dataset.list_parts(place)  # errors are found before Spark is started
     with open_engine(master) as engine:
-        return compute_trends_on(engine, place, zoo)
+        return compute_trends_on(engine, place, defects)
 
 
-def compute_trends_on(engine: Engine, place: Path, zoo: Zoo) -> Trends:
+def compute_trends_on(engine: Engine, place: Path, defects: DefectAnomalies) -> Trends:
     """Computes the trends on this engine, and leaves it open."""
-    load_runs(engine, place, zoo)
+    load_runs(engine, place, defects)
     return make_trends(engine.arrow(CELL_NIGHTS).to_pylist())
 
 
@@ -94,11 +94,11 @@ def make_trends(rows: Sequence[NightRow]) -> Trends:
     series = {
         _series_name(cell, figure): (cell, figure, one)
         for cell, some in cells.items()
-        if places[some[-1]["night"]] >= len(nights) - RECENT
+        if places[some[-1]["night"]] >= len(nights) - RECENT_NIGHTS
         for figure, one in _make_series(cell, some, places)
     }
     changes, asked = find_regressions([one for *_, one in series.values()])
-    first = max(0, len(nights) - SHOWN)
+    first = max(0, len(nights) - SHOWN_NIGHTS)
     return Trends(
         nights=tuple(nights[first:]),
         cells=tuple(
@@ -126,12 +126,12 @@ def _series_name(cell: CellKey, figure: str) -> str:
     return "\n".join((*cell, figure))
 
 
-def _make_series(cell: CellKey, some: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
+def _make_series(cell: CellKey, rows: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
     """Yields the figures that have a value on any night."""
     for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
-        found = [(places[row["night"]], value) for row in some if (value := _find_value(row, figure)) is not None]
-        if found:
-            numbers, values = zip(*found, strict=True)
+        points = [(places[row["night"]], value) for row in rows if (value := _find_value(row, figure)) is not None]
+        if points:
+            numbers, values = zip(*points, strict=True)
             sign = MEASURED[figure].sign if figure in MEASURED else 1
             yield figure, Series(_series_name(cell, figure), numbers, values, sign)
 

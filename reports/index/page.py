@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from assay.harness.core.printable import join_some
 from assay.reports import html
 from assay.reports.index.board import (
     MOST_NIGHTS,
@@ -119,8 +120,8 @@ def _write_lead(found: Sequence[Failure], night: NightEntry | None) -> str:
 
 def _name_failures(some: Sequence[Failure], most: int = 3) -> str:
     """Returns ``lost-write in test_log``, and the number of others."""
-    named = [f"{' + '.join(one.anomalies) or 'a failure'} in {one.workload}" for one in some[:most]]
-    return ", ".join(named) + (f" and {len(some) - most} more" if len(some) > most else "")
+    named = [f"{' + '.join(one.anomalies) or 'a failure'} in {one.workload}" for one in some]
+    return join_some(named, most)
 
 
 def _find_verdict(found: Sequence[Failure], runs: VerdictCounts) -> str:

@@ -69,7 +69,7 @@ def recorded(store: Path, name: str, results: Sequence[AttemptResult], **fields:
     path = night_record.night_folder(store, name)
     path.write(Night(**given))
     for one in results:
-        path.append(one)
+        path.append_result(one)
 
 
 def alive(pid: int) -> bool:

@@ -154,8 +154,8 @@ def test_a_damaged_run_is_there_without_a_verdict_and_says_why(tmp_path: Path, s
 @pytest.mark.parametrize(
     ("status", "judged", "recorded", "problem"),
     [
-        (store.ERROR, False, "error", "it did not come to its end"),
-        (store.RUNNING, False, "running", "it did not come to its end"),
+        (store.ERROR, False, "error", "it did not end"),
+        (store.RUNNING, False, "running", "it did not end"),
         (store.FINISHED, False, "finished", "it was not judged"),
         (store.INTERRUPTED, True, "damaged", "says pass, and run.json that the run is interrupted"),
     ],

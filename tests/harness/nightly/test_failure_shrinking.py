@@ -52,7 +52,7 @@ def performed(
     path = night_record.night_folder(store, one.night)
     shrinker = (sys.executable, str(FAKE), act)
     night_runner.NightRunner(store, path, one, 100.0, program=PROGRAM, grace=5.0, shrinker=shrinker).run()
-    return path.shrunk()
+    return path.read_shrunk()
 
 
 def only(store: Path) -> Failure:
@@ -88,8 +88,8 @@ def test_a_shrinking_that_cannot_be_started_does_not_end_the_night(tmp_path: Pat
     path = night_record.night_folder(tmp_path, one.night)
     results = night_runner.NightRunner(tmp_path, path, one, 100.0, program=PROGRAM, shrinker=("/nowhere/shrink",)).run()
     assert [result.outcome for result in results] == ["fail", "fail"]
-    (small,) = path.shrunk()
-    assert small.detail.startswith("it could not be done: ")
+    (small,) = path.read_shrunk()
+    assert small.detail.startswith("it could not be shrunk: ")
     assert not small.interrupted
 
 
@@ -161,9 +161,9 @@ def test_a_night_that_is_interrupted_meanwhile_stays_readable_and_tries_again(tm
     process.send_signal(2)
     assert process.wait(SOON) == 0
     assert [one.outcome for one in path.results()] == [Outcome.FAIL, Outcome.PASS]
-    (small,) = path.shrunk()
+    (small,) = path.read_shrunk()
     assert (small.interrupted, small.detail) == (True, "with the night")
-    assert (only(tmp_path).rate.runs, path.running(), bool(path.read().ended)) == (2, None, True)
+    assert (only(tmp_path).rate.runs, path.read_running(), bool(path.read().ended)) == (2, None, True)
     assert len(performed(tmp_path, cell("fail", "exit=1", name="a"), name="m")) == 1
 
 
@@ -171,13 +171,13 @@ def test_a_night_that_is_killed_meanwhile_loses_nothing(tmp_path: Path) -> None:
     process, path = waiting(tmp_path)
     process.kill()
     process.wait()
-    running = path.running()
+    running = path.read_running()
     assert running is not None
     assert running.shrinks
     orphan = int(running.owner.partition(".")[0])
     assert alive(orphan)
     assert (read_store(tmp_path, {}).nights[0].running_cell, only(tmp_path).rate.runs) == (
-        "a, whose failure is made small",
+        "a, whose failure is being shrunk",
         2,
     )
     shrinker = (sys.executable, str(FAKE), "small")

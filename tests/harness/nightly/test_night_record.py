@@ -41,7 +41,7 @@ def test_what_was_appended_is_read_and_half_a_line_harms_no_other(
     with tempfile.TemporaryDirectory() as place:
         folder = NightFolder(Path(place))
         for one in before:
-            folder.append(one)
+            folder.append_result(one)
         assert folder.results() == before
         lines = folder.path / "cells.jsonl"
         whole = lines.read_bytes() if lines.exists() else b""
@@ -52,7 +52,7 @@ def test_what_was_appended_is_read_and_half_a_line_harms_no_other(
             one for number, one in enumerate(before, 1) if len(left) >= len(b"\n".join(whole.split(b"\n")[:number]))
         ]
         assert folder.results() == complete
-        folder.append(after)
+        folder.append_result(after)
         assert folder.results() == [*complete, after]
 
 

@@ -75,9 +75,9 @@ def test_each_end_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
     folder = night_record.night_folder(tmp_path / "store", "n")
     assert folder.results() == results
     assert folder.read().ended
-    assert folder.running() is None
+    assert folder.read_running() is None
     assert [one.detail for one in results[:3]] == [
-        "killed by SIGKILL", "killed by SIGSEGV", "no end after 0.5 s; its log ends with where it stood",
+        "killed by SIGKILL", "killed by SIGSEGV", "no end after 0.5 s; its log ends with its stack",
     ]  # fmt: skip
     assert len(results[5].runs) == 1
     assert (tmp_path / "store" / results[5].runs[0] / "run.json").exists()
@@ -119,9 +119,9 @@ def test_a_night_whose_results_found_no_room_does_not_end_as_if_they_were_record
     )
     with monkeypatch.context() as full:
         full.setattr(
-            night_record.NightFolder, "append", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+            night_record.NightFolder, "append_result", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
         )
-        with pytest.raises(NightError, match="is full, not recorded are: fail-exit=1 fail; make room"):
+        with pytest.raises(NightError, match="is full, so these are not recorded: fail-exit=1 fail; make room"):
             gone_on_with(tmp_path / "store", one)
     assert path.read().ended is msgspec.UNSET
     assert outcomes(gone_on_with(tmp_path / "store", one)) == ["fail"]
@@ -238,7 +238,7 @@ def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path
     assert (tmp_path / "healed").exists()
     assert re.match(r"interrupted +run/test_waits/none/sim ", printed)
     assert "interrupted, with the night: the cell heals, checks and reports" in said
-    assert f"`assay nightly --resume --night=n --store={store}` goes on" in said
+    assert f"`assay nightly --resume --night=n --store={store}` continues it" in said
     folder = night_record.night_folder(store, "n")
     assert outcomes(folder.results()) == ["interrupted"]
     assert folder.read().ended
@@ -250,7 +250,7 @@ def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
     path = night_record.night_folder(tmp_path / "store", one.night)
 
     def press() -> None:
-        until(lambda: path.running() is not None)
+        until(lambda: path.read_running() is not None)
         twice.request()
         raise KeyboardInterrupt
 

@@ -103,7 +103,7 @@ def test_runs_added_moved_and_packed_in_any_order_are_as_they_were_last_added(
 
 
 def test_adding_many_packs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "MANY", 2)
+    monkeypatch.setattr(dataset, "MOST_UNPACKED", 2)
     for hours in range(3):
         run_folder(tmp_path / "store", datetime(2026, 11, 21, hours, tzinfo=UTC))
     add_stores([tmp_path / "store"], tmp_path / "nights", None, lambda run: None)

@@ -82,12 +82,12 @@ def test_a_verdict_that_contradicts_the_run_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "status", "reason"),
     [
-        (Made(status=store.RUNNING), ABANDONED, "it did not come to its end"),
+        (Made(status=store.RUNNING), ABANDONED, "it did not end"),
         (Made(status=store.ERROR, problem="Traceback:\n  x\nNodeError: n2"), store.ERROR, "NodeError: n2"),
         (
             Made(verdict=None),
             store.FINISHED,
-            "it was not judged; `assay check` does it, but does not keep what it says",
+            "it was not judged; `assay check` judges it, but does not store the verdict",
         ),
     ],
 )

@@ -22,7 +22,7 @@ from assay.harness.nightly import tables
 from assay.harness.nightly.dataset import DataSetError, list_parts, store_run
 from assay.harness.nightly.rows import NONE, SCHEMAS, RunRow
 from assay.harness.nightly.table_output import to_json
-from assay.harness.nightly.tables import NightTables, Zoo, compute_tables, compute_tables_on
+from assay.harness.nightly.tables import DefectAnomalies, NightTables, compute_tables, compute_tables_on
 from assay.system_under_test.defects import DEFECTS
 
 from helpers.night_runs import ZOO, random_run
@@ -50,7 +50,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def hits(run: RunRow, zoo: Zoo) -> list[Any]:
+def hits(run: RunRow, zoo: DefectAnomalies) -> list[Any]:
     if run.verdict != "fail" or run.defect == NONE:
         return []
     wanted = zoo.get(run.defect)
@@ -84,7 +84,7 @@ def first(times: Iterable[int | None]) -> float | None:
     return min(known) / 1e9 if known else None
 
 
-def detection(runs: Sequence[Night], zoo: Zoo) -> Rows:
+def detection(runs: Sequence[Night], zoo: DefectAnomalies) -> Rows:
     rows = []
     broken = [run for _, run in runs if run.defect != NONE]
     for (defect, workload, nemesis), some in grouped(broken, lambda r: (r.defect, r.workload, r.nemesis)):
@@ -104,7 +104,7 @@ def detection(runs: Sequence[Night], zoo: Zoo) -> Rows:
     return rows
 
 
-def defects(runs: Sequence[Night], zoo: Zoo, newest: str) -> Rows:
+def defects(runs: Sequence[Night], zoo: DefectAnomalies, newest: str) -> Rows:
     rows = []
     for defect in sorted({*zoo, *(run.defect for _, run in runs)} - {NONE}):
         mine = [run for night, run in runs if night == newest and run.defect == defect]
@@ -239,7 +239,7 @@ def test_a_defect_of_which_no_anomaly_is_demanded_is_never_caught(engine: Engine
     check_tables(compute_tables_on(engine, stored(tmp_path / "nights", runs), zoo), runs, zoo)
 
 
-def check_tables(computed: NightTables, runs: Sequence[Night], zoo: Zoo = ZOO) -> None:
+def check_tables(computed: NightTables, runs: Sequence[Night], zoo: DefectAnomalies = ZOO) -> None:
     newest, before = [*sorted({night for night, _ in runs}, reverse=True), None][:2]
     assert newest is not None
     assert (computed.night, computed.before) == (newest, before)
@@ -280,7 +280,7 @@ def test_the_command_tells_writes_and_requires(
     """Without a Spark, which the command would start."""
     asked = []
 
-    def compute(place: Path, zoo: Zoo, master: str | None) -> NightTables:
+    def compute(place: Path, zoo: DefectAnomalies, master: str | None) -> NightTables:
         assert (set(zoo), master) == (set(DEFECTS), "local[1]")
         asked.append(place)
         return computed
@@ -312,7 +312,7 @@ def test_the_command_tells_writes_and_requires(
     assert main(["nights", "show", str(good), "--json"]) == 0
     recorded = json.loads(capsys.readouterr().out)
     assert (recorded["night"], recorded["before"], recorded["tables"]["changes"]) == ("2026-11-21", None, [])
-    monkeypatch.setattr(nights, "described_defects", lambda system: ())
+    monkeypatch.setattr(nights, "read_defects", lambda arguments: {})
     assert main(["nights", "show", str(good), "--require-detection"]) == 0
 
 

@@ -17,7 +17,7 @@ from assay.harness.cli.main import main
 from assay.harness.nightly import trends as module
 from assay.harness.nightly.dataset import lock_dataset, pack, store_run
 from assay.harness.nightly.rows import NONE, UNKNOWN, RunRow
-from assay.harness.nightly.trends import RECENT, SHOWN, compute_trends, compute_trends_on, make_trends
+from assay.harness.nightly.trends import RECENT_NIGHTS, SHOWN_NIGHTS, compute_trends, compute_trends_on, make_trends
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Trends, read_trends
 
@@ -136,7 +136,7 @@ def test_a_cell_that_got_slower_is_said_with_its_nights_and_versions() -> None:
     assert (worse.before, worse.now) == (pytest.approx(2.0, abs=0.1), 3.0)
     assert (worse.last_version, worse.first_version) == ("v1", "v0")
     assert found.asked == 5, "rate, two latencies, failures, no answers; of recovery there is nothing"
-    assert len(found.nights) == len(found.cells[0].rows) == SHOWN
+    assert len(found.nights) == len(found.cells[0].rows) == SHOWN_NIGHTS
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_defect_that_is_missed_and_found_later_is_worse() -> None:
     assert [worse.figure for worse in make_trends(later).worse] == ["time to detection"]
 
 
-@pytest.mark.parametrize(("idle", "listed"), [(RECENT - 1, 1), (RECENT, 0)])
+@pytest.mark.parametrize(("idle", "listed"), [(RECENT_NIGHTS - 1, 1), (RECENT_NIGHTS, 0)])
 def test_a_cell_that_is_not_run_any_more_is_not_listed(idle: int, listed: int) -> None:
     """Another goes on."""
     slow = [night(day, p99_ms=9e9 if day < idle + 10 else 8.0) for day in reversed(range(idle, 74))]
