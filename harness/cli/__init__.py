@@ -8,7 +8,6 @@ No other package imports this one. ``assay --help`` loads all modules, so none i
   ``generate``, ``nightly``, ``nights``, ``summary``, ``index``, ``serve``, ``carry``, ``image``, ``search``
 - ``check_many``: ``assay check`` for several runs
 - ``time_estimate``: the progress line of long work
-- ``no_pandas``: saves ``assay check`` the import of pandas
 - ``serve_cluster``: keeps the cluster of ``assay up`` alive
 - ``defect_verification``: the runs of ``assay defects --verify``
 - ``sessions``: pytest sessions in processes of their own

@@ -15,7 +15,8 @@ night, and the shrunk schedules. A store that begins empty every night then know
   assay gc past --keep=100 --yes           now and then
 """
 EPILOG: Final = """\
-exit codes: 0 done; 64 wrong usage, or something in DIR was in the way: each such thing is named, the rest is carried
+exit codes: 0 done; 64 wrong usage, or a file or folder in DIR was in the way: each of these is named, the rest is
+carried
 """
 
 
@@ -29,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.nightly.carry_over import SameStoreError, carry
+    from assay.harness.nightly.carry_over import carry
 
     if arguments.store.exists() and not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path")
@@ -42,8 +43,6 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             refused.append,
         )
         arguments.into.mkdir(parents=True, exist_ok=True)
-    except SameStoreError as error:
-        raise InputError(str(error)) from error
     except OSError as error:
         raise InputError(f"{arguments.into}: {error}") from error
     for obstacle in refused:

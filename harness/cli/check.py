@@ -10,21 +10,23 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, convert_errors
+from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, CheckRequest
 
-UNITS: Final = {f"{name}b": 1000**at for at, name in enumerate("kmgt", 1)} | {
-    f"{name}ib": 1024**at for at, name in enumerate("kmgt", 1)
+UNITS: Final = {
+    f"{prefix}{suffix}": base**power
+    for suffix, base in (("b", 1000), ("ib", 1024))
+    for power, prefix in enumerate("kmgt", 1)
 }
-LEAST_MEMORY: Final = 1_000_000
+MIN_MEMORY: Final = 1_000_000
 """Bytes. With less, even a trivial search runs out of memory."""
 
 DESCRIPTION: Final = """\
 Judges a history. A run is judged by the contract stored with it, a bare history folder by the strictest contract. A
-file of another tool (Jepsen's history.edn, lines of a jepsen.log) is judged by a model: is it linearizable? Or by the
-workload that made it, with the questions of Jepsen's checker of that name."""
+file of another tool (Jepsen's history.edn, lines of a jepsen.log) is judged by a model: is it linearizable? Or it is
+judged by the workload that made it, with the questions of Jepsen's checker of that name."""
 
 EXAMPLES: Final = """\
 examples:
@@ -129,16 +131,16 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     if not arguments.plugin and not arguments.trust_run and (arguments.model is None or arguments.model in MODELS):
         hide_pandas()
-    registry = convert_errors(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
-    engine = convert_errors(lambda: parse_engine(arguments.engine, arguments.spark_master))
+    registry = Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run)
+    engine = parse_engine(arguments.engine, arguments.spark_master)
     if len(arguments.paths) > 1 or list_runs_below(arguments.paths[0]):
         from assay.harness.cli.check_many import check_many
 
         return check_many(arguments, engine)
-    starting = _measure_start_seconds()
+    start_seconds = _measure_start_seconds()
     with Engines(engine, spark_master=arguments.spark_master) as engines, show_estimate() as estimate:
-        checked = convert_errors(lambda: check(make_request(arguments), engines, registry, estimate.step))
-    judgement = add_stage(checked.judgement, "starting the command", starting, first=True)
+        checked = check(make_request(arguments), engines, registry, estimate.step)
+    judgement = add_stage(checked.judgement, "starting the command", start_seconds, first=True)
     print(msgspec.json.encode(judgement).decode() if arguments.json else checked.text)
     if judgement.interrupted:
         print("assay: interrupted", file=sys.stderr)
@@ -156,8 +158,8 @@ def _measure_start_seconds() -> float:
 
 
 def make_request(arguments: argparse.Namespace) -> CheckRequest:
-    given = {field.name: getattr(arguments, field.name) for field in fields(CheckRequest) if field.name != "path"}
-    return CheckRequest(arguments.paths[0], **given)
+    options = {field.name: getattr(arguments, field.name) for field in fields(CheckRequest) if field.name != "path"}
+    return CheckRequest(arguments.paths[0], **options)
 
 
 def _parse_model(text: str) -> str:
@@ -182,7 +184,7 @@ def _parse_seconds(text: str) -> float:
 def _parse_bytes(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]i?b)", text.strip(), re.IGNORECASE)
     size = int(float(match[1]) * UNITS[match[2].lower()]) if match else 0
-    if size < LEAST_MEMORY:
+    if size < MIN_MEMORY:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no amount of memory; give a number of MB or more with its unit, such as 500MB, 2GB or 2GiB"
         )

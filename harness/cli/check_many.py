@@ -12,19 +12,20 @@ import msgspec
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.verdict import Verdict
-from assay.harness.cli.command import ExitCode, InputError, convert_errors, note
+from assay.harness.cli.command import ExitCode, InputError, note
 from assay.harness.cli.time_estimate import show_estimate
+from assay.harness.core.printable import join_some
 from assay.harness.run import store
 from assay.harness.stored.batch_check import BatchResult, judge_many
 from assay.harness.stored.request import CheckRequest
 
-PROBLEM: Final = "error"
-"""Stands for a verdict if there is none."""
-NAMED: Final = 5
+NO_VERDICT: Final = "error"
+"""Printed for a history that could not be judged."""
+MOST_NAMED: Final = 5
 """Paths that are named in one line; the rest is counted."""
 WORST_FIRST: Final = {
     Verdict.FAIL.value: ExitCode.FAIL,
-    PROBLEM: ExitCode.USAGE,
+    NO_VERDICT: ExitCode.USAGE,
     Verdict.UNKNOWN.value: ExitCode.UNKNOWN,
     Verdict.PASS.value: ExitCode.PASS,
 }
@@ -35,7 +36,7 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
     _require_plain_options(arguments)
     paths = find_runs(arguments.paths)
     counts: Counter[str] = Counter()
-    worst: dict[str, Path] = {}
+    examples: dict[str, Path] = {}
     with Engines(engine, spark_master=arguments.spark_master) as engines, show_estimate() as estimate:
         estimate.step("checking", 0, len(paths))
         judging = judge_many(
@@ -43,24 +44,24 @@ def check_many(arguments: argparse.Namespace, engine: str) -> ExitCode:
             trust_runs=arguments.trust_run,
         )  # fmt: skip
         try:
-            while (judged := convert_errors(lambda: next(judging, None))) is not None:
-                said = PROBLEM if judged.judgement is None else judged.judgement.verdict.value
-                counts[said] += 1
-                worst.setdefault(said, judged.path)
-                print(as_json(judged) if arguments.json else describe_result(judged, said), flush=True)
+            for judged in judging:
+                verdict = NO_VERDICT if judged.judgement is None else judged.judgement.verdict.value
+                counts[verdict] += 1
+                examples.setdefault(verdict, judged.path)
+                print(as_json(judged) if arguments.json else describe_result(judged, verdict), flush=True)
         except KeyboardInterrupt:
             note(f"interrupted; {counts.total()} of {len(paths)} histories were judged")
             return ExitCode.INTERRUPTED
-    ends = next(said for said in WORST_FIRST if counts[said])
+    worst = next(verdict for verdict in WORST_FIRST if counts[verdict])
     if not arguments.json:
         trust = ["--trust-run"] if arguments.trust_run else []
         plugins = map("--plugin={}".format, arguments.plugin)
-        print(describe_counts(counts, ends, ["assay", "check", str(worst[ends]), *plugins, *trust]))
-    return WORST_FIRST[ends]
+        print(describe_counts(counts, worst, ["assay", "check", str(examples[worst]), *plugins, *trust]))
+    return WORST_FIRST[worst]
 
 
 def _require_plain_options(arguments: argparse.Namespace) -> None:
-    """Raises ``InputError`` for options that apply to a single history."""
+    """Raises ``InputError`` if an option is given that applies to a single history."""
     for field in fields(CheckRequest):
         if field.name != "path" and getattr(arguments, field.name) != field.default:
             option = {"seconds": "time-limit", "bytes": "memory-limit", "refusals": "cas-refusals"}.get(
@@ -74,13 +75,13 @@ def _require_plain_options(arguments: argparse.Namespace) -> None:
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """Returns each run or history folder once, in the order given, with all runs of stores and of test folders.
 
-    A damaged run is included: its judgement names what is missing.
+    A damaged run is included: its judgement names what is missing. Other paths are skipped with a note.
 
-    Other paths are skipped with a note. Raises ``InputError`` for a missing path, and if there is no run at all.
+    Raises ``InputError`` for a missing path, and if there is no run at all.
     """
     found: dict[Path, Path] = {}
-    others = []
-    carried = []
+    others: list[Path] = []
+    carried: list[Path] = []
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise InputError(f"{path} does not exist")
@@ -89,44 +90,38 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
                 found.setdefault(store.resolve_history(one), one)
             except FileNotFoundError:
                 if store.is_carried(one):
-                    carried.append(str(one))
+                    carried.append(one)
                 elif store.looks_like_run(one) and not store.is_active(one):
                     found.setdefault(store.follow_links(one), one)
                 else:
-                    others.append(str(one))
-            except OSError:  # its judgement says why it cannot be read, and the others are judged
+                    others.append(one)
+            except OSError:  # its judgement will say why it cannot be read
                 found.setdefault(store.follow_links(one), one)
     if not found:
         raise InputError(
-            "there is no run or history folder, with ops/ or history/ops/ in it, at "
-            f"{_join_some(list(map(str, paths)))}"
+            f"there is no run or history folder, with ops/ or history/ops/ in it, at {join_some(paths, MOST_NAMED)}"
         )
     if others:
-        note(f"neither runs nor history folders, skipped: {_join_some(others)}")
+        note(f"neither runs nor history folders, skipped: {join_some(others, MOST_NAMED)}")
     if carried:
-        note(f"carried from another store without their histories, and not judged: {_join_some(carried)}")
+        note(f"carried from another store without their histories, and not judged: {join_some(carried, MOST_NAMED)}")
     return list(found.values())
 
 
-def _join_some(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-
-
-def describe_result(judged: BatchResult, said: str) -> str:
+def describe_result(judged: BatchResult, verdict: str) -> str:
     """Returns a line such as ``FAIL     store/latest  lost-write: ...``, from the first line of the full text."""
-    first = judged.text.partition("\n")[0]
-    verdict = said.upper() if said == Verdict.FAIL.value else said
-    return f"{verdict:<9}{judged.path}  {first.removeprefix(said.upper()).lstrip(': ')}"
+    first = judged.text.partition("\n")[0].removeprefix(verdict.upper()).lstrip(": ")
+    return f"{verdict.upper() if verdict == Verdict.FAIL.value else verdict:<9}{judged.path}  {first}"
 
 
 def as_json(judged: BatchResult) -> str:
     """Returns one object with ``path``, and ``judgement`` or ``problem``."""
-    said = {"problem": judged.text} if judged.judgement is None else {"judgement": judged.judgement}
-    return msgspec.json.encode({"path": str(judged.path), **said}).decode()
+    result = {"problem": judged.text} if judged.judgement is None else {"judgement": judged.judgement}
+    return msgspec.json.encode({"path": str(judged.path), **result}).decode()
 
 
-def describe_counts(counts: Counter[str], ends: str, example: Sequence[str]) -> str:
+def describe_counts(counts: Counter[str], worst: str, example: Sequence[str]) -> str:
     """Returns the number of histories per verdict, the worst first, and the command for the details of one."""
-    each = ", ".join(f"{counts[said]} {said}" for said in WORST_FIRST if counts[said])
-    more = "" if ends == Verdict.PASS.value else f"; for the details of one: {shlex.join(example)}"
+    each = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
+    more = "" if worst == Verdict.PASS.value else f"; for the details of one: {shlex.join(example)}"
     return f"{counts.total()} histories: {each}{more}"

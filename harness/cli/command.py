@@ -6,18 +6,17 @@ conversion to pandas (``to_pandas``) imports it and still works.
 """
 
 import argparse
+import errno
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
+from assay.harness.run.full_disk import is_full
 from assay.harness.run.limits import COUNT, check_number
-from assay.harness.run.settings import SettingsError
-from assay.harness.run.systems import DEFAULT
-
-T = TypeVar("T")
+from assay.harness.run.systems import DEFAULT, described_defects
 
 
 class ExitCode(IntEnum):
@@ -34,9 +33,17 @@ class ExitCode(IntEnum):
 EXITS: Final = {"pass": ExitCode.PASS, "fail": ExitCode.FAIL, "unknown": ExitCode.UNKNOWN}
 """The exit code of a verdict."""
 
+UNUSABLE: Final = frozenset(
+    {
+        errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG,
+        errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY,
+    }
+)  # fmt: skip
+"""Errors about a path that a user gave, or about the permissions there."""
+
 
 class InputError(Exception):
-    """The input cannot be used; the message says what to give instead."""
+    """The input cannot be used; the message says what to give instead. See also :func:`describe_input_error`."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -68,22 +75,31 @@ class Parser(argparse.ArgumentParser):
         self.exit(ExitCode.USAGE, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
 
 
-def convert_errors(read: Callable[[], T]) -> T:
-    """Returns the result of ``read``, and turns errors of files and options into ``InputError``."""
+def describe_input_error(error: Exception) -> str | None:
+    """Returns the line to print for an error that the input or a full disk caused, or None for an internal error."""
+    # Imported here, because most commands end without an error.
     from assay.checkers.engine import EngineExhausted, EngineUnavailable
+    from assay.cluster.docker.image import ImageError
+    from assay.cluster.system import DeploymentError
     from assay.harness.core.files import SpecialFileError
     from assay.harness.core.history import HistoryError
+    from assay.harness.nightly.carry_over import SameStoreError
     from assay.harness.nightly.dataset import DataSetError
     from assay.harness.nightly.night_record import NightError
+    from assay.harness.run.settings import SettingsError
+    from assay.harness.synthetic.plan import PlanError
+    from assay.reports.index.known import KnownFailuresError
+    from assay.reports.index.trends import TrendsError
 
-    wrong = (
-        FileNotFoundError, NotADirectoryError, HistoryError, EngineExhausted, EngineUnavailable, SettingsError,
-        DataSetError, NightError, SpecialFileError,
+    if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+        place = error.filename if error.filename2 is None else error.filename2
+        return f"{place}: {error.strerror}; give a place that can be read and written"
+    kinds = (
+        InputError, FileNotFoundError, NotADirectoryError, SpecialFileError, HistoryError, EngineExhausted,
+        EngineUnavailable, SettingsError, DeploymentError, ImageError, PlanError, DataSetError, NightError,
+        SameStoreError, KnownFailuresError, TrendsError,
     )  # fmt: skip
-    try:
-        return read()
-    except wrong as error:
-        raise InputError(str(error)) from error
+    return str(error) if isinstance(error, kinds) or is_full(error) else None
 
 
 def add_plugin_options(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +149,11 @@ def add_system_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def read_defects(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+    """Returns the defects of the given system, each with the anomalies that it causes."""
+    return {defect.name: tuple(defect.anomalies) for defect in described_defects(arguments.system)}
+
+
 def parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
@@ -153,14 +174,14 @@ def parse_positive(text: str) -> int:
 def _limit_number(option: str, read: Callable[[str], int]) -> Callable[[str], int]:
     """Adds the limits of the option to the parser of a number."""
 
-    def number(text: str) -> int:
+    def parse_number(text: str) -> int:
         value = read(text)
         if value and (reason := check_number(option, text, value, COUNT)) is not None:  # `read` has judged 0
             raise argparse.ArgumentTypeError(reason)
         return value
 
-    number.__name__ = "whole number"  # argparse: invalid whole number value
-    return number
+    parse_number.__name__ = "whole number"  # argparse: invalid whole number value
+    return parse_number
 
 
 def _parse_at_least(least: int, text: str) -> int:
@@ -175,19 +196,22 @@ class _PandasHider:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> None:
         if name == "pandas":
-            raise ImportError("pandas is not imported for a first look")
+            raise ImportError("pandas is hidden from pyarrow")
 
 
 def hide_pandas() -> None:
-    """Hides pandas from pyarrow's first look, unless it is imported. Only for processes that run no code of a user."""
+    """Makes pyarrow look for pandas while pandas is hidden, unless it is imported already.
+
+    Call it only in processes that run no code of a user.
+    """
     import pyarrow as pa
 
     if "pandas" in sys.modules or not hasattr(pa.lib, "_pandas_api"):
         return
-    nowhere = _PandasHider()
-    sys.meta_path.insert(0, nowhere)
+    hider = _PandasHider()
+    sys.meta_path.insert(0, hider)
     try:
         _ = pa.lib._pandas_api.have_pandas  # pyarrow's Python part looks once, and caches the result
         pa.infer_type([0])  # so does its C++ part
     finally:
-        sys.meta_path.remove(nowhere)
+        sys.meta_path.remove(hider)

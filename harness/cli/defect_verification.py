@@ -38,7 +38,7 @@ class SessionVerdict(StrEnum):
 
 
 class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a session.
+    """Result of a session.
 
     - ``came``: the verdict. The field keeps this name because ``--json`` prints it.
     - ``reported``: the forbidden anomalies of its runs
@@ -58,7 +58,10 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DefectResult(msgspec.Struct, kw_only=True):
-    """Results for one defect. ``runs`` and ``without`` are sorted by seed; an interrupted verification lacks some."""
+    """Results of the runs with one defect, and of the runs without it. Both are sorted by seed.
+
+    An interrupted verification lacks some.
+    """
 
     name: str
     cluster: str
@@ -97,13 +100,13 @@ class DefectResult(msgspec.Struct, kw_only=True):
 
 def build_command(defect: Defect, cluster: str, seed: int, *, switched_on: bool) -> tuple[str, ...]:
     """Returns the pytest arguments. A run that names its own cluster stays there."""
-    given = shlex.split(defect.run)
-    added = [] if _find_option(given, "--cluster") else [f"--cluster={cluster}"]
-    if find_cluster(defect, cluster) == SIM and not _find_option(given, "--rate"):
+    words = shlex.split(defect.run)
+    added = [] if _find_option(words, "--cluster") else [f"--cluster={cluster}"]
+    if find_cluster(defect, cluster) == SIM and not _find_option(words, "--rate"):
         added.append(RATE)
     if switched_on:
         added.append(f"--defect={defect.name}")
-    return (*given, *added, f"--seed={seed}")
+    return (*words, *added, f"--seed={seed}")
 
 
 def find_cluster(defect: Defect, cluster: str) -> str:
@@ -142,37 +145,38 @@ def verify(
         )
         for one in defects
     ]  # fmt: skip
-    wanted: dict[tuple[str, ...], list[tuple[DefectResult, int, bool]]] = {}
+    uses: dict[tuple[str, ...], list[tuple[DefectResult, int, bool]]] = {}
+    """For each command, the defects whose runs it is, with its seed, and whether the defect is switched on."""
     for defect, result in zip(defects, results, strict=True):
         for switched_on in (True, False):
             for seed in seeds:
                 argv = build_command(defect, cluster, seed, switched_on=switched_on)
-                wanted.setdefault(argv, []).append((result, seed, switched_on))
+                uses.setdefault(argv, []).append((result, seed, switched_on))
     sessions = {
         PytestSession((*SESSION, *argv, f"--store={root / str(number) / 'store'}"), root / str(number)): argv
-        for number, argv in enumerate(wanted, 1)
+        for number, argv in enumerate(uses, 1)
     }
     done, began = 0, time.monotonic()
     note(f"{len(sessions)} runs, {jobs} at a time, in {root}")
 
-    def ended(session: PytestSession, end: SessionEnd) -> None:
+    def add_result(session: PytestSession, end: SessionEnd) -> None:
         nonlocal done
         done += 1
         argv = sessions[session]
-        came, reported, problem = _judge_session(session, end)
-        first, seed, switched_on = wanted[argv][0]
-        kept = keep or came is SessionVerdict.BROKEN or (came is SessionVerdict.FAIL and not switched_on)
+        verdict, reported, problem = _judge_session(session, end)
+        first, seed, switched_on = uses[argv][0]
+        kept = keep or verdict is SessionVerdict.BROKEN or (verdict is SessionVerdict.FAIL and not switched_on)
         run = SessionResult(
-            seed=seed, came=came, reported=reported, seconds=end.seconds, cpu_seconds=end.cpu_seconds,
+            seed=seed, came=verdict, reported=reported, seconds=end.seconds, cpu_seconds=end.cpu_seconds,
             command=shlex.join(("pytest", *argv)), problem=problem, kept=str(session.folder) if kept else None,
         )  # fmt: skip
         if not kept:
             shutil.rmtree(session.folder)
-        for result, _, with_it in wanted[argv]:
-            runs = result.runs if with_it else result.without
+        for result, _, switched_on in uses[argv]:
+            runs = result.runs if switched_on else result.without
             runs.append(run)
             runs.sort(key=lambda one: one.seed)
-        what = "caught" if switched_on and run in first.hits else came
+        what = "caught" if switched_on and run in first.hits else verdict
         found = f" ({', '.join(reported)})" if reported else ""
         why = f": {problem}" if problem else ""
         left = (time.monotonic() - began) / done * (len(sessions) - done)
@@ -183,21 +187,16 @@ def verify(
         )
 
     complete = run_sessions(
-        sessions, jobs, session_timeout, ended,
-        lambda under_way: note(f"stopping; under way: {under_way}; they heal and check, {sum(PATIENCE):.0f} s at most"),
-        lambda under_way, left: note(f"waiting for {under_way} to heal and check, for {left:.0f} s at most"),
+        sessions, jobs, session_timeout, add_result,
+        lambda running: note(f"stopping; still running: {running}; they heal and check, {sum(PATIENCE):.0f} s at most"),
+        lambda running, left: note(f"waiting for {running} to heal and check, for {left:.0f} s at most"),
     )  # fmt: skip
     if not complete:
+        kept_folders = {run.kept for result in results for run in (*result.runs, *result.without)}
         for session in sessions:
-            if session.folder.exists() and not any(
-                str(session.folder) == run.kept for run in _collect_results(results)
-            ):
+            if session.folder.exists() and str(session.folder) not in kept_folders:
                 shutil.rmtree(session.folder)
     return results, complete
-
-
-def _collect_results(results: Sequence[DefectResult]) -> list[SessionResult]:
-    return [run for result in results for run in (*result.runs, *result.without)]
 
 
 def _judge_session(session: PytestSession, end: SessionEnd) -> tuple[SessionVerdict, tuple[str, ...], str | None]:
@@ -210,20 +209,20 @@ def _judge_session(session: PytestSession, end: SessionEnd) -> tuple[SessionVerd
         return broken(f"it was still running after {end.seconds:.0f} s")
     if end.code not in (0, 1):  # pytest's codes for passed and for failed tests
         return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
-    came, reported, reasons = set[SessionVerdict](), set[str](), list[str]()
+    verdicts, reported, reasons = set[SessionVerdict](), set[str](), list[str]()
     for folder in store.list_runs(session.folder / "store"):
         info, judgement = store.read_info(folder), read_judgement(folder)
         if info is None or info.status != store.FINISHED or info.verdict is None:
-            return broken(f"a run has no verdict ({(info and info.problem) or 'it did not come to its end'})")
+            return broken(f"a run has no verdict ({(info and info.problem) or 'it did not end'})")
         if judgement is None:
             return broken("a run has no verdict (verdict.json cannot be read)")
-        came.add(SessionVerdict(info.verdict))
+        verdicts.add(SessionVerdict(info.verdict))
         if info.verdict == SessionVerdict.FAIL:
             reported |= read_forbidden_anomalies(folder)
         reasons += [" ".join(reason.split()) for reason in judgement.unknown]
-    if not came:
+    if not verdicts:
         return broken("it left no run")
-    worst = next(one for one in (SessionVerdict.FAIL, SessionVerdict.UNKNOWN, SessionVerdict.PASS) if one in came)
+    worst = next(one for one in (SessionVerdict.FAIL, SessionVerdict.UNKNOWN, SessionVerdict.PASS) if one in verdicts)
     if (worst is SessionVerdict.PASS) != (end.code == 0):
         return broken(f"pytest ended with {end.code}, and the verdict is {worst}")
     return worst, tuple(sorted(reported)), "; ".join(reasons) if worst is SessionVerdict.UNKNOWN else None

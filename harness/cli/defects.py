@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, add_system_option, convert_errors, note, parse_positive
+from assay.harness.cli.command import ExitCode, InputError, add_system_option, note, parse_positive
 from assay.harness.run.limits import COUNT, check_number
 from assay.harness.run.settings import CLUSTERS, SIM
 from assay.harness.run.systems import described_defects
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 Lists the defects for --defect: the fault that reveals each, the anomalies of which one must be reported, and the run
-that catches it. With --verify it does these runs: each with its defect, and once more without, where nothing may be
-found.
+that catches it. With --verify it does these runs: each with its defect, and once more without it. The run without the
+defect must pass.
 
   assay defects                                          the list
   assay defects --verify isr-of-one --seeds=3            one of them, three seeds, in the simulation
@@ -35,11 +35,11 @@ With --verify a run counts as a catch if it fails with one of the anomalies that
 others does not. A run that ends without a verdict is broken, and is neither a catch nor a pass. In the simulation a run
 that names no --rate has 100 operations per second. Each run is a process in the current folder, so call it from the
 folder of the tests. Ctrl-C prints the results so far.
-exit codes of --verify: 0 each was caught at least once and every run without passed; 1 one was not caught, or a run
-without failed or broke; 2 none of these, but runs without were unknown
+exit codes of --verify: 0 each defect was caught at least once, and every run without a defect passed; 1 a defect was
+not caught, or a run without one failed or broke; 2 none of these, but runs without a defect were unknown
 """
 
-LIMIT: Final = 1800
+SESSION_TIMEOUT: Final = 1800
 
 
 def add(commands: Any) -> None:
@@ -54,8 +54,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--cluster", choices=CLUSTERS, default=SIM,
         help="the cluster of runs that do not name one (sim)")  # fmt: skip
     parser.add_argument("--jobs", type=parse_positive, default=2, metavar="N", help="runs at a time (2)")
-    parser.add_argument("--limit", type=parse_positive, default=LIMIT, metavar="S",
-        help=f"wall-clock seconds after which a run is killed, and broken ({LIMIT})")  # fmt: skip
+    parser.add_argument("--limit", type=parse_positive, default=SESSION_TIMEOUT, metavar="S",
+        help=f"wall-clock seconds after which a run is killed, and broken ({SESSION_TIMEOUT})")  # fmt: skip
     parser.add_argument("--store", type=Path, metavar="DIR",
         help="keep all runs there (default: only broken runs, and failures without a defect, in a temporary folder)",
     )  # fmt: skip
@@ -65,11 +65,11 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    there = {defect.name: defect for defect in convert_errors(lambda: described_defects(arguments.system))}
-    wrong = [name for name in arguments.names if name not in there]
-    if wrong:
-        raise InputError(f"there is no defect {', '.join(wrong)}; there are {', '.join(there)}")
-    defects = [there[name] for name in dict.fromkeys(arguments.names or there)]
+    by_name = {defect.name: defect for defect in described_defects(arguments.system)}
+    unknown = [name for name in arguments.names if name not in by_name]
+    if unknown:
+        raise InputError(f"there is no defect {', '.join(unknown)}; there are {', '.join(by_name)}")
+    defects = [by_name[name] for name in dict.fromkeys(arguments.names or by_name)]
     if arguments.verify:
         return _verify(defects, arguments)
     if arguments.json:
@@ -153,19 +153,19 @@ def show_results(results: Sequence[DefectResult], complete: bool, *, as_json: bo
 
 def _describe_reported(result: DefectResult) -> str:
     """Returns the runs per anomaly: ``lost-write 3; also vanished 2``. Anomalies after ``also`` count as no catch."""
-    every = result.reported.most_common()
-    demanded, others = (
-        ", ".join(f"{name} {runs}" for name, runs in every if (name in result.expected) is wanted)
-        for wanted in (True, False)
+    counts = result.reported.most_common()
+    expected, others = (
+        ", ".join(f"{name} {runs}" for name, runs in counts if (name in result.expected) is expected)
+        for expected in (True, False)
     )
-    return "; also ".join(part for part in (demanded or ("none demanded" if others else "-"), others) if part)
+    return "; also ".join(part for part in (expected or ("none expected" if others else "-"), others) if part)
 
 
 def _explain_problems(result: DefectResult) -> Iterator[str]:
     """Yields each problem with the command that repeats it; only the first of the unknown runs."""
     if result.runs and not result.hits:
-        came = describe_verdicts([run.came for run in result.runs])
-        yield f"{result.name} was not caught ({came}); one must be reported: {', '.join(result.expected)}"
+        verdicts = describe_verdicts([run.came for run in result.runs])
+        yield f"{result.name} was not caught ({verdicts}); one must be reported: {', '.join(result.expected)}"
         yield f"  {result.runs[0].command}"
     broken = [run for run in result.runs if run.came == "broken"]
     unknown = [run for run in result.without if run.came == "unknown"]
@@ -176,9 +176,9 @@ def _explain_problems(result: DefectResult) -> Iterator[str]:
             yield f"  {run.kept}"
 
 
-def describe_verdicts(came: Sequence[str]) -> str:
+def describe_verdicts(verdicts: Sequence[str]) -> str:
     """Returns text such as ``3 pass, 1 broken``."""
-    return ", ".join(f"{came.count(one)} {one}" for one in sorted(set(came), reverse=True)) or "-"
+    return ", ".join(f"{verdicts.count(one)} {one}" for one in sorted(set(verdicts), reverse=True)) or "-"
 
 
 def parse_seeds(text: str) -> range:
@@ -187,7 +187,7 @@ def parse_seeds(text: str) -> range:
     begin, end = (int(first), int(last)) if dots else (1, int(first))
     if end >= begin and (reason := check_number("--seeds", text, end - begin + 1, COUNT)) is not None:
         raise argparse.ArgumentTypeError(reason)
-    found = range(begin, end + 1)
-    if not found or found[0] < 0:
+    seeds = range(begin, end + 1)
+    if not seeds or begin < 0:
         raise argparse.ArgumentTypeError(f"{text} has no seeds: give a number such as 10, or 11..20")
-    return found
+    return seeds

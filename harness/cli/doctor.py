@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import ExitCode, InputError
+from assay.harness.cli.command import ExitCode
 from assay.harness.run.settings import DEFAULT_HOSTS, SSH
 
 
@@ -18,18 +18,9 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    if arguments.cluster == SSH:
-        from assay.cluster import doctor as of_hosts
-        from assay.cluster.hosts.inventory import InventoryError
+    from assay.cluster import doctor
 
-        try:
-            findings = of_hosts.diagnose_hosts(arguments.hosts)
-        except InventoryError as error:
-            raise InputError(str(error)) from None
-    else:
-        from assay.cluster.doctor import diagnose
-
-        findings = diagnose()
+    findings = doctor.diagnose_hosts(arguments.hosts) if arguments.cluster == SSH else doctor.diagnose()
     if arguments.json:
         import msgspec
 

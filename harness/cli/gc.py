@@ -38,8 +38,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     age = None if arguments.older_than is None else timedelta(days=arguments.older_than)
     paths = store.find_collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
-    for special in store.find_special_files(arguments.store):
-        note(f"kept: the run of {special}")
+    for error in store.find_special_files(arguments.store):
+        note(f"kept: the run of {error}")
     for path, why in store.list_kept_by_gc(arguments.store):
         note(f"kept: {path}, because {why}")
     for path in paths:

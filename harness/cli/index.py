@@ -5,16 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, add_system_option, convert_errors, note
+from assay.harness.cli.command import ExitCode, InputError, add_system_option, note, read_defects
 from assay.harness.cli.summary import add_known_option, read_marks
-from assay.harness.run.systems import described_defects
 
 if TYPE_CHECKING:
     from assay.reports.index.page import RenderedPage
 
 TRENDS: Final = "trends.json"
-OURS: Final = "<footer>assay · ".encode()
-"""Part of each page of ours (``reports/index/index.html``). Other pages are not replaced."""
+PAGE_MARK: Final = "<footer>assay · ".encode()
+"""Part of each index page (``reports/index/index.html``). Other pages are not replaced."""
 DESCRIPTION: Final = """\
 Writes STORE/index.html, over all runs and nights of a store: what broke, since when, how often, and the command that
 repeats it.
@@ -45,45 +44,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.core.files import read_file, write_atomically
 
-    made = build_page_renderer(arguments)(False)
+    page = build_page_renderer(arguments)(False)
     target = arguments.store / "index.html"
-    if target.exists() and OURS not in read_file(target):
+    if target.exists() and PAGE_MARK not in read_file(target):
         raise InputError(f"{target} is no page of `assay index`, and is not replaced; move it, or give another store")
-    write_atomically(target, made.html.encode())
+    write_atomically(target, page.html.encode())
     print(target)
-    for failure in made.counting if arguments.check else ():
+    for failure in page.counting if arguments.check else ():
         mark = f"its mark expired at {failure.mark.expires}" if failure.mark else "not marked as known"
         note(f"{failure.system}, {failure.workload}: {', '.join(failure.anomalies) or 'failed'}: {mark}")
-    for damaged in made.damaged if arguments.check else ():
+    for damaged in page.damaged if arguments.check else ():
         note(f"cannot be read, and may have failed: {damaged}")
     if not arguments.check:
         return ExitCode.PASS
-    return ExitCode.FAIL if made.counting else ExitCode.UNKNOWN if made.damaged else ExitCode.PASS
+    return ExitCode.FAIL if page.counting else ExitCode.UNKNOWN if page.damaged else ExitCode.PASS
 
 
 def build_page_renderer(arguments: argparse.Namespace) -> "Callable[[bool], RenderedPage]":
     """Returns a function that renders the current page. Its argument ``live``: whether a server will serve the page."""
     from assay.harness.nightly.store_index import read_store
     from assay.reports.index.page import render_page
-    from assay.reports.index.trends import TrendsError, read_trends
+    from assay.reports.index.trends import read_trends
 
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
-    zoo = {
-        defect.name: tuple(defect.anomalies) for defect in convert_errors(lambda: described_defects(arguments.system))
-    }
-    many = arguments.trends or _existing_path(arguments.store / TRENDS)
+    defects, default = read_defects(arguments), arguments.store / TRENDS
+    trends_file = arguments.trends or (default if default.exists() else None)
 
-    def make(live: bool) -> "RenderedPage":
+    def render(live: bool) -> "RenderedPage":
         known = read_marks(arguments.known)
-        try:
-            trends = None if many is None else read_trends(many)
-        except (TrendsError, OSError) as error:
-            raise InputError(str(error)) from error
-        return render_page(read_store(arguments.store.resolve(), zoo), known, trends, live=live)
+        trends = None if trends_file is None else read_trends(trends_file)
+        return render_page(read_store(arguments.store.resolve(), defects), known, trends, live=live)
 
-    return make
-
-
-def _existing_path(path: Path) -> Path | None:
-    return path if path.exists() else None
+    return render

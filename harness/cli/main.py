@@ -5,7 +5,6 @@ Results go to standard output, everything else to standard error, so ``--json`` 
 """
 
 import argparse
-import errno
 import io
 import os
 import sys
@@ -35,8 +34,7 @@ from assay.harness.cli import (
     up,
     watch,
 )
-from assay.harness.cli.command import ExitCode, InputError, Parser
-from assay.harness.core.files import SpecialFileError
+from assay.harness.cli.command import ExitCode, Parser, describe_input_error
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import handle_stop_signals
 
@@ -45,14 +43,6 @@ VERBS: Final = (
     serve, carry, image, search,
 )  # fmt: skip
 """The verbs, in the order of ``assay --help``."""
-
-UNUSABLE: Final = frozenset(
-    {
-        errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG,
-        errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY,
-    }
-)  # fmt: skip
-"""Errors about a path that a user gave, or about the permissions there."""
 
 DESCRIPTION: Final = """\
 A correctness tester for distributed systems. pytest makes runs; this command works with them afterwards.
@@ -91,9 +81,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = int(run(arguments))
             sys.stdout.flush()  # at the end of the process, a failed write would have an exit code of its own
             return code
-    except (InputError, SpecialFileError) as error:
-        print(f"assay: {error}", file=sys.stderr)
-        return int(ExitCode.USAGE)
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
@@ -101,13 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 141
     except Exception as error:  # noqa: BLE001 - the last resort: full traceback, and an exit code of no verdict
-        if is_full(error):
-            print(f"assay: {error}", file=sys.stderr)
-            _discard_output()
-            return int(ExitCode.USAGE)
-        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
-            place = error.filename if error.filename2 is None else error.filename2
-            print(f"assay: {place}: {error.strerror}; give a place that can be read and written", file=sys.stderr)
+        if (problem := describe_input_error(error)) is not None:
+            print(f"assay: {problem}", file=sys.stderr)
+            if is_full(error):
+                _discard_output()
             return int(ExitCode.USAGE)
         traceback.print_exc()
         print("assay: internal error, see above; please report it with the command line", file=sys.stderr)

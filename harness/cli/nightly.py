@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, convert_errors, note
+from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, note
 from assay.harness.cli.summary import add_known_option, read_marks, to_exit_code
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ cells that ran longest ago. A crash, a hang, a dead Docker engine and a full dis
 other cells go on. Nothing is retried until it is green.
 
   assay nightly --budget=30min                 a night, named after the day
-  assay nightly --budget=30min --resume        goes on with the last one, after Ctrl-C or a crash
+  assay nightly --budget=30min --resume        continues the last one, after Ctrl-C or a crash
   assay nightly --budget=30min --split=2/5     the second of five parts, which may run in parallel
   assay nightly --budget=8h --matrix=mine.toml --store=/data/store --night=release-1.4
 
-The record is STORE/nights/ID: night.json, cells.jsonl with a line for each end, logs/. docs/guide/nightly.md has the
-keys of the file and the outcomes.
+The record is STORE/nights/ID: night.json, cells.jsonl with a line for each ended attempt, logs/. docs/guide/nightly.md
+has the keys of the file and the outcomes.
 """
 EPILOG: Final = """\
 exit codes: 0 only known failures, and something passed; 1 a run failed that no valid mark covers, or a canary missed
@@ -54,7 +54,7 @@ def add(commands: Any) -> None:
         help=f"time for shrinking each new failure, or {NO} (default: as the matrix says)")  # fmt: skip
     add_known_option(parser)
     parser.add_argument("--resume", action="store_true",
-        help="go on with --night, or the newest: its cells, except those that have ended")  # fmt: skip
+        help="continue --night, or the newest: its cells, except those that have ended")  # fmt: skip
     add_yes_option(parser)
     parser.set_defaults(run=run)
 
@@ -72,21 +72,21 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly.night_runner import NightRunner
 
     known = read_marks(arguments.known)
-    night, budget = convert_errors(lambda: _prepare_night(arguments))
+    night, budget = _prepare_night(arguments)
     if arguments.resume and not _is_trusted(night, arguments):
         note("nothing was run")
         return ExitCode.UNKNOWN
     store = arguments.store.resolve()
     path = night_folder(store, night.night)
-    one = NightRunner(
+    runner = NightRunner(
         store, path, night, budget, note=_make_printer(night), begins=_show_beginning, stopping=_show_stopping,
         shrank=_show_shrunk,
-        shrinks=lambda cell: _show_progress(f"{cell}: its failure is made small ..."),
+        shrinks=lambda cell: _show_progress(f"{cell}: its failure is being shrunk ..."),
     )  # fmt: skip
     part = f", part {night.part} of {night.parts}" * (night.parts > 1)
     note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
-    convert_errors(one.run)
-    return _summarise(night, path, known, interrupted=one.interrupt.requested)
+    runner.run()
+    return _summarise(night, path, known, interrupted=runner.interrupt.requested)
 
 
 def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
@@ -98,8 +98,8 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
     from assay.harness.nightly.night_runner import begin_night, find_resumable_night, read_version
 
     store = arguments.store.resolve()
-    given = arguments.shrink
-    shrink = None if given is None else 0.0 if given == NO else parse_seconds("--shrink", given)
+    text = arguments.shrink
+    shrink = None if text is None else 0.0 if text == NO else parse_seconds("--shrink", text)
     if arguments.resume:
         night = find_resumable_night(store, arguments.night, arguments.split)
         if shrink is not None:
@@ -111,9 +111,9 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
         raise InputError("--budget is missing: --budget=30min")
     budget, place = parse_seconds("--budget", arguments.budget), arguments.matrix.parent
     version = arguments.version or read_version(place)
-    cells, usual = read_plan(arguments.matrix)
-    usual = usual if shrink is None else shrink
-    return begin_night(store, arguments.night, cells, budget, place, version, arguments.split, usual), budget
+    cells, matrix_shrink = read_plan(arguments.matrix)
+    shrink = matrix_shrink if shrink is None else shrink
+    return begin_night(store, arguments.night, cells, budget, place, version, arguments.split, shrink), budget
 
 
 def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:
@@ -122,13 +122,13 @@ def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:
     from assay.harness.nightly.night_record import NightError
 
     try:
-        ours = read_plan(arguments.matrix)[0] if night.folder == str(arguments.matrix.parent.resolve()) else ()
+        known = read_plan(arguments.matrix)[0] if night.folder == str(arguments.matrix.parent.resolve()) else ()
     except NightError:
-        ours = ()
-    others = [cell for cell in night.cells if cell not in ours]
-    if not others:
+        known = ()
+    foreign = [cell for cell in night.cells if cell not in known]
+    if not foreign:
         return True
-    for cell in others:
+    for cell in foreign:
         note(f"not a cell of {arguments.matrix}: {shlex.join(['pytest', *cell.arguments])}")
     return confirm(f"run what the record of night {night.night} names, in {night.folder}?", arguments)
 
@@ -142,13 +142,13 @@ def _show_stopping(why: str) -> None:
     note(f"interrupted, {why}: the cell heals, checks and reports (a second Ctrl-C kills it)")
 
 
-def _show_shrunk(small: "ShrunkFailure") -> None:
+def _show_shrunk(shrunk: "ShrunkFailure") -> None:
     _show_progress("")
-    what = f"{' + '.join(small.anomalies)} in {small.workload}"
-    if small.schedule:
-        print(f"shrunk      {what}  {small.seconds:6.0f} s\n  {small.command}", flush=True)
+    what = f"{' + '.join(shrunk.anomalies)} in {shrunk.workload}"
+    if shrunk.schedule:
+        print(f"shrunk      {what}  {shrunk.seconds:6.0f} s\n  {shrunk.command}", flush=True)
     else:
-        print(f"not shrunk  {what}  {small.seconds:6.0f} s  {small.detail}", flush=True)
+        print(f"not shrunk  {what}  {shrunk.seconds:6.0f} s  {shrunk.detail}", flush=True)
 
 
 def _show_progress(text: str) -> None:
@@ -172,29 +172,29 @@ def _make_printer(night: "Night") -> Callable[["AttemptResult", int, float], Non
 def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *, interrupted: bool) -> ExitCode:
     from assay.harness.nightly.night_verdict import read_account
 
-    found = read_account(folder.path.parents[1], night.name, known, night.part)
-    _print_account(found)
+    account = read_account(folder.path.parents[1], night.name, known, night.part)
+    _print_account(account)
     if night.folder != str(Path.cwd()):
         print(f"\nthe commands are for {night.folder}")
     if interrupted:
         part = [f"--split={night.part}/{night.parts}"] * (night.parts > 1)
         again = ["assay", "nightly", "--resume", f"--night={night.name}", *part, f"--store={folder.path.parents[1]}"]
-        note(f"interrupted: `{shlex.join(again)}` goes on")
+        note(f"interrupted: `{shlex.join(again)}` continues it")
         return ExitCode.INTERRUPTED
-    return to_exit_code(found)
+    return to_exit_code(account)
 
 
-def _print_account(found: "NightAccount") -> None:
+def _print_account(account: "NightAccount") -> None:
     from assay.harness.nightly.night_record import is_troubled
 
-    counts = Counter(result.outcome for cell in found.cells for result in cell.results)
+    counts = Counter(result.outcome for cell in account.cells for result in cell.results)
     print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
-    planned = sum(len(night.cells) for night in found.nights)
-    if idle := [cell.name for cell in found.idle]:
+    planned = sum(len(night.cells) for night in account.nights)
+    if idle := [cell.name for cell in account.idle]:
         print(f"{len(idle)} of {planned} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
-    for line in found.lost:
+    for line in account.lost:
         print(f"an outcome is lost: {line}")
-    for cell in found.cells:
+    for cell in account.cells:
         outcomes = [result.outcome for result in cell.results]
         for result in (one for one in cell.results if is_troubled(outcomes) and is_troubled([one.outcome])):
             mark = cell.marks.get(result.attempt)

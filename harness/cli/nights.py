@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, add_system_option, convert_errors, note, parse_day
-from assay.harness.run.systems import described_defects
+from assay.harness.cli.command import ExitCode, add_system_option, note, parse_day, read_defects
+from assay.harness.core.printable import join_some
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-NAMED: Final = 5
+MOST_NAMED: Final = 5
 """Runs that are named in one line; the rest is counted."""
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
@@ -39,7 +39,7 @@ def _define_add(actions: Any) -> None:
         "Each run becomes one row; a run that is added again replaces its row. Runs that did not end, or are damaged, "
         "become rows without a verdict, and are named on standard error."))  # fmt: skip
     parser.add_argument("stores", nargs="+", type=Path, metavar="STORE", help="a folder with <test>/<time>/ in it")
-    parser.add_argument("--into", type=Path, required=True, metavar="DATASET", help="made if it is missing")
+    parser.add_argument("--into", type=Path, required=True, metavar="DATASET", help="created if it is missing")
     parser.add_argument(
         "--night", type=parse_day, metavar="DATE", help="2026-11-21 (default: the UTC day each run began on)"
     )
@@ -89,16 +89,14 @@ def add_runs(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly.dataset import add_stores
     from assay.harness.nightly.rows import RunRow
 
-    def added(run: RunRow) -> None:
+    def report_missing_verdict(run: RunRow) -> None:
         if run.verdict is None:
             note(f"{run.folder} has no verdict ({run.status}): {run.problem}")
 
     left_out: list[Path] = []
-    number = convert_errors(
-        lambda: add_stores(arguments.stores, arguments.into, arguments.night, added, left_out.append)
-    )
+    number = add_stores(arguments.stores, arguments.into, arguments.night, report_missing_verdict, left_out.append)
     if left_out:
-        names = ", ".join(map(str, left_out[:NAMED])) + f" and {len(left_out) - NAMED} more" * (len(left_out) > NAMED)
+        names = join_some(left_out, MOST_NAMED)
         note(f"left out, because they are marked as carried from another store: {names}")
     print(f"{number} run{'s' * (number != 1)} added to {arguments.into}")
     return ExitCode.PASS
@@ -106,17 +104,15 @@ def add_runs(arguments: argparse.Namespace) -> ExitCode:
 
 def show_tables(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly import table_output
-
-    zoo = _read_zoo(arguments)
     from assay.harness.nightly.tables import compute_tables
 
-    tables = convert_errors(lambda: compute_tables(arguments.dataset, zoo, arguments.spark_master))
+    tables = compute_tables(arguments.dataset, read_defects(arguments), arguments.spark_master)
     if arguments.json:
         print(table_output.to_json(tables))
     else:
         table_output.show_tables(tables, _make_console())
     if arguments.out is not None:
-        for path in convert_errors(lambda: table_output.write_tables(tables, arguments.out)):
+        for path in table_output.write_tables(tables, arguments.out):
             note(str(path))
     if not arguments.require_detection or not tables.missed:
         return ExitCode.PASS
@@ -129,43 +125,28 @@ def show_trends(arguments: argparse.Namespace) -> ExitCode:
 
     from assay.harness.core.files import write_atomically
     from assay.harness.nightly import table_output
-
-    zoo = _read_zoo(arguments)
     from assay.harness.nightly.trends import compute_trends
 
-    trends = convert_errors(lambda: compute_trends(arguments.dataset, zoo, arguments.spark_master))
+    trends = compute_trends(arguments.dataset, read_defects(arguments), arguments.spark_master)
     content = msgspec.json.encode(trends)
     if arguments.json:
         print(content.decode())
     else:
         table_output.show_trends(trends, _make_console())
     if arguments.out is not None:
-        convert_errors(lambda: write_atomically(arguments.out, content))
+        write_atomically(arguments.out, content)
         note(str(arguments.out))
     return ExitCode.FAIL if arguments.check and trends.worse else ExitCode.PASS
 
 
 def pack_runs(arguments: argparse.Namespace) -> ExitCode:
-    from assay.harness.nightly.dataset import list_parts
-
-    convert_errors(lambda: list_parts(arguments.dataset))
-    print(f"{convert_errors(lambda: _packed(arguments.dataset))} files in {arguments.dataset}")
-    return ExitCode.PASS
-
-
-def _packed(dataset: Path) -> int:
     from assay.harness.nightly.dataset import list_parts, lock_dataset, pack
 
-    with lock_dataset(dataset, alone=True):
-        pack(dataset)
-        return len(list_parts(dataset))
-
-
-def _read_zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
-    """Returns the defects of the requested system."""
-    return {
-        defect.name: tuple(defect.anomalies) for defect in convert_errors(lambda: described_defects(arguments.system))
-    }
+    list_parts(arguments.dataset)  # raises for a folder that is no data set, before a lock file is created in it
+    with lock_dataset(arguments.dataset, alone=True):
+        pack(arguments.dataset)
+        print(f"{len(list_parts(arguments.dataset))} files in {arguments.dataset}")
+    return ExitCode.PASS
 
 
 def _make_console() -> "Console":

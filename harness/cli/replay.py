@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import ExitCode, add_yes_option, confirm, convert_errors, note
+from assay.harness.cli.command import ExitCode, add_yes_option, confirm, note
 
 
 def add(commands: Any) -> None:
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         return confirm(f"run `{command}` in {Path.cwd()}?", arguments)
 
     try:
-        compared = convert_errors(lambda: replay(arguments.path, arguments.store, agreed))
+        compared = replay(arguments.path, arguments.store, agreed)
     except RepetitionDeclined:
         note("nothing was run")
         return ExitCode.UNKNOWN

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import ExitCode, InputError, convert_errors
+from assay.harness.cli.command import ExitCode, InputError
 
 
 def add(commands: Any) -> None:
@@ -18,10 +18,10 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.stored.by_contract import open_stored
     from assay.reports.page import render
 
-    stored = convert_errors(lambda: open_stored(arguments.path))
+    stored = open_stored(arguments.path)
     if stored.run is None:
         raise InputError(f"{arguments.path} is a bare history; a report needs the run folder around it")
-    history = convert_errors(lambda: open_history(stored.history))
-    convert_errors(history.require_values)
+    history = open_history(stored.history)
+    history.require_values()
     print(render(stored.run, history))
     return ExitCode.PASS

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from assay.reports.index.page import RenderedPage
 
 LOOPBACK: Final = "127.0.0.1"
-LEAST_SECONDS: Final = 3.0
-"""The least time between two readings of the store."""
-SHARE: Final = 5.0
-"""The time between two readings, as a multiple of the duration of one, if that is more."""
+MIN_PAUSE: Final = 3.0
+"""Minimum seconds between two readings of the store."""
+PAUSE_FACTOR: Final = 5.0
+"""The pause between two readings is at least this multiple of the duration of one."""
 
 LIVE: Final = b'data-live="1"'
 SANDBOX: Final = "sandbox allow-scripts allow-downloads"
@@ -70,7 +70,7 @@ class PageServer(ThreadingHTTPServer):
 
 
 class PageCache:
-    """Cache of the page, which is made again on request, but not too often."""
+    """Cache of the page, which is rendered again on request, but not too often."""
 
     def __init__(self, make: "Callable[[], RenderedPage]", clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
@@ -84,16 +84,16 @@ class PageCache:
             began = self._clock()
             if began >= self._next:
                 self._page = self._make().html.encode()
-                self._next = self._clock() + max(LEAST_SECONDS, SHARE * (self._clock() - began))
+                self._next = self._clock() + max(MIN_PAUSE, PAUSE_FACTOR * (self._clock() - began))
             return self._page
 
 
 class StoreRequestHandler(SimpleHTTPRequestHandler):
     """Serves the page, and only files below ``root`` after links are resolved. Files of runs are sandboxed."""
 
-    def __init__(self, root: Path, fresh: PageCache, *arguments: Any) -> None:
+    def __init__(self, root: Path, cache: PageCache, *arguments: Any) -> None:
         self._root = root
-        self._fresh = fresh
+        self._cache = cache
         super().__init__(*arguments, directory=str(root))
 
     def send_head(self) -> Any:
@@ -106,9 +106,9 @@ class StoreRequestHandler(SimpleHTTPRequestHandler):
         if self.path.partition("?")[0] in ("/", "/index.html"):
             return self._send_page()
         try:
-            asked = self.translate_path(self.path)
+            path = self.translate_path(self.path)
             # The base class answers a request for a folder with the folder's index page, if there is one.
-            allowed = all(map(self._is_inside, [asked, *self._list_index_pages(asked)]))
+            allowed = all(map(self._is_inside, [path, *self._list_index_pages(path)]))
         except ValueError:
             allowed = False
         if not allowed:
@@ -130,7 +130,7 @@ class StoreRequestHandler(SimpleHTTPRequestHandler):
         return [page for page in pages if os.path.lexists(page)]
 
     def _send_page(self) -> Any:
-        page = self._fresh.get()
+        page = self._cache.get()
         tag = hashlib.sha256(page).hexdigest()[:16]
         page = page.replace(LIVE, f'data-live="{tag}"'.encode(), 1)  # the page compares it to detect a newer one
         self.send_response(HTTPStatus.OK)

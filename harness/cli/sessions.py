@@ -22,8 +22,8 @@ from assay.harness.run.process_group import signal_group, start_group
 OUTPUT: Final = "output.txt"
 PATIENCE: Final = (80.0, 5.0)
 """Seconds that a session has after the first SIGINT, to heal and to clean up, and after the second, which ends it."""
-SILENT: Final = 10.0
-"""Seconds of waiting for sessions that must end, after which a line says so."""
+REPORT_INTERVAL: Final = 10.0
+"""Seconds between reports on the wait for sessions that must end."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ def run_sessions(
     limit: float,
     ended: Callable[[PytestSession, SessionEnd], None],
     stopping: Callable[[int], None],
-    waiting_for: Callable[[int, float], None] = lambda under_way, seconds: None,
+    waiting_for: Callable[[int, float], None] = lambda running, seconds: None,
 ) -> bool:
     """Runs the sessions in order, ``jobs`` at a time, each for at most ``limit`` seconds.
 
     Returns False if a signal came first. Then ``stopping`` was called with the number of running sessions, and these
-    were stopped without a call of ``ended``. Every ``SILENT`` seconds, ``waiting_for`` was called with the number of
-    sessions that had not ended and the seconds that they had left at most.
+    were stopped without a call of ``ended``. Every ``REPORT_INTERVAL`` seconds, ``waiting_for`` was called with the
+    number of sessions that had not ended, and the seconds after which they would be killed.
     """
     waiting, running = deque(sessions), dict[int, _RunningSession]()
     with _catch_signals() as woken:
@@ -86,7 +86,7 @@ def run_sessions(
                 for descriptor in ready:
                     session = running[descriptor].session
                     ended(session, _reap(descriptor, running))
-                for descriptor in [one for one, it in running.items() if time.monotonic() - it.began >= limit]:
+                for descriptor in [key for key, one in running.items() if time.monotonic() - one.began >= limit]:
                     session = running[descriptor].session
                     ended(session, _reap(descriptor, running, killed=True))
         finally:
@@ -99,13 +99,13 @@ def _catch_signals() -> Iterator[int]:
     """Yields a descriptor that becomes readable at a signal to end, so that no code is interrupted in the middle."""
     read, write = os.pipe()
     os.set_blocking(write, False)
-    before = {number: signal.signal(number, lambda *_: None) for number in list_handled_signals()}
-    former = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    previous = {number: signal.signal(number, lambda *_: None) for number in list_handled_signals()}
+    previous_fd = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield read
     finally:
-        signal.set_wakeup_fd(former)
-        for number, handler in before.items():
+        signal.set_wakeup_fd(previous_fd)
+        for number, handler in previous.items():
             signal.signal(number, handler)
         os.close(read)
         os.close(write)
@@ -129,17 +129,18 @@ def _reap(descriptor: int, running: dict[int, _RunningSession], *, killed: bool 
 
 
 def _stop_all(running: dict[int, _RunningSession], waiting_for: Callable[[int, float], None]) -> None:
-    begun = said = time.monotonic()
+    """Ends the sessions by SIGINT, and those that do not end in time by SIGKILL."""
+    began = reported = time.monotonic()
     for patience in PATIENCE:
         for one in running.values():
             signal_group(one.pid, signal.SIGINT)
         deadline = time.monotonic() + patience
         while running and (left := deadline - time.monotonic()) > 0:
-            for descriptor in select.select(list(running), [], [], min(left, SILENT))[0]:
+            for descriptor in select.select(list(running), [], [], min(left, REPORT_INTERVAL))[0]:
                 _reap(descriptor, running)
             now = time.monotonic()
-            if running and now - said >= SILENT:
-                said = now
-                waiting_for(len(running), max(0.0, begun + sum(PATIENCE) - now))
+            if running and now - reported >= REPORT_INTERVAL:
+                reported = now
+                waiting_for(len(running), max(0.0, began + sum(PATIENCE) - now))
     for descriptor in list(running):
         _reap(descriptor, running, killed=True)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import ExitCode, add_yes_option, confirm, convert_errors, note, parse_count
+from assay.harness.cli.command import ExitCode, add_yes_option, confirm, note, parse_count
 
 
 def add(commands: Any) -> None:
@@ -32,9 +32,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         return confirm(f"run `{command}`, and variants of it, in {Path.cwd()}?", arguments)
 
     try:
-        shrunk = convert_errors(
-            lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note, agreed)
-        )
+        shrunk = shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note, agreed)
     except RepetitionDeclined:
         note("nothing was run")
         return ExitCode.UNKNOWN

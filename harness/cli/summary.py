@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import EXITS, ExitCode, InputError, convert_errors
+from assay.harness.cli.command import EXITS, ExitCode, InputError
 
 if TYPE_CHECKING:
     from assay.harness.nightly.night_verdict import NightAccount
@@ -52,32 +52,26 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     known = read_marks(arguments.known)
-    found = convert_errors(lambda: read_account(arguments.store.resolve(), arguments.night, known))
-    try:
-        if arguments.junit is not None:
-            write_file(arguments.junit, to_junit(found))
-        if arguments.markdown is not None:
-            write_file(arguments.markdown, to_markdown(found).encode())
-    except OSError as error:
-        raise InputError(str(error)) from error
+    account = read_account(arguments.store.resolve(), arguments.night, known)
+    if arguments.junit is not None:
+        write_file(arguments.junit, to_junit(account))
     if arguments.markdown is None:
-        print(to_markdown(found), end="")
-    return to_exit_code(found)
+        print(to_markdown(account), end="")
+    else:
+        write_file(arguments.markdown, to_markdown(account).encode())
+    return to_exit_code(account)
 
 
 def read_marks(given: Path | None) -> "KnownFailures":
     """Reads the marks of the file, or of the default file if it exists, as of today."""
-    from assay.reports.index.known import KnownFailures, KnownFailuresError, read_known
+    from assay.reports.index.known import KnownFailures, read_known
 
     today = datetime.now(UTC).date()
     path = given or (KNOWN if KNOWN.exists() else None)
-    try:
-        return KnownFailures(today=today) if path is None else read_known(path, today)
-    except (KnownFailuresError, OSError) as error:
-        raise InputError(str(error)) from error
+    return KnownFailures(today=today) if path is None else read_known(path, today)
 
 
-def to_exit_code(found: "NightAccount") -> ExitCode:
+def to_exit_code(account: "NightAccount") -> ExitCode:
     """Returns the exit code: a failure comes first, then a broken cell, then a missing answer."""
-    code = EXITS[found.verdict]
-    return ExitCode.USAGE if found.broken and code is not ExitCode.FAIL else code
+    code = EXITS[account.verdict]
+    return ExitCode.USAGE if account.broken and code is not ExitCode.FAIL else code

@@ -6,41 +6,40 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-SETTLED: Final = 1.0
-"""Seconds before the rest is estimated, because work that has just begun has no speed yet."""
-
+MIN_ELAPSED: Final = 1.0
+"""Seconds before the remaining time is estimated, because work that has just begun has no speed yet."""
 INTERVAL: Final = 0.2
-"""Seconds from one line to the next, at least."""
+"""Minimum seconds between two lines."""
 
 
 class TimeEstimate:
-    """Turns ``done`` of ``total``, in any unit, into a line for ``show``, at most five per second."""
+    """Turns the progress of stages into lines for ``show``, at most five per second."""
 
     def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._show = show
         self._clock = clock
-        self._begun = clock()
-        self._what = ""
+        self._began = clock()
+        self._stage = ""
         self._next = 0.0
 
-    def step(self, what: str, done: float, total: float) -> None:
-        """Reports progress of the stage ``what``; ``done`` starts at 0 in each stage."""
+    def step(self, stage: str, done: float, total: float) -> None:
+        """Reports that ``done`` of ``total`` of a stage is done, in any unit; ``done`` starts at 0 in each stage."""
         now = self._clock()
         if done == 0:
-            self._begun = now
-        if what == self._what and now < self._next:
+            self._began = now
+        if stage == self._stage and now < self._next:
             return
-        self._what, self._next = what, now + INTERVAL
-        self._show(describe_progress(what, done, total, now - self._begun))
+        self._stage, self._next = stage, now + INTERVAL
+        self._show(describe_progress(stage, done, total, now - self._began))
 
 
-def describe_progress(what: str, done: float, total: float, elapsed: float) -> str:
+def describe_progress(stage: str, done: float, total: float, elapsed: float) -> str:
     """Returns text such as ``reading history.edn: 45 %, about 12 s left``."""
     if total <= 0:
-        return what
+        return stage
     share = min(done / total, 1.0)
-    text = f"{what}: {share:.0%}"
-    if elapsed < SETTLED or done <= 0:
+    text = f"{stage}: {share:.0%}"
+    if elapsed < MIN_ELAPSED or done <= 0:
         return text
     left = elapsed / share - elapsed
     return f"{text}, about {round_seconds(left)} left"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from assay.harness.cli.command import ExitCode, InputError, add_system_option, convert_errors, note, parse_positive
+from assay.harness.cli.command import ExitCode, InputError, add_system_option, note, parse_positive
 from assay.harness.run.command_line import DEFAULT_NODES
 from assay.harness.run.declared_nodes import check_node_counts, read_declarations, with_counts
 from assay.harness.run.settings import DOCKER, Settings
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     if not engine_available():
         raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
-    system = convert_errors(lambda: _make_system(arguments))
+    system = _make_system(arguments)
     settings = _make_settings(system, arguments)
 
     def serving(addresses: ClusterAddresses) -> None:

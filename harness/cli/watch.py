@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, convert_errors, note
+from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
 
 if TYPE_CHECKING:
     from assay.harness.stored.live_check import WatchJudgement
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Judges a running run. Each time that a part of its history has been written (every 5 s), all of the history so far is
 judged by the run's own contract, and a forbidden anomaly is printed as soon as it is found. Checks that read what
-servers report, and those of deadlines, wait for the end of the run. Then everything is judged, like by `assay check`.
+servers report, and checks of deadlines, wait for the end of the run. Then everything is judged, as by `assay check`.
 """
 
 EPILOG: Final = """\
@@ -45,41 +45,41 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     if not arguments.plugin and not arguments.trust_run:
         hide_pandas()
-    registry = convert_errors(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
-    path = convert_errors(lambda: find_running_run(arguments.path, lambda error: note(f"skipped: the run of {error}")))
+    registry = Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run)
+    path = find_running_run(arguments.path, lambda error: note(f"skipped: the run of {error}"))
     if not arguments.json:
         note(f"watching {path}")
-    known: set[str] = set()
+    printed: set[str] = set()
     first = True
     with Engines(threads=1, memory=MEMORY, spark=False) as engines:
-        looks = watch_run(path, engines, registry)
-        while True:
-            look = convert_errors(lambda: next(looks))
-            found = look.judgement.violations
+        for part in watch_run(path, engines, registry):
+            found = part.judgement.violations
             if arguments.json:
-                seen = LiveJudgement(look.until, look.taken, look.judgement.operations, found, look.text, look.ended)
-                print(encode_judgement(seen), flush=True)
+                live = LiveJudgement(part.until, part.taken, part.judgement.operations, found, part.text, part.ended)
+                print(encode_judgement(live), flush=True)
             else:
-                _print_look(look, first=first, new=not found.keys() <= known)
+                _print_judgement(part, first=first, new=not found.keys() <= printed)
             first = False
-            known |= found.keys()
-            if look.ended:
-                return EXITS[look.judgement.verdict]
-            if known and arguments.fail_fast:
+            printed |= found.keys()
+            if part.ended:
+                return EXITS[part.judgement.verdict]
+            if printed and arguments.fail_fast:
                 return ExitCode.FAIL
+    raise AssertionError("the last judgement of a run has ended=True")
 
 
-def _print_look(look: "WatchJudgement", *, first: bool, new: bool) -> None:
+def _print_judgement(part: "WatchJudgement", *, first: bool, new: bool) -> None:
+    """Prints a line about the history so far, and the findings if one is ``new``."""
     from assay.checkers.judging.early_checks import LATE
 
-    judgement = look.judgement
+    judgement = part.judgement
     late = [one.check for one in judgement.examined if one.note == LATE]
-    if first and late and not look.ended:
-        note(f"only once the run is over can be judged: {', '.join(late)}")
+    if first and late and not part.ended:
+        note(f"can be judged only when the run is over: {', '.join(late)}")
     found = ", ".join(f"{name} {many}" for name, many in sorted(judgement.violations.items()))
     note(
-        f"{look.until:.1f} s: {judgement.operations} operations judged in {look.taken:.1f} s: "
+        f"{part.until:.1f} s: {judgement.operations} operations judged in {part.taken:.1f} s: "
         f"{found or 'nothing forbidden'}"
     )
-    if new or look.ended:
-        print(look.text, flush=True)
+    if new or part.ended:
+        print(part.text, flush=True)

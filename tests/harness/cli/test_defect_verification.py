@@ -202,7 +202,7 @@ def test_the_table_and_the_progress_name_what_matters(
     assert rows[2] == ["", "reported: lost-write 2; also vanished 2"]
     assert rows[3:] == [
         ["e", "sim", "0 of 2", "1 unknown, 1 fail", "-", "-"],
-        ["", "reported: none demanded; also vanished 1"],
+        ["", "reported: none expected; also vanished 1"],
     ]
     command = "\n  pytest test_a.py --nodes=5 --cluster=sim --rate=100"
     for part in (

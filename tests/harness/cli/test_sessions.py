@@ -147,7 +147,7 @@ def test_while_sessions_are_waited_for_a_line_now_and_then_says_for_how_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "PATIENCE", (1.0, 0.5))
-    monkeypatch.setattr(sessions, "SILENT", 0.2)
+    monkeypatch.setattr(sessions, "REPORT_INTERVAL", 0.2)
     deaf, said = tmp_path / "deaf", list[tuple[int, float]]()
     first = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     one = session(deaf, CHILD.format(here=str(deaf), first=first, then=TO_US.format("TERM")))
