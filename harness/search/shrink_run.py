@@ -105,8 +105,8 @@ def shrink(
     except OutOfTime:
         tried = runner.tried
         raise HistoryError(
-            f"{path}: --budget={budget:g} ended after {tried.runs} of {replays} replays; {tried.failed} of them failed. "
-            f"Shrinking begins after all of them: give more seconds, or --replays={max(tried.runs, 1)}"
+            f"{path}: --budget={budget:g} ended after {tried.runs} of {replays} replays; {tried.failed} of them "
+            f"failed. Shrinking begins after all of them: give more seconds, or --replays={max(tried.runs, 1)}"
         ) from None
     note(f"the original run fails {rate}")
     if not rate.failed:

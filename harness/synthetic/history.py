@@ -148,7 +148,7 @@ class TileBuilder:
 
     def _build_drain(self, steps: Iterable[Step]) -> dict[str, Any]:
         drain = self.build_alone(steps, Phase.DRAIN)
-        return {"drain": drain.batches, "drained": drain.operations}
+        return {"drain": drain.batches, "drain_operations": drain.operations}
 
     def _to_batches(
         self, rows: Sequence[tuple[Completed, Step]], events: Sequence[Event] = (), scene: Scene | None = None
