@@ -286,7 +286,7 @@ class RenewalGenerator(Generator, frozen=True):
 
 
 def renewals(keys: Sequence[str]) -> Generator:
-    """See :class:`Renewals`; all keys are due at once."""
+    """See :class:`RenewalGenerator`; all keys are due at once."""
     return RenewalGenerator(tuple(keys), ((0, 0),) * len(keys))
 
 

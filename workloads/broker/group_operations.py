@@ -319,8 +319,9 @@ class OwnerRestriction(Generator, frozen=True):
 
 
 def restrict_to_owners(group: str, source: Generator) -> Generator:
-    """Sends a group's operations to members that own something; one in :data:`ANYONE` goes to any member. With more
-    members than partitions, most own nothing and have nothing to commit.
+    """Sends a group's operations to members that own something; one in :data:`ANY_MEMBER_ONE_IN` goes to any member.
+
+    With more members than partitions, most own nothing and have nothing to commit.
     """
     return OwnerRestriction(group, source)
 
