@@ -53,7 +53,6 @@ TOP = (
     "disk_inspection",
     "inspection",
     "invariants",
-
     "topology",
     "process",
     "__main__",
