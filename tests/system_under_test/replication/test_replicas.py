@@ -63,7 +63,7 @@ class Bench:
         self._life += 1
         self.storage = self.disk.storage(check=partial(self._check, self._life), fsync_delay=lambda: self.delay())
         await make_root(self.storage, "data")
-        events: Any = SimpleNamespace(emit=lambda *_, **__: None, lives={}, incarnation=1)
+        events: Any = SimpleNamespace(emit=lambda *_, **__: None, topic_czxids={}, incarnation=1)
         runtime: Any = SimpleNamespace(storage=self.storage, wall_clock=lambda: 0.0)
         background = BackgroundTasks(lambda _: None)
         ignore: Any = lambda *_: None  # noqa: E731
