@@ -88,7 +88,7 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
 
     rows = HistoryReader(path).rows("effects")
     with SparkApplication(memory=memory) as application:
-        with application.judging(effects=rows, here=True) as spark:
+        with application.judging_engine(effects=rows, readable=True) as spark:
             judged = _judged(path, spark, contract)
         session = application.session(effects=rows)
         session.read.parquet(str(path / "effects")).createOrReplaceTempView("effects")

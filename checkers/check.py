@@ -235,10 +235,8 @@ class Family:
     not needed otherwise. Returns reasons why the verdict cannot be pass.
     """
     prepares_early: bool = False
-    """Whether ``prepare`` can run while the run goes on (``early``). Not needed for :class:`PreparedTables`, whose SQL
-    shows it.
-    """
-    beside: bool = False
+    """Whether ``prepare`` can run while the run goes on (``early_checks``). :class:`PreparedTables` always can."""
+    about_servers: bool = False
     """It is about servers, not about clients' actions: a run that no other family can judge is unknown."""
     kinds: tuple[str, ...] = ()
     """Kinds of effects of which it needs at least one. Without them, ``applies`` is not queried."""
@@ -247,6 +245,11 @@ class Family:
     declared ``across``, and operations. Its evidence is ordered by key. So keys may be judged separately
     (``partitioned_by_key``).
     """
+
+    @property
+    def shared_views(self) -> tuple[View, ...]:
+        """The relations that several of its checks read."""
+        return (*self.views, *(self.prepare.tables if isinstance(self.prepare, PreparedTables) else ()))
 
     @property
     def anomalies(self) -> tuple[str, ...]:
@@ -258,7 +261,7 @@ def family_of(
     *checks: Check,
     applies: str,
     prepare: Callable[[Engine], list[str]] | None = None,
-    beside: bool = False,
+    about_servers: bool = False,
     kinds: tuple[str, ...] = (),
 ) -> Family:
     """Returns a family with its first check's name, so that a history without its data is not reported as lacking any.
@@ -266,7 +269,7 @@ def family_of(
     ``applies``: SQL after ``from``; the family needs at least one of its rows.
     """
     query = f"select count(*) as examined from {applies}"
-    return Family(checks[0].anomaly, checks, query, prepare=prepare, beside=beside, kinds=kinds)
+    return Family(checks[0].anomaly, checks, query, prepare=prepare, about_servers=about_servers, kinds=kinds)
 
 
 def build(engine: Engine, views: tuple[View, ...]) -> None:

@@ -26,13 +26,11 @@ from assay.checkers.log.replicas import REPLICAS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.counters import COUNTERS
-from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.ids import UNIQUE_IDS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.monotonic import MONOTONIC, MONOTONIC_REAL_TIME
-from assay.checkers.objects.queues import QUEUES
-from assay.checkers.objects.sets import SETS
-from assay.checkers.objects.snapshots import SNAPSHOTS
+from assay.checkers.objects.queues import LINEARIZABLE_QUEUES, QUEUES
+from assay.checkers.objects.sets import LINEARIZABLE_SETS, SETS
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.servers.acknowledged_state import INSPECTION
 from assay.checkers.servers.invariants import INVARIANTS
@@ -51,8 +49,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *OBJECT_FAMILIES,
     MONOTONIC_REAL_TIME,
     BANK,
-    EMPTINESS,
-    SNAPSHOTS,
+    LINEARIZABLE_QUEUES,
+    LINEARIZABLE_SETS,
     *OWNERSHIP,
     *GROUPS,
     OFFSETS,

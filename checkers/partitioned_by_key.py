@@ -83,7 +83,7 @@ class PartitionQuestion:
         build(engine, family.views)
         if family.prepare is not None:
             family.prepare(engine)
-        own = _find_own_tables(_list_shared_views(family))
+        own = _find_own_tables(family.shared_views)
         if isinstance(family.prepare, PreparedInRounds):
             own.add(family.prepare.doubts.table)
         for check in family.checks:
@@ -168,12 +168,7 @@ def _index_checks() -> Mapping[str, Check]:
 
 def _list_views(family: Family) -> list[View]:
     of_checks = (view for check in family.checks for view in (*check.views, *check.evidence_views))
-    return [*_list_shared_views(family), *of_checks]
-
-
-def _list_shared_views(family: Family) -> list[View]:
-    """Returns the relations that several checks of a family read."""
-    return [*family.views, *(family.prepare.tables if isinstance(family.prepare, PreparedTables) else ())]
+    return [*family.shared_views, *of_checks]
 
 
 def _find_own_tables(views: Iterable[View]) -> set[str]:

@@ -12,7 +12,7 @@ import msgspec
 from assay.checkers.groups.generations import GENERATION_REUSE
 from assay.harness.core.generator import Generator
 from assay.harness.run.settings import Settings
-from assay.workloads.broker.draft_client import DraftClient
+from assay.workloads.broker.group_client import DraftClient
 from assay.workloads.broker.group_mixes import member_experiment
 from assay.workloads.test_group import CONTRACT as LATER_DESIGN
 from assay.workloads.test_group import MIXES, SYSTEM, build_group_traffic

@@ -41,9 +41,9 @@ NOT_READY = ((1047,),)
 
 
 class GaleraSession(RepeatableRead):
-    def broken_off(self, error: Exception) -> bool:
+    def is_rolled_back(self, error: Exception) -> bool:
         refused = isinstance(error, pymysql.MySQLError) and error.args[:1] in NOT_READY
-        return refused or super().broken_off(error)
+        return refused or super().is_rolled_back(error)
 
 
 LISTS = list_append.build_contract("snapshot isolation").tolerate(
@@ -79,7 +79,7 @@ class GaleraElements(GaleraSession):
             self.session.commit()
             return Completion(Outcome.OK, found)
         except self.errors as error:
-            return self._undone("broken-off") if self.broken_off(error) else to_unknown(error)
+            return self._roll_back("broken-off") if self.is_rolled_back(error) else to_unknown(error)
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:

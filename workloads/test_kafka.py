@@ -38,10 +38,11 @@ BINARY = (
 )
 
 
-AGAIN = "librdkafka sends again by itself when the leader changes"
-UNSAID = ("send-skip", "high-watermark-regression")
-"""Needs sends of several records and leader epochs, which librdkafka does not expose."""
-CONTRACT = build_contract(*(name for name in LOG_ANOMALIES if name not in UNSAID)).tolerate("duplicate", because=AGAIN)
+RESENDS = "librdkafka sends again by itself when the leader changes"
+WITHOUT_DATA = ("send-skip", "high-watermark-regression")
+"""Anomalies whose checks need sends of several records, or leader epochs, which librdkafka does not expose."""
+PROMISED = (name for name in LOG_ANOMALIES if name not in WITHOUT_DATA)
+CONTRACT = build_contract(*PROMISED).tolerate("duplicate", because=RESENDS)
 
 
 @experiment(system=BROKER, client=KafkaLog, contract=CONTRACT)
@@ -81,18 +82,19 @@ def _ensure_topic(node: Node) -> bool:
     admin = AdminClient({"bootstrap.servers": f"{node.address}:{PORT}", "socket.timeout.ms": 2000, "log_level": 0})
     if TOPIC in admin.list_topics(timeout=2).topics:
         return True
-    for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)], operation_timeout=2).values():
+    for creation in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)], operation_timeout=2).values():
         with suppress(KafkaException):
-            made.result(3)
+            creation.result(3)
     return False
 
 
 class FirstNodeKafkaLog(KafkaLog):
-    first_alone = True
+    only_first_node = True
 
 
-OF_THE_ONLY_NODE = ("kill", "stop", "freeze", "partition")
-MEMORY = forbid(*LOG_ANOMALIES, may_stall=OF_THE_ONLY_NODE).tolerate("duplicate", because=AGAIN)
+ALONE = ("kill", "stop", "freeze", "partition")
+"""Faults that stall the only node."""
+MEMORY = forbid(*LOG_ANOMALIES, may_stall=ALONE).tolerate("duplicate", because=RESENDS)
 
 
 @experiment(system=Tansu(), client=FirstNodeKafkaLog, contract=MEMORY)

@@ -17,7 +17,7 @@ from assay.workloads.generic import bank, list_append
 from assay.workloads.systems.mariadb import MariaDB, connect
 from assay.workloads.systems.sql import SqlClient
 
-BROKEN_OFF = ((1020,), (1205,), (1213,))
+ROLLED_BACK = ((1020,), (1205,), (1213,))
 """Error codes of transactions that the server rolled back: record changed since read, lock wait timeout, deadlock."""
 
 
@@ -32,10 +32,10 @@ class Serializable(SqlClient):
     def connect(self, host: str) -> Any:
         return connect(host)
 
-    def broken_off(self, error: Exception) -> bool:
-        return isinstance(error, pymysql.MySQLError) and error.args[:1] in BROKEN_OFF
+    def is_rolled_back(self, error: Exception) -> bool:
+        return isinstance(error, pymysql.MySQLError) and error.args[:1] in ROLLED_BACK
 
-    def elements(self, stored: str) -> list[int]:
+    def decode_list(self, stored: str) -> list[int]:
         return [int(one) for one in stored.split()]
 
 

@@ -28,11 +28,11 @@ class PatroniElements(sets.SetClient):
 
     def invoke(self, operation: Operation) -> Completion:
         try:
-            return Completion(Outcome.OK, self._asked(operation))
+            return Completion(Outcome.OK, self._execute(operation))
         except psycopg.Error as error:
             return Completion(Outcome.INFO, error=type(error).__name__)  # the next session finds the current primary
 
-    def _asked(self, operation: Operation) -> Sequence[int] | None:
+    def _execute(self, operation: Operation) -> Sequence[int] | None:
         with self.session.transaction():
             if operation.f == sets.ADD:
                 self.session.execute("insert into elements values (%s)", [operation.argument])

@@ -29,10 +29,10 @@ class Serializable(SqlClient):
     def connect(self, host: str) -> psycopg.Connection[Any]:
         return connect(host)
 
-    def broken_off(self, error: Exception) -> bool:
+    def is_rolled_back(self, error: Exception) -> bool:
         return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
 
-    def elements(self, stored: list[int]) -> list[int]:
+    def decode_list(self, stored: list[int]) -> list[int]:
         return stored
 
 

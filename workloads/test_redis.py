@@ -44,9 +44,9 @@ class RedisElements(sets.SetClient):
         data.
         """
         elements, role = await converse(self.primary, ("SMEMBERS", sets.KEY), ("ROLE",))
-        for said in (elements, role):
-            if isinstance(said, ValueError):
-                raise said
+        for reply in (elements, role):
+            if isinstance(reply, ValueError):
+                raise reply
         if role[0] != "master":
             raise ValueError(f"READONLY its role is {role[0]}")
         answered: Sequence[str] = elements

@@ -68,12 +68,12 @@ class RedisClusterElements(sets.SetClient):
         """
         address, asking = self.owners.get(key, self.own), list[Sequence[object]]()
         for _ in range(REDIRECTIONS):
-            said = (await converse(address, *asking, *commands, seconds=SECONDS))[len(asking) :]
-            if not isinstance(said[0], ValueError):
-                return said
-            word, *rest = str(said[0]).split()
+            replies = (await converse(address, *asking, *commands, seconds=SECONDS))[len(asking) :]
+            if not isinstance(replies[0], ValueError):
+                return replies
+            word, *rest = str(replies[0]).split()
             if word not in ("MOVED", "ASK"):
-                raise said[0]
+                raise replies[0]
             address, asking = rest[-1], [("ASKING",)] if word == "ASK" else []
             if word == "MOVED":
                 self.owners[key] = address

@@ -23,7 +23,7 @@ Looks may be old, so they prove nothing else, and least of all that a topic is g
 from typing import Final
 
 from assay.checkers.check import Check, Family, Table, parse_views
-from assay.checkers.objects.kinds import among
+from assay.checkers.engine.base import quote_texts
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by, total_of
 
 _SAME_CHANGE: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "name", "value", "replicas"))
@@ -45,10 +45,13 @@ REFUSED_BUT_DONE: Final = Check(
     anomaly="refused-but-done",
     meaning="a change that was certainly rejected has taken effect",
     views=(
-        Table("refusal_changes", _select_rows(among(("commit", "setting", "move", "topic-create", "partitions-add")))),
+        Table(
+            "refusal_changes",
+            _select_rows(quote_texts(("commit", "setting", "move", "topic-create", "partitions-add"))),
+        ),
         *parse_views(f"""
         create table refusal_looks as
-        select * from ({_select_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
+        select * from ({_select_rows(quote_texts(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
         where outcome = 'ok' and ret is not null
 
         -- When each object was first changed, or may have been.

@@ -3,11 +3,11 @@
 - ``base``: the interface of an engine, and the rules of the common SQL subset
 - ``sqlite``: engine for small histories
 - ``duck``: DuckDB in this process, for histories that one machine can hold
-- ``spark``: one Spark session, with ``spark_application`` (the JVM), ``spark_settings``, ``spark_errors`` and
-  ``spark_master`` (is it reachable?)
-- ``spark_parts``, ``duckdb_in_spark``: large histories on Spark, partitioned by key, with DuckDB in its tasks
+- ``spark``: one Spark session, with ``spark_application`` (the JVM) and ``spark_settings``
+- ``spark_parts``: large histories on Spark, partitioned by key, with DuckDB in its tasks
 - ``engine_selection``: chooses the engine for a history; imports Spark only when it is used
-- ``lazy_relations``, ``empty_relations``: skip relations that no query reads or that must be empty
+- ``lazy_relations``, ``empty_relations``: skip relations that no query reads or that must be empty; the engines' base
+  class
 - ``parquet_stats``: reads column statistics from Parquet footers
 - ``batch``: many histories in one database
 

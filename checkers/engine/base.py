@@ -18,7 +18,7 @@ Rules of the subset. Each rule avoids a difference between the engines:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
@@ -78,7 +78,7 @@ class Engine(Protocol):
         """
 
     def is_surely_empty(self, name: str) -> bool:
-        """Returns True if a view or table certainly has no rows, and False if it may have some."""
+        """Returns whether a view or table certainly has no rows."""
 
     def has_loaded(self, name: str) -> bool:
         """Returns whether a table of this name was already loaded into the engine before the checks started."""
@@ -109,6 +109,11 @@ def to_sql_type(kind: pa.DataType | str) -> str:
 def quote(name: str) -> str:
     """Returns a column's name as all engines accept it, whatever words they reserve."""
     return f'"{name}"'
+
+
+def quote_texts(texts: Iterable[str]) -> str:
+    """Returns SQL: a list of literals. The texts must not contain quotes or backslashes."""
+    return ", ".join(f"'{text}'" for text in texts)
 
 
 def select_nothing(schema: pa.Schema | DataSet) -> str:

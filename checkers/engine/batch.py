@@ -3,8 +3,8 @@
 A query on a few thousand rows costs as much as its planning, and each history needs some three hundred queries.
 
 1. The tables hold the rows of all histories, with the run's number as an additional column.
-2. An unchanged SQL text runs for all runs at once, as a lateral join with a table of the runs' numbers. Names stand for
-   the rows of one run each. DuckDB turns it into joins and windows over all runs.
+2. An unchanged SQL text runs for all runs at once, as a lateral join with a table of the runs' numbers. In the text, a
+   name stands for the rows of one run. DuckDB turns it into joins and windows over all runs.
 3. Each history has an engine of its own (:class:`RunEngine`), which judges as if it were alone.
 4. A relation is identified by its text and by the relations that it reads. Equal declarations of two runs are one
    relation, made once. A declaration that differs, or reads rows that only one run has, belongs to that run.
@@ -13,6 +13,7 @@ A query on a few thousand rows costs as much as its planning, and each history n
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -34,35 +35,35 @@ KEPT_TEXTS: Final = 4_000
 RUN: Final = "run_in_batch"
 """The column with a run's number. No check may have a column of this name."""
 _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
-_asked_again: set[str] = set()
+_repeated_texts: set[str] = set()
 """Texts that more than one run of this process has queried."""
 
 
 @dataclass(eq=False)
 class Node:
-    """A relation of all runs or of one. Once made, ``table`` has its rows, with the column :data:`RUN`."""
+    """A relation of all runs or of one. Once it exists, ``relation`` has its rows, with the column :data:`RUN`."""
 
     number: int
     sql: str
-    kept: bool
+    is_table: bool
     reads: Mapping[str, Node]
     run: int | None = None
     """The only run that has it; None: all have."""
-    made: bool = False
+    exists: bool = False
     is_surely_empty: bool | None = None
     """Whether it has no rows of any run; None: unknown so far."""
-    filled: frozenset[int] = frozenset()
-    """The runs that have rows in it, once it is made and kept."""
+    runs_with_rows: frozenset[int] = frozenset()
+    """Known once it exists, if it is a table."""
 
     @property
-    def table(self) -> str:
-        return f"together_{self.number}"
+    def relation(self) -> str:
+        return f"batch_{self.number}"
 
 
 class HistoryBatch:
     """The histories of a batch, by number from 0. Load their tables first, and close the object.
 
-    ``effects`` is the total number. With few of them DuckDB plans quickly, with many it plans well.
+    ``effects`` is the total number of effects. If they are few, DuckDB need not optimize its plans.
     """
 
     def __init__(self, runs: int, effects: int) -> None:
@@ -70,97 +71,99 @@ class HistoryBatch:
         self._duck = DuckDB(small=True) if self._small else DuckDB(threads=1, lateral=True)
         self._runs = runs
         self._nodes: dict[tuple[object, ...], Node] = {}
-        self._made = 0
+        self._numbers = itertools.count(1)
         self._answers: dict[tuple[object, ...], dict[int, list[Row]]] = {}
         self._for_all: set[tuple[object, ...]] = set()
         """Queries already run for all runs; an answer that is missing then is queried for its run alone."""
-        self._base: dict[str, Node] = {}
-        self._duck.run(f"create or replace temporary table together_runs as select range as {RUN} from range({runs})")
+        self._loaded: dict[str, Node] = {}
+        self._duck.run(f"create or replace temporary table batch_runs as select range as {RUN} from range({runs})")
 
     def load(self, name: str, tables: Sequence[pa.Table]) -> None:
         """Loads the table ``name`` of each run, in their order."""
         numbered = [
             table.add_column(0, RUN, pa.array([run] * table.num_rows, pa.int64())) for run, table in enumerate(tables)
         ]
-        self._base[name] = self._loaded(pa.concat_tables(numbered), None)
+        self._loaded[name] = self._load(pa.concat_tables(numbered), None)
 
     def engine(self, run: int) -> RunEngine:
         """Returns the engine for the judgement of one run."""
-        return RunEngine(self, run, dict(self._base))
+        return RunEngine(self, run, dict(self._loaded))
 
     def close(self) -> None:
         self._duck.close()
 
-    def _loaded(self, rows: pa.Table, run: int | None) -> Node:
-        node = Node(self._next(), "", True, {}, run, made=True)
-        self._duck.load(node.table, rows, coded=run is None and not self._small)
-        self._count(node)
+    def _load(self, rows: pa.Table, run: int | None) -> Node:
+        node = Node(next(self._numbers), "", True, {}, run, exists=True)
+        self._duck.load(node.relation, rows, coded=run is None and not self._small)
+        self._find_runs_with_rows(node)
         return node
 
-    def load_alone(self, run: int, rows: pa.Table) -> Node:
-        return self._loaded(rows.add_column(0, RUN, pa.array([run] * rows.num_rows, pa.int64())), run)
+    def load_for_run(self, run: int, rows: pa.Table) -> Node:
+        return self._load(rows.add_column(0, RUN, pa.array([run] * rows.num_rows, pa.int64())), run)
 
-    def node(self, sql: str, reads: Mapping[str, Node], *, kept: bool) -> Node:
+    def declare(self, sql: str, reads: Mapping[str, Node], *, is_table: bool) -> Node:
         """Returns the relation of this text over these other relations."""
-        identity = (sql, kept, *sorted((name, node.number) for name, node in reads.items()))
+        identity = (sql, is_table, *sorted((name, node.number) for name, node in reads.items()))
         if identity not in self._nodes:
             alone = {node.run for node in reads.values() if node.run is not None}
-            self._nodes[identity] = Node(self._next(), sql, kept, reads, next(iter(alone), None))
+            self._nodes[identity] = Node(next(self._numbers), sql, is_table, reads, next(iter(alone), None))
         return self._nodes[identity]
 
     def is_surely_empty(self, node: Node) -> bool:
         """Returns whether the relation certainly has no rows of any run; makes a table if necessary."""
         if node.is_surely_empty is None:
-            if self._none(node.sql, node.reads, self._known) or self._none(node.sql, node.reads, self.is_surely_empty):
+            if any(
+                _lacks_input_rows(node.sql, node.reads, is_empty)
+                for is_empty in (self._is_known_empty, self.is_surely_empty)
+            ):
                 node.is_surely_empty = True
-            elif node.kept:
+            elif node.is_table:
                 self._make(node)
         return node.is_surely_empty is True
 
-    def _known(self, node: Node) -> bool:
-        if node.is_surely_empty is None and node.sql and self._none(node.sql, node.reads, self._known):
+    def is_surely_empty_for(self, node: Node, run: int) -> bool:
+        """Returns whether the relation certainly has no rows of this run; makes a table if necessary."""
+        return self.is_surely_empty(node) or (node.is_table and node.exists and run not in node.runs_with_rows)
+
+    def _is_known_empty(self, node: Node) -> bool:
+        """Returns whether the relation is known to have no rows of any run, without making any."""
+        if node.is_surely_empty is None and node.sql and _lacks_input_rows(node.sql, node.reads, self._is_known_empty):
             node.is_surely_empty = True
         return node.is_surely_empty is True
 
-    @staticmethod
-    def _none(sql: str, reads: Mapping[str, Node], lacks: Callable[[Node], bool]) -> bool:
-        return find_rowless_condition(sql)(lambda name: name in reads and lacks(reads[name]))
-
-    def no_rows(self, sql: str, reads: Mapping[str, Node], run: int) -> bool:
+    def has_no_rows(self, sql: str, reads: Mapping[str, Node], run: int) -> bool:
         """Returns whether a query certainly has no rows for this run."""
-
-        def absent(node: Node) -> bool:
-            return self.is_surely_empty(node) or (node.kept and node.made and run not in node.filled)
-
-        return self._none(sql, reads, self._known) or self._none(sql, reads, absent)
+        return _lacks_input_rows(sql, reads, self._is_known_empty) or _lacks_input_rows(
+            sql, reads, lambda node: self.is_surely_empty_for(node, run)
+        )
 
     def rows(self, sql: str, reads: Mapping[str, Node], run: int) -> list[Row]:
         identity = (sql, *sorted((name, node.number) for name, node in reads.items()))
         answers = self._answers.setdefault(identity, {})
         if run not in answers:
-            again = sql in _asked_again or bool(answers)
+            again = sql in _repeated_texts or bool(answers)
             if again and identity not in self._for_all and not any(node.run is not None for node in reads.values()):
                 self._for_all.add(identity)
-                if len(_asked_again) >= KEPT_TEXTS:
-                    _asked_again.clear()
-                _asked_again.add(sql)
-                answers |= self._of_all(sql, reads)
+                if len(_repeated_texts) >= KEPT_TEXTS:
+                    _repeated_texts.clear()
+                _repeated_texts.add(sql)
+                answers |= self._query_all(sql, reads)
             if run not in answers:
-                answers[run] = self._duck.fetched(self._of_one(sql, reads, run))
+                answers[run] = self._duck.fetch(self._bind_names(sql, reads, str(run)))
         return answers[run]
 
     def arrow(self, sql: str, reads: Mapping[str, Node], run: int) -> pa.Table:
-        return self._duck.arrow(self._of_one(sql, reads, run))
+        return self._duck.arrow(self._bind_names(sql, reads, str(run)))
 
-    def _of_all(self, sql: str, reads: Mapping[str, Node]) -> dict[int, list[Row]]:
+    def _query_all(self, sql: str, reads: Mapping[str, Node]) -> dict[int, list[Row]]:
         """Returns the rows by run.
 
-        A run is missing if its rows may have an order, which is lost here. All are missing if DuckDB cannot run the
-        text for all runs at once.
+        A run is missing if its rows may have an order, because the order is lost here. All are missing if DuckDB cannot
+        run the text for all runs at once.
         """
         found: dict[int, list[Row]] = {run: [] for run in range(self._runs)}
         try:
-            rows = self._duck.fetched(self._lifted(sql, reads, None))
+            rows = self._duck.fetch(self._to_lateral_join(sql, reads, None))
         except EngineError:
             return {}
         for row in rows:
@@ -168,46 +171,46 @@ class HistoryBatch:
         ordered = _ORDERED.search(sql) is not None
         return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
 
-    def _of_one(self, sql: str, reads: Mapping[str, Node], run: int) -> str:
-        return self._named(sql, reads, str(run))
-
-    def _lifted(self, sql: str, reads: Mapping[str, Node], run: int | None) -> str:
-        runs = "together_runs" if run is None else f"(select {run} as {RUN})"
-        inner = self._named(sql, reads, f"runs.{RUN}")
+    def _to_lateral_join(self, sql: str, reads: Mapping[str, Node], run: int | None) -> str:
+        """Returns SQL that runs the text for all runs, or for one, with the run's number as the first column."""
+        runs = "batch_runs" if run is None else f"(select {run} as {RUN})"
+        inner = self._bind_names(sql, reads, f"runs.{RUN}")
         return f"select runs.{RUN}, each.* from {runs} as runs cross join lateral ({inner}) as each"
 
-    def _named(self, sql: str, reads: Mapping[str, Node], run: str) -> str:
-        """Returns the text with each name standing for the rows of one run."""
+    def _bind_names(self, sql: str, reads: Mapping[str, Node], run: str) -> str:
+        """Returns the text with each name standing for the rows of one run. ``run`` is SQL for its number."""
         if not reads:
             return sql
         for node in reads.values():
             self._make(node)
-        given = ", ".join(
-            f"{name} as not materialized (select * exclude ({RUN}) from {node.table} where {RUN} = {run})"
+        bindings = ", ".join(
+            f"{name} as not materialized (select * exclude ({RUN}) from {node.relation} where {RUN} = {run})"
             for name, node in reads.items()
         )
-        return f"with {given} select * from ({sql}) as text"
+        return f"with {bindings} select * from ({sql}) as text"
 
     def _make(self, node: Node) -> None:
-        if node.made:
+        if node.exists:
             return
-        if node.kept and node.is_surely_empty is None:
-            node.is_surely_empty = self._none(node.sql, node.reads, self._known) or None
-        lifted = self._lifted(node.sql, node.reads, node.run)
-        kind = "table" if node.kept else "view"
-        none = " limit 0" if node.kept and node.is_surely_empty else ""
-        self._duck.run(f"create or replace temporary {kind} {node.table} as {lifted}{none}")
-        node.made = True
-        if node.kept:
-            self._count(node)
+        if node.is_table and node.is_surely_empty is None:
+            node.is_surely_empty = _lacks_input_rows(node.sql, node.reads, self._is_known_empty) or None
+        sql = self._to_lateral_join(node.sql, node.reads, node.run)
+        kind = "table" if node.is_table else "view"
+        limit = " limit 0" if node.is_table and node.is_surely_empty else ""
+        self._duck.run(f"create or replace temporary {kind} {node.relation} as {sql}{limit}")
+        node.exists = True
+        if node.is_table:
+            self._find_runs_with_rows(node)
 
-    def _count(self, node: Node) -> None:
-        node.filled = frozenset(row[RUN] for row in self._duck.fetched(f"select distinct {RUN} from {node.table}"))
-        node.is_surely_empty = not node.filled
+    def _find_runs_with_rows(self, node: Node) -> None:
+        rows = self._duck.fetch(f"select distinct {RUN} from {node.relation}")
+        node.runs_with_rows = frozenset(row[RUN] for row in rows)
+        node.is_surely_empty = not node.runs_with_rows
 
-    def _next(self) -> int:
-        self._made += 1
-        return self._made
+
+def _lacks_input_rows(sql: str, reads: Mapping[str, Node], is_empty: Callable[[Node], bool]) -> bool:
+    """Returns whether a text has no rows because relations that it reads are empty."""
+    return find_rowless_condition(sql)(lambda name: name in reads and is_empty(reads[name]))
 
 
 class RunEngine:
@@ -215,8 +218,8 @@ class RunEngine:
 
     name = "duckdb"
 
-    def __init__(self, together: HistoryBatch, run: int, names: dict[str, Node]) -> None:
-        self._together = together
+    def __init__(self, batch: HistoryBatch, run: int, names: dict[str, Node]) -> None:
+        self._batch = batch
         self._run = run
         self._names = names
 
@@ -224,35 +227,35 @@ class RunEngine:
         raise EngineError(f"{name} of a history in a batch must be loaded before its judgement, not from {list(parts)}")
 
     def view(self, name: str, sql: str) -> None:
-        self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=False)
+        self._names[name.lower()] = self._batch.declare(sql, self._find_read(sql), is_table=False)
 
     def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
-        self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=True)
+        self._names[name.lower()] = self._batch.declare(sql, self._find_read(sql), is_table=True)
 
     def has_loaded(self, name: str) -> bool:
         return name in self._names
 
     def is_surely_empty(self, name: str) -> bool:
-        node = self._names[name.lower()]
-        return self._together.is_surely_empty(node) or (node.kept and node.made and self._run not in node.filled)
+        return self._batch.is_surely_empty_for(self._names[name.lower()], self._run)
 
     def rows(self, sql: str) -> list[Row]:
-        reads = self._reads(sql)
-        if self._together.no_rows(sql, reads, self._run):
+        reads = self._find_read(sql)
+        if self._batch.has_no_rows(sql, reads, self._run):
             return []
-        return self._together.rows(sql, reads, self._run)
+        return self._batch.rows(sql, reads, self._run)
 
     def arrow(self, sql: str) -> pa.Table:
-        return self._together.arrow(sql, self._reads(sql), self._run)
+        return self._batch.arrow(sql, self._find_read(sql), self._run)
 
     def load(self, name: str, rows: pa.Table) -> None:
-        self._names[name.lower()] = self._together.load_alone(self._run, rows)
+        self._names[name.lower()] = self._batch.load_for_run(self._run, rows)
 
     def validation_engine(self) -> AbstractContextManager[Engine]:
         return nullcontext(self)
 
     def close(self) -> None:
-        """The others of the batch continue."""
+        """Does nothing, because the other histories still need the batch."""
 
-    def _reads(self, sql: str) -> dict[str, Node]:
+    def _find_read(self, sql: str) -> dict[str, Node]:
+        """Returns the relations that a text reads, by name."""
         return {word: self._names[word] for word in find_words(sql) if word in self._names}

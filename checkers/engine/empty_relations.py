@@ -11,7 +11,7 @@ often empty. Running a query costs milliseconds even then. A query *needs* a rel
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 IsEmpty = Callable[[str], bool]
@@ -29,13 +29,13 @@ _ESCAPE: Final = re.compile(r"--|/\*|\\")
 _APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
 """Matches where an apostrophe may not begin a text."""
 _UNSUPPORTED_TOKENS: Final = frozenset("\"'$:;[")
-"""Tokens that prevent an analysis: quoted names that are no words, other quotes, ``name: value``, lists."""
+"""Tokens of syntax that is not analysed: quoted names that are no words, other quotes, ``name: value``, lists."""
 
 _CLAUSES_AFTER_FROM: Final = ("where", "group", "having", "order", "limit", "window", "qualify", "offset")
-_AFTER_ROWS: Final = ("order", "window", "qualify")
+_CLAUSES_AFTER_GROUPING: Final = ("order", "window", "qualify")
 """Clauses that may contain aggregates, apart from the columns and ``having``."""
 _JOINS: Final = (",", "join", "cross", "inner", "left")
-_UNKNOWN: Final = {
+_UNSUPPORTED_WORDS: Final = {
     "right", "full", "natural", "asof", "semi", "anti", "positional", "lateral", "except", "intersect",
     "rollup", "cube", "grouping", "pivot", "unpivot",
 }  # fmt: skip
@@ -48,11 +48,11 @@ _NOT_AGGREGATES: Final = {
 _SIGNS: Final = ",+-*<>=|&!"
 
 
-def _never(lacks: IsEmpty) -> bool:
+def _never(is_empty: IsEmpty) -> bool:
     return False
 
 
-def _always(lacks: IsEmpty) -> bool:
+def _always(is_empty: IsEmpty) -> bool:
     return True
 
 
@@ -99,7 +99,9 @@ def _nest(tokens: Iterator[str]) -> list[Any]:
 
 
 def _analyse_query(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
-    if not tokens or not _UNKNOWN.isdisjoint(token for token in tokens if isinstance(token, str)):
+    """Returns the condition under which a query has no rows. ``named``: those of the queries after ``with``, by
+    name."""
+    if not tokens or not _UNSUPPORTED_WORDS.isdisjoint(token for token in tokens if isinstance(token, str)):
         return _never
     if tokens[0] == "with":
         return _analyse_with(tokens[1:], named)
@@ -110,7 +112,7 @@ def _analyse_query(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -
         elif token != "all" or parts[-1]:
             parts[-1].append(token)
     each = [_analyse_select(part, named) for part in parts]
-    return each[0] if len(each) == 1 else lambda lacks: all(part(lacks) for part in each)
+    return each[0] if len(each) == 1 else lambda is_empty: all(part(is_empty) for part in each)
 
 
 def _analyse_with(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
@@ -133,12 +135,12 @@ def _analyse_select(tokens: list[Any], named: Mapping[str, EmptinessCondition]) 
         return _always if tokens[-4:] == ["where", "1", "=", "0"] and not _has_aggregate(tokens[1:-4]) else _never
     stop = next((at for at in range(start, len(tokens)) if tokens[at] in _CLAUSES_AFTER_FROM), len(tokens))
     rest = tokens[stop:]
-    late = next((at for at, one in enumerate(rest) if one in _AFTER_ROWS), len(rest))
-    whole = "group" in rest or "having" in rest or _has_aggregate(tokens[1:start]) or _has_aggregate(rest[late:])
-    if whole and not _is_grouped(rest):
+    late = next((at for at, one in enumerate(rest) if one in _CLAUSES_AFTER_GROUPING), len(rest))
+    aggregates = "group" in rest or "having" in rest or _has_aggregate(tokens[1:start]) or _has_aggregate(rest[late:])
+    if aggregates and not _is_grouped(rest):
         return _never
     needed = list(_find_needed(tokens[start + 1 : stop], named))
-    return lambda lacks: any(one(lacks) for one in needed)
+    return lambda is_empty: any(one(is_empty) for one in needed)
 
 
 def _is_grouped(tokens: list[Any]) -> bool:
@@ -150,8 +152,8 @@ def _is_grouped(tokens: list[Any]) -> bool:
 
 
 def _has_aggregate(tokens: list[Any]) -> bool:
-    """Returns whether there may be an aggregate. A window function is none. In a subquery it may aggregate the outer
-    rows."""
+    """Returns whether there may be an aggregate, also in a subquery, where it may aggregate the outer rows. Window
+    functions are no aggregates."""
     for at, token in enumerate(tokens):
         if not isinstance(token, list):
             continue
@@ -171,12 +173,13 @@ def _find_needed(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> 
             if isinstance(item, list):
                 yield _analyse_query(item, named)
             elif not isinstance(after, list):  # otherwise it is a function
-                yield _analyse_relation(_strip_quotes(item), named)
+                name = _strip_quotes(item)
+                yield named[name] if name in named else partial(_has_no_rows, name)
         at += 1
-        behind = at
+        after_item = at
         while at < len(tokens) and not _is_join(tokens, at):
             at += 1
-        if optional and "on" not in tokens[behind:at] and "using" not in tokens[behind:at]:
+        if optional and "on" not in tokens[after_item:at] and "using" not in tokens[after_item:at]:
             return  # the next join is inside an optional part
         optional = at < len(tokens) and tokens[at] == "left"
         while at < len(tokens) and tokens[at] in (*_JOINS, "outer"):
@@ -193,5 +196,5 @@ def _strip_quotes(name: str) -> str:
     return name.strip('"')
 
 
-def _analyse_relation(name: str, named: Mapping[str, EmptinessCondition]) -> EmptinessCondition:
-    return named[name] if name in named else lambda lacks: lacks(name)
+def _has_no_rows(name: str, is_empty: IsEmpty) -> bool:
+    return is_empty(name)

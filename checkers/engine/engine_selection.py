@@ -1,9 +1,11 @@
 """Chooses the engine for a history, and owns the Spark application that a session shares.
 
-- ``auto`` uses SQLite for some thousand rows (``is_small``).
-- It uses DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of Parquet. A single machine judges them with some
-  gigabytes of memory and its disk.
-- It uses Spark beyond that, if Spark is installed, and whenever a master is named.
+``auto`` chooses
+
+- SQLite for some thousand rows (``is_small``),
+- DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of Parquet, which a single machine can judge with some gigabytes
+  of memory and its disk,
+- Spark for more, if Spark is installed, and whenever a master is given.
 
 Spark tries an unreachable master for minutes, without output. So the choice checks first whether the master answers.
 """
@@ -62,21 +64,21 @@ DUCKDB: Final = "duckdb"
 SPARK: Final = "spark"
 ENGINES: Final = (AUTO, SQLITE, DUCKDB, SPARK)
 
-SMALL: Final = ("ops", "effects")
+SMALL_TABLES: Final = ("ops", "effects")
 SMALL_ROWS: Final = 6_000
-"""Maximum of rows in ``SMALL``. A history with one sort of objects and nothing else is faster on DuckDB from some three
-thousand rows on, any other from ten thousand on.
+"""Maximum of rows in ``SMALL_TABLES`` for SQLite. A history with one sort of objects and nothing else is faster on
+DuckDB from some three thousand rows on, any other from ten thousand on.
 """
 SMALL_ROWS_IN_ALL: Final = 25_000
 """Maximum of rows in all tables. Few checks read servers' events, disks and answers."""
-MOST: Final = 2**52
+MAX_NUMBER: Final = 2**52
 """Largest whole numbers of a history for SQLite. SQLite would silently change a result beyond 64 bits, while DuckDB
 raises an error.
 """
-SUMMED: Final = ("value", "zxid")
+SUMMED_COLUMNS: Final = ("value", "zxid")
 """Columns that checks sum, which DuckDB and Spark do with more than 64 bits."""
-MOST_SUMMED: Final = 2**48
-"""Up to this value, the sum of that many rows fits."""
+MAX_SUMMED: Final = 2**48
+"""Largest number in these columns, so that the sum over a small history fits into 64 bits."""
 
 FITS_ROWS: Final = 500_000_000
 FITS_BYTES: Final = 16 * 1024**3
@@ -143,18 +145,20 @@ class Engines:
 
         Raises ``EngineUnavailable`` if Spark is not installed.
         """
-        return self._spark(rows) if self._engine == SPARK or self._master is not None else None
+        requested = self._engine == SPARK or self._master is not None
+        return self._application_for(rows).engine(effects=rows) if requested else None
 
     @contextmanager
     def open(self, reader: HistoryReader, *, shared: bool = True) -> Iterator[Engine]:
         """Yields an engine for this history alone. Raises ``EngineUnavailable`` if Spark is wanted but not available.
 
-        ``shared``: SQLite understands all texts of the checks as the other engines do.
+        ``shared``: all checks use the common SQL subset. If they may not, SQLite is not chosen.
         """
         effects = reader.rows("effects")
         match self.pick(reader):
             case "spark":
-                with self._application_for(effects).judging(effects=effects, here=fits_in_duckdb(reader)) as engine:
+                application, readable = self._application_for(effects), fits_in_duckdb(reader)
+                with application.judging_engine(effects=effects, readable=readable) as engine:
                     yield engine
             case "sqlite" if shared:
                 with SQLite() as lite:
@@ -170,9 +174,6 @@ class Engines:
         if self._application is not None:
             self._application.close()
             self._application = None
-
-    def _spark(self, effects: int) -> Spark:
-        return self._application_for(effects).engine(effects=effects)
 
     def _application_for(self, effects: int) -> SparkApplication:
         _require_spark()
@@ -208,11 +209,11 @@ def _require_spark() -> None:
 
 def is_small(reader: HistoryReader) -> bool:
     """Returns whether SQLite judges the history with equal results, and faster."""
-    few = sum(map(reader.rows, SMALL)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
+    few = sum(map(reader.rows, SMALL_TABLES)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
     if not few or not is_available():
         return False
     return all(
-        size <= (MOST_SUMMED if column in SUMMED else MOST)
+        size <= (MAX_SUMMED if column in SUMMED_COLUMNS else MAX_NUMBER)
         for name in DATA_SETS
         for found in _read_sizes(reader, name)
         for column, size in found.items()
@@ -236,5 +237,5 @@ def _read_sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float
 
 def fits_in_duckdb(reader: HistoryReader) -> bool:
     """Returns whether DuckDB on this machine is expected to judge it."""
-    size = sum(path.stat().st_size for name in ("ops", "effects") for path in reader.paths(name))
+    size = sum(path.stat().st_size for name in SMALL_TABLES for path in reader.paths(name))
     return reader.rows("effects") <= FITS_ROWS and size <= FITS_BYTES

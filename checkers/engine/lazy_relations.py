@@ -4,23 +4,31 @@ A judgement declares some three hundred views and tables. Many are never read, b
 because the reading query has no rows anyway (``empty_relations``).
 """
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from assay.checkers.engine.empty_relations import IsEmpty, find_rowless_condition, find_words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
 class LazyRelation:
-    """Declared relation. ``kept``: a table, made from the present meaning of its names. ``sql`` None: made by other
-    means."""
+    """Declared relation: a view, or a table, whose names keep the meaning that they had at its declaration."""
 
     name: str
     sql: str | None
-    kept: bool
+    """None for a table that the engine has filled itself."""
+    is_table: bool
     reads: tuple[str, ...] = ()
     """The names in ``sql``, and perhaps more, because a column may have the name of a relation."""
-    made: bool = False
+    exists: bool = False
     is_surely_empty: bool | None = None
     """Whether it has no rows; None: unknown so far."""
     current: bool = True
@@ -31,29 +39,38 @@ class LazyRelations:
     """The relations of a session, by name. A redefined name stands for the new relation from then on."""
 
     def __init__(self, make: Callable[[LazyRelation], int | None]) -> None:
-        """``make`` makes a relation whose inputs exist, and returns the number of rows of a table, or None for a
+        """``make`` creates a relation whose inputs exist. It returns the number of rows of a table, and None for a
         view."""
         self._make = make
         self._relations: dict[str, LazyRelation] = {}
         self._readers: dict[str, set[str]] = {}
 
-    def declare(self, name: str, sql: str, *, kept: bool) -> None:
-        """Declares a relation. An equal declaration that would have equal rows is kept."""
+    def declare(self, name: str, sql: str, *, is_table: bool) -> None:
+        """Declares a relation. Does nothing if an equal relation with equal rows is already declared."""
         name = name.lower()
         former = self._relations.get(name)
-        if former is not None and former.current and (former.sql, former.kept) == (sql, kept):
+        if former is not None and former.current and (former.sql, former.is_table) == (sql, is_table):
             return
         reads = tuple(word for word in find_words(sql) if word != name and word in self._relations)
-        self._define(LazyRelation(name, sql, kept, reads))
+        self._define(LazyRelation(name, sql, is_table, reads))
 
-    def redefine(self, name: str) -> None:
-        """Prepares a table made by other means: makes everything that must still read the former relation of that
-        name."""
-        self._release(name.lower())
+    def release(self, name: str) -> None:
+        """Makes the tables that must still read the present relation of this name, before the name stands for another.
 
-    def given(self, name: str, rows: int) -> None:
-        """Registers a table that was made by other means."""
-        self._define(LazyRelation(name.lower(), None, kept=True, made=True, is_surely_empty=rows == 0))
+        The engine must call it before it fills a table of this name itself, and :meth:`register_table` afterwards.
+        """
+        readers = list(self._find_readers(name.lower()))
+        for reader in readers:
+            if reader.is_table:
+                self._ensure(reader)
+        for reader in readers:
+            reader.current = False
+            if not reader.is_table:
+                reader.exists, reader.is_surely_empty = False, None
+
+    def register_table(self, name: str, rows: int) -> None:
+        """Registers a table that the engine has filled itself."""
+        self._define(LazyRelation(name.lower(), None, is_table=True, exists=True, is_surely_empty=rows == 0))
 
     def ensure(self, sql: str) -> None:
         """Makes the relations that ``sql`` reads."""
@@ -61,16 +78,16 @@ class LazyRelations:
             if word in self._relations:
                 self._ensure(self._relations[word])
 
-    def no_rows(self, sql: str) -> bool:
+    def has_no_rows(self, sql: str) -> bool:
         """Returns whether ``sql`` certainly has no rows; may make some of the relations that it reads."""
-        return find_rowless_condition(sql)(self.known) or find_rowless_condition(sql)(self.is_surely_empty)
+        return find_rowless_condition(sql)(self.is_known_empty) or find_rowless_condition(sql)(self.is_surely_empty)
 
-    def known(self, name: str) -> bool:
+    def is_known_empty(self, name: str) -> bool:
         """Returns whether a relation is known to have no rows, without making any."""
         relation = self._relations.get(name)
         if relation is None:
             return False
-        if relation.is_surely_empty is None and _is_made_of_empty(relation, self.known):
+        if relation.is_surely_empty is None and _lacks_input_rows(relation, self.is_known_empty):
             relation.is_surely_empty = True
         return relation.is_surely_empty is True
 
@@ -80,62 +97,96 @@ class LazyRelations:
         if relation is None:
             return False
         if relation.is_surely_empty is None:
-            if self._none(relation):
+            if self._lacks_input_rows(relation):
                 relation.is_surely_empty = True
-            elif relation.kept:
+            elif relation.is_table:
                 self._ensure(relation)
         return relation.is_surely_empty is True
 
-    def _none(self, relation: LazyRelation) -> bool:
-        return _is_made_of_empty(relation, self.known) or _is_made_of_empty(relation, self.is_surely_empty)
+    def _lacks_input_rows(self, relation: LazyRelation) -> bool:
+        return _lacks_input_rows(relation, self.is_known_empty) or _lacks_input_rows(relation, self.is_surely_empty)
 
     def _ensure(self, relation: LazyRelation) -> None:
-        if relation.made or relation.sql is None:
+        if relation.exists or relation.sql is None:
             return
-        if relation.kept and relation.is_surely_empty is None:
-            relation.is_surely_empty = self._none(relation) or None
+        if relation.is_table and relation.is_surely_empty is None:
+            relation.is_surely_empty = self._lacks_input_rows(relation) or None
         for name in relation.reads:
             self._ensure(self._relations[name])
         rows = self._make(relation)
-        relation.made = True
+        relation.exists = True
         if rows is not None:
             relation.is_surely_empty = rows == 0
-
-    def _release(self, name: str) -> None:
-        """Must be called before ``name`` stands for another relation."""
-        readers = list(self._reading(name))
-        for reader in readers:
-            if reader.kept:
-                self._ensure(reader)
-        for reader in readers:
-            reader.current = False
-            if not reader.kept:
-                reader.made, reader.is_surely_empty = False, None
 
     def _define(self, new: LazyRelation) -> None:
         former = self._relations.get(new.name)
         if former is not None:
-            self._release(new.name)
+            self.release(new.name)
             for name in former.reads:
                 self._readers[name].discard(new.name)
         self._relations[new.name] = new
         for name in new.reads:
             self._readers.setdefault(name, set()).add(new.name)
 
-    def _reading(self, name: str) -> Iterator[LazyRelation]:
+    def _find_readers(self, name: str) -> Iterator[LazyRelation]:
         """Yields the relations that read a relation, directly or through views."""
         for reader in self._readers.get(name, ()):
             relation = self._relations[reader]
             yield relation
-            if not relation.kept:
-                yield from self._reading(reader)
+            if not relation.is_table:
+                yield from self._find_readers(reader)
 
 
-def _is_made_of_empty(relation: LazyRelation, lacks: IsEmpty) -> bool:
+def _lacks_input_rows(relation: LazyRelation, is_empty: IsEmpty) -> bool:
     """Returns whether a relation has no rows because relations that it reads have none.
 
     Relations declared later do not count: if they changed, this one would not be evaluated again.
     """
     return relation.sql is not None and find_rowless_condition(relation.sql)(
-        lambda name: name in relation.reads and lacks(name)
+        lambda name: name in relation.reads and is_empty(name)
     )
+
+
+class LazyEngine(ABC):
+    """Common part of the engines: a context manager, whose relations are made when a query reads them."""
+
+    def __init__(self) -> None:
+        self._relations = LazyRelations(self._make)
+        self._preset: dict[str, pa.Table] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def view(self, name: str, sql: str) -> None:
+        self._relations.declare(name, sql, is_table=False)
+
+    def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
+        if name in self._preset:
+            self.load(name, self._preset[name])
+        else:
+            self._relations.declare(name, sql, is_table=True)
+
+    def preset_tables(self, tables: Mapping[str, pa.Table]) -> None:
+        self._preset.update(tables)
+
+    def has_loaded(self, name: str) -> bool:
+        return False
+
+    def is_surely_empty(self, name: str) -> bool:
+        return self._relations.is_surely_empty(name)
+
+    def validation_engine(self) -> AbstractContextManager[Any]:
+        return nullcontext(self)
+
+    @abstractmethod
+    def load(self, name: str, rows: pa.Table) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _make(self, relation: LazyRelation) -> int | None:
+        """Creates a relation, as :class:`LazyRelations` says."""

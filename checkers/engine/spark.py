@@ -9,29 +9,30 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import RDD
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, col
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
-from assay.checkers.engine.base import Engine, EngineError, Row, T, select_conforming, select_nothing
+from assay.checkers.engine.base import Engine, EngineError, Row, T, select_conforming, select_nothing, shorten
 from assay.checkers.engine.duck import DuckDB
-from assay.checkers.engine.lazy_relations import LazyRelation, LazyRelations
+from assay.checkers.engine.lazy_relations import LazyEngine, LazyRelation
 from assay.checkers.engine.parquet_stats import has_values
-from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, raising_engine_errors
 from assay.checkers.engine.spark_parts import (
     AskTask,
     SortTask,
-    assign_places,
+    assign_parts,
     divide_into_ranges,
     find_missing_package,
     pack,
@@ -44,108 +45,123 @@ if TYPE_CHECKING:
 VALIDATION_MEMORY: Final = "1GB"
 """Memory that DuckDB may take next to the driver."""
 
-PATIENCE: Final = 0.2
+PROGRESS_INTERVAL: Final = 0.2
 """Seconds between two checks of a job's progress."""
 
+JVM_ENDED: Final = "its JVM has ended"
+CONTEXT_STOPPED: Final = "Spark has ended: its cluster, or another process, has stopped its context"
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+JVM_ERRORS: Final = (Py4JError, ConnectionError, EOFError)
+"""Exceptions of a call whose JVM has ended, or that failed in the JVM."""
 
-class Spark:
+
+@contextmanager
+def raising_engine_errors(what: str) -> Iterator[None]:
+    """Raises ``EngineError`` for failures inside the block; ``what`` is the query, or the action."""
+    try:
+        yield
+    except (PySparkException, *JVM_ERRORS) as error:
+        raise EngineError(f"Spark could not run {shorten(what)}: {find_reason(error)}") from error
+
+
+def find_reason(error: Exception) -> str:
+    """Returns the reason in one line: the text of the JVM's exception, or of the Python exception if a Python task
+    failed. The text of py4j's exception only names the method that was called.
+    """
+    if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
+        return JVM_ENDED
+    try:
+        text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    except (Py4JError, OSError):  # the exception's text is in the JVM
+        text = JVM_ENDED
+    _, of_python, frames = str(text).rpartition(_TRACEBACK)
+    if of_python:
+        return next((line for line in frames.splitlines() if line[:1].strip()), "a Python task failed")
+    return str(text).strip().partition("\n")[0]
+
+
+class Spark(LazyEngine):
     """A session of a ``SparkApplication``."""
 
     name = "spark"
 
     def __init__(self, session: SparkSession, *, large: bool = False) -> None:
-        """``large``: it is worth checking each table, to skip tables that no query reads or that have no rows."""
+        """``large``: the history is so large that it pays to skip tables that no query reads or that have no rows."""
+        super().__init__()
         self._session = session
         self._large = large
-        self._deferred = LazyRelations(self._make)
         self._high_cardinality: set[str] = set()
-        self._expected: dict[str, pa.Table] = {}
         self._views: dict[str, None] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
-        alike: dict[tuple[tuple[str, str], ...], list[Path]] = {}
+        files_by_columns: dict[tuple[tuple[str, str], ...], list[Path]] = {}
         for part in parts:
-            alike.setdefault(_read_columns(part, schema), []).append(part)
+            files_by_columns.setdefault(_read_columns(part, schema), []).append(part)
         sources = []
-        for number, (columns, paths) in enumerate(alike.items()):
+        for number, (columns, paths) in enumerate(files_by_columns.items()):
             source = f"{name}_{number}"
-            self._deferred.redefine(source)
+            self._relations.release(source)
             with raising_engine_errors(f"read {paths[0]}"):
                 reader = self._session.read.option("__globPaths__", "false")
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
-                self._known(source, reader.parquet(*(f"file://{path.resolve()}" for path in paths)))
-            self._deferred.given(source, 1)
+                self._add_view(source, reader.parquet(*(f"file://{path.resolve()}" for path in paths)))
+            self._relations.register_table(source, 1)
             sources.append(select_conforming(source, [column for column, _ in columns], schema))
         self.view(name, " union all ".join(sources) or select_nothing(schema))
 
-    def view(self, name: str, sql: str) -> None:
-        self._deferred.declare(name, sql, kept=False)
-
     def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
-        if name in self._expected:
-            self.load(name, self._expected[name])
-            return
         if high_cardinality:
             self._high_cardinality.add(name.lower())
-        self._deferred.declare(name, sql, kept=True)
+        super().table(name, sql)
         if not self._large:
-            self._deferred.ensure(f"select * from {name}")
-
-    def has_loaded(self, name: str) -> bool:
-        return False
+            self._relations.ensure(f"select * from {name}")
 
     def is_surely_empty(self, name: str) -> bool:
-        return self._large and self._deferred.is_surely_empty(name)
+        return self._large and self._relations.is_surely_empty(name)
 
     def rows(self, sql: str) -> list[Row]:
-        if self._large and self._deferred.no_rows(sql):
+        if self._large and self._relations.has_no_rows(sql):
             return []
         with raising_engine_errors(sql):
-            return [row.asDict() for row in self._asked(sql).collect()]
+            return [row.asDict() for row in self._query(sql).collect()]
 
     def arrow(self, sql: str) -> pa.Table:
         with raising_engine_errors(sql):
-            return self._asked(sql).toArrow()
+            return self._query(sql).toArrow()
 
     def load(self, name: str, rows: pa.Table) -> None:
-        self._deferred.redefine(name)
+        self._relations.release(name)
         with raising_engine_errors(f"load {name}"):
             whole = rows.combine_chunks()  # Spark 4.3 leaves out everything after an empty chunk
-            self._known(name, self._session.createDataFrame(whole).localCheckpoint(eager=True))
-        self._deferred.given(name, rows.num_rows)
+            self._add_view(name, self._session.createDataFrame(whole).localCheckpoint(eager=True))
+        self._relations.register_table(name, rows.num_rows)
 
     def _make(self, relation: LazyRelation) -> int | None:
         sql = str(relation.sql)
-        if not relation.kept:
+        if not relation.is_table:
             with raising_engine_errors(sql):
                 self._session.sql(f"create or replace temporary view {relation.name} as {sql}")
             self._views[relation.name] = None
             return None
         with raising_engine_errors(sql):
             # The disk takes what memory does not, as DuckDB's tables spill.
-            made = self._planned(sql, high_cardinality=relation.name in self._high_cardinality).localCheckpoint(
+            table = self._plan(sql, high_cardinality=relation.name in self._high_cardinality).localCheckpoint(
                 eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK
             )
-            self._known(relation.name, made)
-            return int(not (self._large and made.isEmpty()))
+            self._add_view(relation.name, table)
+            return int(not (self._large and table.isEmpty()))
 
-    def _asked(self, sql: str) -> DataFrame:
+    def _query(self, sql: str) -> DataFrame:
         """Returns the query, after making the relations that it reads."""
-        self._deferred.ensure(sql)
-        return self._planned(sql)
+        self._relations.ensure(sql)
+        return self._plan(sql)
 
-    def _planned(self, sql: str, *, high_cardinality: bool = False) -> DataFrame:
+    def _plan(self, sql: str, *, high_cardinality: bool = False) -> DataFrame:
         self._session.conf.set("spark.sql.execution.bypassPartialAggregation", str(high_cardinality).lower())
         return self._session.sql(sql)
 
-    def _known(self, name: str, made: DataFrame) -> None:
-        made.createOrReplaceTempView(name)
+    def _add_view(self, name: str, rows: DataFrame) -> None:
+        rows.createOrReplaceTempView(name)
         self._views[name] = None
 
     @property
@@ -160,14 +176,14 @@ class Spark:
         if stopped:
             raise EngineError(CONTEXT_STOPPED)
 
-    def everywhere(self, function: Callable[[bytes], str], argument: bytes) -> list[str]:
-        """Returns the results of a module's function on executors, called by as many tasks as run at once."""
+    def run_everywhere(self, function: Callable[[bytes], str], argument: bytes) -> list[str]:
+        """Calls a module's function on executors, by as many tasks as run at once. Returns the results."""
         tasks = self.parallelism
         with raising_engine_errors(f"run {function.__module__}.{function.__name__}"):
             found: list[str] = self._session.sparkContext.parallelize([argument] * tasks, tasks).map(function).collect()
         return found
 
-    def by_key(
+    def group_by_key(
         self,
         sql: str,
         key: str,
@@ -175,9 +191,10 @@ class Spark:
         schema: pa.Schema,
         parts: Sequence[Sequence[str | None]],
     ) -> GroupedRows:
-        """Returns what ``function`` makes of all rows that ``sql`` has of one key: rows of ``schema``. Keys are texts.
+        """Calls ``function`` with all rows of one key, for each key of a query. Returns its rows, with ``schema``.
 
-        ``parts``: the wanted keys, each in one part. Other keys are skipped. Needs pandas, here and on the executors.
+        Keys are texts. ``parts``: the wanted keys, each in one part. Other keys are skipped. Needs pandas, here and on
+        the executors.
         """
         keys = [one for part in parts for one in part]
         numbers = [number for number, part in enumerate(parts) for _ in part]
@@ -185,85 +202,82 @@ class Spark:
         with raising_engine_errors(sql):
             # An adaptive plan would run the whole shuffle here, in ``rdd``, instead of with the first part.
             self._session.conf.set("spark.sql.adaptive.enabled", "false")
-            rows, placed = self._asked(sql), broadcast(self._session.createDataFrame(divided))
-            sorted_out = (
-                rows.join(placed, rows[key].eqNullSafe(placed["wanted"]))
+            rows, part_of_key = self._query(sql), broadcast(self._session.createDataFrame(divided))
+            partitioned = (
+                rows.join(part_of_key, rows[key].eqNullSafe(part_of_key["wanted"]))
                 .drop("wanted")
                 .repartitionById(len(parts), col("part"))
             )
-            return GroupedRows(sorted_out.groupBy("part", key).applyInArrow(function, from_arrow_schema(schema)).rdd)
+            return GroupedRows(partitioned.groupBy("part", key).applyInArrow(function, from_arrow_schema(schema)).rdd)
 
-    def each(
+    def map_arguments(
         self, function: Callable[[bytes], bytes], arguments: Sequence[bytes], progress: Callable[[int], None]
     ) -> list[bytes]:
-        """Returns the results of a module's function for each argument, as one job on the executors with a task for
-        each.
+        """Calls a module's function for each argument, as one job on the executors with a task per argument.
 
-        ``progress`` is called with the number of finished tasks. Ctrl-C ends the job.
+        Returns the results. ``progress`` is called with the number of finished tasks. Ctrl-C ends the job.
         """
-        what = f"run {function.__module__}.{function.__name__}"
-        wanted = self._session.sparkContext.parallelize(arguments, len(arguments)).map(function)
-        return self._ran(what, wanted, progress)
+        description = f"run {function.__module__}.{function.__name__}"
+        results = self._session.sparkContext.parallelize(arguments, len(arguments)).map(function)
+        return self._collect(description, results, progress)
 
     def ask_each_part(
         self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
     ) -> list[T] | None:
-        return self.parted(self, history, question, progress) if self._large and self.shares() else None
+        return self.ask_parts(self, history, question, progress) if self._large and self.can_partition() else None
 
-    def shares(self) -> bool:
+    def can_partition(self) -> bool:
         """Returns whether its tasks can load what they need to judge a part; a cluster's nodes may lack Python
         packages."""
-        return self._local or not any(self.everywhere(find_missing_package, b""))
+        return self._local or not any(self.run_everywhere(find_missing_package, b""))
 
-    def preset_tables(self, tables: Mapping[str, pa.Table]) -> None:
-        self._expected.update(tables)
-
-    def parted(
+    def ask_parts(
         self,
-        here: Engine,
+        engine: Engine,
         history: HistoryReader,
         question: Callable[[Engine], T],
         progress: Callable[[int, int], None],
     ) -> list[T] | None:
-        """Judges by key. ``here`` has the history's tables, and ``effect_kinds``."""
+        """Asks each part of a history, as :class:`SupportsPartitioning` says. ``engine`` has the history's tables, and
+        ``effect_kinds``."""
         if history.translation("effects") or history.in_memory("effects") is not None:
             return None  # the files do not have these rows
-        sizes = here.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
-        of_bucket, loads = assign_places([(row["key"], row["many"]) for row in sizes], self.parallelism)
+        sizes = engine.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
+        part_of_bucket, loads = assign_parts([(row["key"], row["many"]) for row in sizes], self.parallelism)
         # If one part has most of the rows, the other cores would idle during its task, so that task gets more threads.
         share = max(loads) / max(1, sum(loads))
         threads = max(1, round(self.parallelism * share + 0.2)) if self._local else 1
         paths = history.paths("effects")
-        found = divide_into_ranges(paths)
+        ranges = divide_into_ranges(paths)
         parts = len(loads)
-        total = len(found) + parts
-        wanted = (
-            self._session.sparkContext.parallelize(found, len(found))
-            .flatMap(SortTask(tuple(name for name in EFFECTS.names if has_values(paths, name)), of_bucket))
+        total = len(ranges) + parts
+        answers = (
+            self._session.sparkContext.parallelize(ranges, len(ranges))
+            .flatMap(SortTask(tuple(name for name in EFFECTS.names if has_values(paths, name)), part_of_bucket))
             .partitionBy(parts, int)
-            .mapPartitions(AskTask(question, pack(here.arrow("select * from faults")), threads))
+            .mapPartitions(AskTask(question, pack(engine.arrow("select * from faults")), threads))
         )
-        return [pickle.loads(one) for one in self._ran("judge by key", wanted, lambda done: progress(done, total))]
+        return [pickle.loads(one) for one in self._collect("judge by key", answers, lambda done: progress(done, total))]
 
-    def _ran(self, what: str, wanted: RDD[Any], progress: Callable[[int], None]) -> list[Any]:
-        """Returns all of ``wanted``, by one job, which ends with Ctrl-C."""
+    def _collect(self, description: str, results: RDD[Any], progress: Callable[[int], None]) -> list[Any]:
+        """Returns all results, by one job, which ends with Ctrl-C."""
         context, group = self._session.sparkContext, f"assay-{uuid.uuid4()}"
 
         def run() -> list[Any]:
-            context.setJobGroup(group, what, interruptOnCancel=True)
-            return wanted.collect()
+            context.setJobGroup(group, description, interruptOnCancel=True)
+            return results.collect()
 
-        with raising_engine_errors(what), ThreadPoolExecutor(1) as pool:
+        with raising_engine_errors(description), ThreadPoolExecutor(1) as pool:
             done = pool.submit(run)
             try:
-                while wait([done], timeout=PATIENCE).not_done:
-                    progress(self._completed(group))
+                while wait([done], timeout=PROGRESS_INTERVAL).not_done:
+                    progress(self._count_completed(group))
             except BaseException:
                 self.cancel()
                 raise
             return done.result()
 
-    def _completed(self, group: str) -> int:
+    def _count_completed(self, group: str) -> int:
         tracker = self._session.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
@@ -275,7 +289,8 @@ class Spark:
             self._session.sparkContext.cancelAllJobs()
 
     def validation_engine(self) -> AbstractContextManager[Engine]:
-        """DuckDB reads files of this machine in seconds, and these queries need next to no state."""
+        """Returns DuckDB if Spark is local: it reads this machine's files in seconds, and these queries need little
+        memory."""
         return DuckDB(memory=VALIDATION_MEMORY, kept_cells=0) if self._local else nullcontext(self)
 
     @property
@@ -291,7 +306,7 @@ class Spark:
 
 
 class GroupedRows:
-    """Rows that a function makes from those of each key, in parts: all rows of one key are in one part.
+    """Results of a function that was called with the rows of each key. All results of one key are in one part.
 
     The first part that is requested shuffles the rows for all.
     """
@@ -299,9 +314,9 @@ class GroupedRows:
     def __init__(self, rows: RDD[Any]) -> None:
         self._rows = rows
 
-    def part(self, number: int) -> list[Any]:
+    def collect_part(self, number: int) -> list[Any]:
         """Returns the rows of a part, by a job of its own. Thread-safe."""
-        with raising_engine_errors(f"make part {number} of what is made by key"):
+        with raising_engine_errors(f"make part {number} of the results by key"):
             return self._rows.context.runJob(self._rows, list, [number])
 
 

@@ -3,9 +3,9 @@
 It takes seconds to start, so a pytest session keeps one. Each ``Spark`` engine is a session of its own in it, with its
 own views.
 
-For a large history that one machine can read, ``DuckDBInSpark`` runs next to Spark, whose tasks answer the queries by
-key. The remaining queries read few rows, or read all in a simple way. Spark needs a tenth of a second and more to plan
-and compile each, so DuckDB runs them here, on the same files.
+For a large history that one machine can read, Spark's tasks answer the queries by key, and ``DuckDBInSpark`` runs the
+remaining queries in this process, on the same files. These read few rows, or read all in a simple way, and Spark would
+need a tenth of a second and more to plan and compile each.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from pyspark.sql import SparkSession
 
 from assay.checkers.engine.base import Engine, EngineUnavailable, T
 from assay.checkers.engine.duck import DuckDB
-from assay.checkers.engine.spark import Spark
-from assay.checkers.engine.spark_errors import LOST, find_reason
+from assay.checkers.engine.spark import JVM_ERRORS, Spark, find_reason
 from assay.checkers.engine.spark_settings import (
     LOCAL,
     LOG4J,
@@ -59,7 +58,7 @@ class DuckDBInSpark(DuckDB):
     def ask_each_part(
         self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
     ) -> list[T] | None:
-        return self._spark.parted(self, history, question, progress)
+        return self._spark.ask_parts(self, history, question, progress)
 
     def close(self) -> None:
         super().close()
@@ -108,11 +107,11 @@ class SparkApplication:
         differently."""
         return Spark(self.session(effects=effects), large=effects is None or effects >= SMALL_ROWS)
 
-    def judging(self, *, effects: int, here: bool) -> Spark | DuckDBInSpark:
-        """Returns the engine for a history. ``here``: this machine can read it, so DuckDB runs the remaining
+    def judging_engine(self, *, effects: int, readable: bool) -> Spark | DuckDBInSpark:
+        """Returns the engine for a history. ``readable``: this machine can read it, so DuckDB runs the remaining
         queries."""
         spark = self.engine(effects=effects)
-        return DuckDBInSpark(spark) if here and effects >= SMALL_ROWS and spark.shares() else spark
+        return DuckDBInSpark(spark) if readable and effects >= SMALL_ROWS and spark.can_partition() else spark
 
     def session(self, *, effects: int | None = None) -> SparkSession:
         """Returns a plain pyspark session, for work other than a history."""
@@ -126,7 +125,7 @@ class SparkApplication:
         """Idempotent."""
         self._session = None
         if self._context is not None:
-            with suppress(*LOST):
+            with suppress(*JVM_ERRORS):
                 self._context.stop()
             self._context = None
         if self._gateway is not None:
@@ -141,7 +140,7 @@ class SparkApplication:
         conf = SparkConf(loadDefaults=False)
         for name, value in (*SHARED.items(), *build_settings(self.master, memory, self._folder, self.quick).items()):
             conf.set(name, value)
-        with self._log.open("wb") as log, _without_resolution():
+        with self._log.open("wb") as log, _without_submit_arguments():
             self._gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 conf, {"stdout": log, "stderr": log, "cwd": str(self._folder)}
             )
@@ -161,12 +160,12 @@ class SparkApplication:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Drops py4j's log records: it logs each failed call with a traceback before it raises an equal error."""
+    """Returns False for py4j's log records: it logs each failed call with a traceback before it raises the error."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager
-def _without_resolution() -> Iterator[None]:
+def _without_submit_arguments() -> Iterator[None]:
     """Hides arguments for ``spark-submit`` in the environment, such as packages to download; none are wanted."""
     before = os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
     try:
@@ -178,7 +177,7 @@ def _without_resolution() -> Iterator[None]:
 
 def _end_gateway(gateway: Any) -> None:
     """Ends the JVM by closing its standard input; pyspark would keep it for the next context."""
-    with suppress(*LOST):
+    with suppress(*JVM_ERRORS):
         gateway.shutdown()
     SparkContext._active_spark_context = None  # a context whose JVM has ended does not get this far itself
     SparkContext._gateway = None

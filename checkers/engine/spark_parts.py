@@ -1,6 +1,6 @@
 """Partitions a history by key among Spark's tasks, each of which queries its part with DuckDB.
 
-A hundred queries over all rows cost Spark a hundred shuffles, each with Java of its own to compile. Here the effects
+A hundred queries over all rows cost Spark a hundred shuffles, and Spark compiles Java code for each. Here the effects
 are shuffled once:
 
 1. Tasks read the files, a range of rows each, and send every row to the part of its key.
@@ -33,7 +33,7 @@ else:
     duckdb = LazyModule("duckdb")
 
 BUCKETS: Final = 4096
-"""Keys are placed by bucket, so that a task need not know the place of each of many keys."""
+"""Parts consist of buckets of keys, so that a task need not know the part of each of many keys."""
 PART_ROWS: Final = 2_500_000
 """Approximate number of effects in a part; one key is never divided."""
 RANGE_ROWS: Final = 1_000_000
@@ -53,18 +53,18 @@ class RowGroupRange:
 
 @dataclass(frozen=True)
 class SortTask:
-    """Divides a range by part. ``columns``: those of the files to send. ``places``: the part of each bucket."""
+    """Divides a range by part. ``columns``: the columns to send. ``part_of_bucket``: the part of each bucket."""
 
     columns: tuple[str, ...]
-    places: Sequence[int]
+    part_of_bucket: Sequence[int]
 
-    def __call__(self, given: RowGroupRange) -> Iterator[tuple[int, bytes]]:
-        file = pq.ParquetFile(given.path, read_dictionary=["key"])
+    def __call__(self, groups: RowGroupRange) -> Iterator[tuple[int, bytes]]:
+        file = pq.ParquetFile(groups.path, read_dictionary=["key"])
         present = [name for name in self.columns if name in file.schema_arrow.names]
-        rows = file.read_row_groups(list(given.groups), columns=present).unify_dictionaries().combine_chunks()
+        rows = file.read_row_groups(list(groups.groups), columns=present).unify_dictionaries().combine_chunks()
         if not rows.num_rows:
             return
-        part = self._parts(rows.column("key").chunk(0))
+        part = self._find_parts(rows.column("key").chunk(0))
         order = np.argsort(part, kind="stable")
         sizes = np.bincount(part)
         rows = rows.take(pa.array(order))
@@ -74,30 +74,31 @@ class SortTask:
                 yield number, pack(rows.slice(begin, size))
             begin += size
 
-    def _parts(self, keys: pa.DictionaryArray) -> np.ndarray[Any, Any]:
-        places = np.array([self.places[find_bucket(key)] for key in keys.dictionary.to_pylist()], dtype=np.int32)
-        found: np.ndarray[Any, Any] = places[keys.indices.to_numpy(zero_copy_only=False)]
+    def _find_parts(self, keys: pa.DictionaryArray) -> np.ndarray[Any, Any]:
+        """Returns the part of each row."""
+        parts = [self.part_of_bucket[find_bucket(key)] for key in keys.dictionary.to_pylist()]
+        found: np.ndarray[Any, Any] = np.array(parts, dtype=np.int32)[keys.indices.to_numpy(zero_copy_only=False)]
         return found
 
 
 @dataclass(frozen=True)
 class AskTask:
-    """Asks ``question`` of one part. ``faults`` is the table of faults, packed."""
+    """Loads one part into DuckDB and asks ``question``. ``faults`` is the table of faults, packed."""
 
     question: Callable[[Engine], Any]
     faults: bytes
     threads: int
 
-    def __call__(self, given: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+    def __call__(self, blobs: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
         from assay.harness.core.history.schema import SCHEMAS
 
-        tables = [_unpack(blob) for _, blob in given]
+        tables = [_unpack(blob) for _, blob in blobs]
         if not tables:
             return
         with DuckDB(memory=PART_MEMORY, threads=self.threads) as duck:
             rows = pa.concat_tables(tables, promote_options="default")
             tables.clear()
-            duck.take(EFFECTS, rows, SCHEMAS[EFFECTS])
+            duck.register_rows(EFFECTS, rows, SCHEMAS[EFFECTS])
             del rows
             duck.load("faults", _unpack(self.faults))
             yield pickle.dumps(self.question(duck))
@@ -133,7 +134,7 @@ def divide_into_ranges(paths: Sequence[Path]) -> list[RowGroupRange]:
     return found
 
 
-def assign_places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
+def assign_parts(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
     """Returns the part of each bucket, and the number of rows of each part.
 
     There are as many parts as tasks run at once, or a multiple. ``rows`` has the number of rows per key. The largest
@@ -145,9 +146,9 @@ def assign_places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int
     parts = tasks * max(1, math.ceil(sum(sizes) / (tasks * PART_ROWS)))
     loads = [0] * parts
     found = [0] * BUCKETS
-    for one in sorted(range(BUCKETS), key=sizes.__getitem__, reverse=True):
-        found[one] = loads.index(min(loads))
-        loads[found[one]] += sizes[one]
+    for bucket in sorted(range(BUCKETS), key=sizes.__getitem__, reverse=True):
+        found[bucket] = loads.index(min(loads))
+        loads[found[bucket]] += sizes[bucket]
     return found, loads
 
 

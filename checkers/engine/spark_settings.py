@@ -56,7 +56,7 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedTasks": "1",
 }
-"""The semantics of the SQL, wherever it runs, and settings that suit so many queries."""
+"""Settings that are equal everywhere: the semantics of the SQL, and costs of some hundred small queries."""
 
 LOG4J: Final = """\
 rootLogger.level = error
@@ -106,7 +106,8 @@ def build_settings(master: str, memory: str, folder: Path, quick: bool) -> dict[
 
 
 def build_session_settings(master: str, effects: int | None) -> dict[str, str]:
-    """Returns how the work is divided: by the size of the history, and, on a cluster, by Spark itself."""
+    """Returns the settings of a session, which divide the work by the size of the history. On a cluster, Spark divides
+    it."""
     if effects is not None and effects < SMALL_ROWS:
         return {
             "spark.sql.shuffle.partitions": "1",

@@ -4,8 +4,8 @@ A judgement runs some three hundred queries. DuckDB needs a millisecond or two t
 few rows there are, and SQLite a tenth of that. SQLite runs a plan row by row and joins with one index at most, so it
 loses more with more rows (``engine_selection`` has the limit).
 
-The SQL is that of the other engines. ``translate`` translates the words that SQLite spells otherwise; functions that
-it lacks are written in Python.
+``translate`` replaces the words of the common SQL that SQLite spells differently. Functions that SQLite lacks are
+written in Python.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, quote, shorten, to_sql_type
-from assay.checkers.engine.lazy_relations import LazyRelation, LazyRelations
+from assay.checkers.engine.base import EngineError, EngineUnavailable, Row, quote, shorten, to_sql_type
+from assay.checkers.engine.lazy_relations import LazyEngine, LazyRelation
 from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
@@ -30,18 +29,17 @@ else:
     pq = LazyModule("pyarrow.parquet")
 
 KEPT_TEXTS: Final = 2_000
-BETWEEN_LOOKS: Final = 1_000_000
+PROGRESS_STEPS: Final = 1_000_000
 """Steps of a query, some hundredth of a second, after which Ctrl-C takes effect."""
 
 OLDEST: Final = (3, 39)
 """The first version with ``is distinct from``."""
 
-_TYPES: Final = {"string": "text"}
-_OTHERWISE: Final = re.compile(r"'[^']*'|\bas (string)\b|\.(group|index)\b")
-"""Quoted texts, which are left unchanged, and words that SQLite spells otherwise."""
+_TRANSLATED: Final = re.compile(r"'[^']*'|\bas (string)\b|\.(group|index)\b")
+"""Quoted texts, which are left unchanged, and words that SQLite spells differently."""
 
 
-class SQLite:
+class SQLite(LazyEngine):
     """Keeps everything in memory. Whole numbers have 64 bits, and so have their sums.
 
     Use it as a context manager, or close it. Raises ``EngineUnavailable`` if SQLite is too old.
@@ -51,16 +49,10 @@ class SQLite:
 
     def __init__(self) -> None:
         require_sqlite()
+        super().__init__()
         self._connection = _connect()
-        self._deferred = LazyRelations(self._make)
-        self._made: dict[str, str] = {}
+        self._kinds: dict[str, str] = {}
         """``table`` or ``view``, by name of a relation."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         wanted = set(schema.names)
@@ -76,51 +68,38 @@ class SQLite:
     def _fill(self, name: str, tables: Sequence[pa.Table], schema: pa.Schema) -> None:
         """Creates a table with exactly the columns of ``schema``; missing columns are null."""
         name = name.lower()
-        self._deferred.redefine(name)
+        self._relations.release(name)
         self._drop(name)
-        columns = ", ".join(f"{quote(field.name)} {_to_sqlite_type(field.type)}" for field in schema)
+        types = (to_sql_type(field.type).replace("string", "text") for field in schema)
+        columns = ", ".join(f"{quote(name)} {kind}" for name, kind in zip(schema.names, types, strict=True))
         self._run(f"create table {name} ({columns})")
-        places = ", ".join("?" * len(schema))
+        parameters = ", ".join("?" * len(schema))
         for table in filter(len, tables):
             try:
                 values = [_read_values(table, field.name) for field in schema]
             except UnicodeDecodeError as error:
                 raise EngineError(f"SQLite could not load {name}: {error}") from error
-            self._connection.executemany(f"insert into {name} values ({places})", zip(*values, strict=True))
-        self._made[name] = "table"
-        self._deferred.given(name, sum(table.num_rows for table in tables))
-
-    def view(self, name: str, sql: str) -> None:
-        self._deferred.declare(name, sql, kept=False)
-
-    def table(self, name: str, sql: str, *, high_cardinality: bool = False) -> None:
-        self._deferred.declare(name, sql, kept=True)
-
-    def has_loaded(self, name: str) -> bool:
-        return False
-
-    def is_surely_empty(self, name: str) -> bool:
-        return self._deferred.is_surely_empty(name)
+            self._connection.executemany(f"insert into {name} values ({parameters})", zip(*values, strict=True))
+        self._kinds[name] = "table"
+        self._relations.register_table(name, sum(table.num_rows for table in tables))
 
     def rows(self, sql: str) -> list[Row]:
-        if self._deferred.no_rows(sql):
+        if self._relations.has_no_rows(sql):
             return []
-        names, found = self._asked(sql)
+        names, found = self._fetch(sql)
         return [dict(zip(names, row, strict=True)) for row in found]
 
     def arrow(self, sql: str) -> pa.Table:
-        names, found = self._asked(sql)
+        names, found = self._fetch(sql)
         columns = zip(*found, strict=True) if found else [()] * len(names)
         return pa.table(dict(zip(names, columns, strict=True)))
-
-    def validation_engine(self) -> AbstractContextManager[Engine]:
-        return nullcontext(self)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _asked(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        self._deferred.ensure(sql)
+    def _fetch(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Returns the names of the columns, and the rows."""
+        self._relations.ensure(sql)
         cursor = self._run(sql)
         try:
             return [column[0] for column in cursor.description], cursor.fetchall()
@@ -129,18 +108,18 @@ class SQLite:
 
     def _make(self, relation: LazyRelation) -> int | None:
         self._drop(relation.name)
-        kind = "table" if relation.kept else "view"
-        none = relation.kept and relation.is_surely_empty
-        text = f"select * from ({relation.sql}) as none limit 0" if none else str(relation.sql)
+        kind = "table" if relation.is_table else "view"
+        is_empty = relation.is_table and relation.is_surely_empty
+        text = f"select * from ({relation.sql}) as none limit 0" if is_empty else str(relation.sql)
         self._run(f"create {kind} {relation.name} as {text}")
-        self._made[relation.name] = kind
-        if not relation.kept:
+        self._kinds[relation.name] = kind
+        if not relation.is_table:
             return None
-        (some,) = self._run(f"select exists (select 1 from {relation.name})").fetchone()
-        return int(some)
+        (has_rows,) = self._run(f"select exists (select 1 from {relation.name})").fetchone()
+        return int(has_rows)
 
     def _drop(self, name: str) -> None:
-        kind = self._made.pop(name, None)
+        kind = self._kinds.pop(name, None)
         if kind is not None:
             self._run(f"drop {kind} {name}")
 
@@ -171,7 +150,7 @@ def translate(sql: str) -> str:
 
     In SQLite ``string`` names a numeric type, and a column named like a keyword needs quotes.
     """
-    return _OTHERWISE.sub(_translate_match, sql)
+    return _TRANSLATED.sub(_translate_match, sql)
 
 
 def _translate_match(found: re.Match[str]) -> str:
@@ -182,14 +161,14 @@ def _translate_match(found: re.Match[str]) -> str:
 
 def _connect() -> sqlite3.Connection:
     # Several threads may judge one after the other, and nothing is ever stored.
-    made = sqlite3.connect(":memory:", isolation_level=None, cached_statements=KEPT_TEXTS, check_same_thread=False)
+    database = sqlite3.connect(":memory:", isolation_level=None, cached_statements=KEPT_TEXTS, check_same_thread=False)
     for setting in ("secure_delete = off", "case_sensitive_like = on"):
-        made.execute(f"pragma {setting}")
+        database.execute(f"pragma {setting}")
     for name, function in _FUNCTIONS.items():
-        made.create_function(name, -1, function, deterministic=True)
-    made.create_aggregate("bit_or", 1, _BitOr)
-    made.set_progress_handler(lambda: 0, BETWEEN_LOOKS)  # running Python lets Ctrl-C take effect
-    return made
+        database.create_function(name, -1, function, deterministic=True)
+    database.create_aggregate("bit_or", 1, _BitOr)
+    database.set_progress_handler(lambda: 0, PROGRESS_STEPS)  # running Python lets Ctrl-C take effect
+    return database
 
 
 def _greatest(*values: Any) -> Any:
@@ -237,11 +216,6 @@ class _BitOr:
 
     def finalize(self) -> int:
         return self._all
-
-
-def _to_sqlite_type(kind: pa.DataType) -> str:
-    known = to_sql_type(kind)
-    return _TYPES.get(known, known)
 
 
 def _read_part(part: Path, wanted: set[str]) -> pa.Table:

@@ -9,10 +9,7 @@
 - ``validate``: rejects histories that cannot have happened
 - ``history_integrity``: finds missing and damaged files
 - ``early_checks``: which checks are valid while a run goes on
-- ``cause_grouping``: groups the findings that have one cause
+- ``cause_grouping``: groups the findings that have one cause, and names the check in which an error was raised
 - ``finding_context``: the active faults and the leader at the time of a finding
-- ``unknown_reasons``: explains a verdict of unknown
-- ``attribution``: names the check in which an error was raised
-
 The package imports ``checkers.engine`` and the declaration of checks; the harness and ``reports`` import it.
 """

@@ -10,7 +10,7 @@ A finding belongs to another one in two cases:
 So two independent causes do not hide each other. All findings count for the contract as before, and a forbidden one is
 never shown beneath a tolerated one.
 
-An error in a check, which may be a user's own, carries a note that names the check.
+The module also adds the name of the check to an error that is raised in a check, which may be a user's own.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,33 +31,34 @@ def group_by_cause(
 
     ``explained_by`` and ``seen_again`` are the declarations of these anomalies' checks.
     """
-    places: dict[tuple[str, str], list[int]] = {}
-    for place, finding in enumerate(findings):
+    by_subject: dict[tuple[str, str], list[int]] = {}
+    for index, finding in enumerate(findings):
         for about in finding.about:
-            places.setdefault((finding.anomaly, about), []).append(place)
-    direct: dict[int, int] = {}
+            by_subject.setdefault((finding.anomaly, about), []).append(index)
+    parents: dict[int, int] = {}
     firsts: dict[tuple[str, str], int] = {}
-    for place, finding in enumerate(findings):
+    for index, finding in enumerate(findings):
         for anomaly in explained_by.get(finding.anomaly, ()):
-            heads = [head for about in finding.about for head in places.get((anomaly, about), ())]
+            heads = [head for about in finding.about for head in by_subject.get((anomaly, about), ())]
             if heads and (forbids(anomaly) or not forbids(finding.anomaly)):
-                direct[place] = min(heads)
+                parents[index] = min(heads)
                 break
         else:
             if finding.anomaly in seen_again and finding.about:
-                first = firsts.setdefault((finding.anomaly, finding.about[0]), place)
-                direct |= {} if first == place else {place: first}
+                first = firsts.setdefault((finding.anomaly, finding.about[0]), index)
+                if first != index:
+                    parents[index] = first
     return tuple(
-        msgspec.structs.replace(finding, same_cause_as=_find_root(place, direct)) if place in direct else finding
-        for place, finding in enumerate(findings)
+        msgspec.structs.replace(finding, same_cause_as=_find_root(index, parents)) if index in parents else finding
+        for index, finding in enumerate(findings)
     )
 
 
-def _find_root(place: int, direct: Mapping[int, int]) -> int:
-    """Returns the top finding. The declarations have no cycles, so the loop ends."""
-    while place in direct:
-        place = direct[place]
-    return place
+def _find_root(index: int, parents: Mapping[int, int]) -> int:
+    """Returns the index of the top finding. The declarations have no cycles, so the loop ends."""
+    while index in parents:
+        index = parents[index]
+    return index
 
 
 @contextmanager

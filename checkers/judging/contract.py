@@ -17,7 +17,7 @@ import msgspec
 from assay.checkers.times import NANOSECONDS
 
 NO_RECOVERY: Final = "no-recovery"
-"""The liveness anomaly behind ``recovery_deadline``; :func:`forbid` always includes it."""
+"""The anomaly that is reported if ``recovery_deadline`` is missed; :func:`forbid` always includes it."""
 
 UNEXPECTED_EXIT: Final = "unexpected-exit"
 BROKEN_INVARIANT: Final = "broken-invariant"
@@ -35,15 +35,17 @@ INTOLERABLE: Final = (
     "garbage-read",
 )
 """Anomalies that no promise excuses: a read value was never written, was written only later, or its write certainly
-failed. An experiment must not tolerate them, so a run whose contract is lost fails by them."""
+failed. An experiment must not tolerate them. So they fail a run even if its contract is not available."""
 
-AT_REST: Final = ("move_deadline", "rejoin_deadline", "obedience_deadline", "deletion_deadline", "retention_deadline")
-"""The deadlines that the snapshots after a run are held to."""
-DEADLINES: Final = ("rebalance_deadline", *AT_REST, "group_deadline")
+SNAPSHOT_DEADLINES: Final = (
+    "move_deadline", "rejoin_deadline", "obedience_deadline", "deletion_deadline", "retention_deadline",
+)  # fmt: skip
+"""The deadlines that are judged by the snapshots after a run."""
+DEADLINES: Final = ("rebalance_deadline", *SNAPSHOT_DEADLINES, "group_deadline")
 """The deadlines with a default that depends on ``recovery_deadline``."""
-LONGEST: Final = 10**9
-"""Seconds, some thirty years: no run lasts that long, and the sum of a few fits into 64 bits as nanoseconds."""
-SPARE: Final = 5 * NANOSECONDS
+MAX_SECONDS: Final = 10**9
+"""Some thirty years: no run lasts that long, and the sum of a few fits into 64 bits as nanoseconds."""
+SNAPSHOT_MARGIN: Final = 5 * NANOSECONDS
 """Time for a few more snapshots after the longest of these deadlines."""
 
 
@@ -52,8 +54,8 @@ class Toleration(msgspec.Struct, frozen=True):
 
     anomalies: tuple[str, ...]
     faults: tuple[str, ...]
-    """Names of faults. For names in ``disturbance.ALIKE``, faults with an equal declaration count, too. Empty: the
-    anomalies are tolerated in every run, and this gives the reason."""
+    """Names of faults. For a name in ``disturbance.EQUIVALENT``, other faults of equal effect count, too. Empty: the
+    contract tolerates the anomalies in every run, and this object only gives the reason."""
     because: str
     """Why the design allows it: a clause without a full stop."""
 
@@ -153,12 +155,12 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         for name in ("failover", "patience"):
             seconds = getattr(self, name)
-            if seconds is not None and not 0 <= seconds < LONGEST:
-                raise ValueError(f"{name} is {seconds} s; it cannot be negative, and is shorter than {LONGEST} s")
+            if seconds is not None and not 0 <= seconds < MAX_SECONDS:
+                raise ValueError(f"{name} is {seconds} s; it cannot be negative, and is shorter than {MAX_SECONDS} s")
         for name in ("recovery_deadline", "reading_deadline", "progress_deadline", *DEADLINES):
             seconds = getattr(self, name)
-            if seconds is not None and not 0 < seconds < LONGEST:
-                raise ValueError(f"{name} is {seconds} s; it must be positive, and shorter than {LONGEST} s")
+            if seconds is not None and not 0 < seconds < MAX_SECONDS:
+                raise ValueError(f"{name} is {seconds} s; it must be positive, and shorter than {MAX_SECONDS} s")
 
     def forbid_also(self, *anomalies: str) -> Contract:
         """Returns a copy that also forbids these anomalies unless it tolerates them. A run needs no data for them."""
@@ -208,7 +210,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         ``because`` is shown in the verdict and the report of such a run. Other runs are judged as before.
         """
         if not anomalies or not faults or not because.strip():
-            raise ValueError("what is tolerated, under which faults, and why: none of them may be left out")
+            raise ValueError("tolerate_under needs anomalies, faults and a reason (because); none of them may be empty")
         more = Toleration(anomalies, tuple(faults), because)
         return msgspec.structs.replace(self, conditional=(*self.conditional, more))
 
@@ -218,15 +220,18 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return self.tolerate(*(name for one in active for name in one.anomalies)) if active else self
 
     def reasons(self, injected: Mapping[str, str] | Collection[str]) -> dict[str, str]:
-        """Returns for each tolerated anomaly the reason, if one was given. A mapping gives the faults other names."""
-        called = injected if isinstance(injected, Mapping) else {}
-        words: dict[str, str] = {}
+        """Returns for each tolerated anomaly the reason, if one was given.
+
+        ``injected``: names of the injected faults, or a mapping from each of them to the name to show.
+        """
+        shown = injected if isinstance(injected, Mapping) else {}
+        reasons: dict[str, str] = {}
         for one in self.conditional:
             present = [fault for fault in one.faults if fault in injected]
-            where = f" in a run with {', '.join(called.get(fault, fault) for fault in present)}," if one.faults else ""
+            where = f" in a run with {', '.join(shown.get(fault, fault) for fault in present)}," if one.faults else ""
             for anomaly in one.anomalies if present or not one.faults else ():
-                words[anomaly] = f"tolerated{where} because {one.because}"
-        return words
+                reasons[anomaly] = f"tolerated{where} because {one.because}"
+        return reasons
 
     def tolerate_unflushed(self, flush_messages: int) -> Contract:
         """Returns a copy for logs that are fsynced every ``flush_messages`` messages."""
@@ -254,8 +259,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def longest_deadline(self) -> float:
         """The longest of all deadlines, in seconds."""
-        named = (getattr(self, name) for name in ("recovery_deadline", "reading_deadline", *DEADLINES))
-        return max(self.progress_deadline, *(float(seconds) for seconds in named if seconds is not None))
+        deadlines = (getattr(self, name) for name in ("recovery_deadline", "reading_deadline", *DEADLINES))
+        return max(self.progress_deadline, *(float(seconds) for seconds in deadlines if seconds is not None))
 
     @property
     def failing_over(self) -> int:
@@ -264,11 +269,6 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         It is 0 if ``failover`` is unknown.
         """
         return 0 if not self.failover else int((self.failover + self.patience) * NANOSECONDS)
-
-    @property
-    def rebalance(self) -> int:
-        """``rebalance_deadline`` in nanoseconds."""
-        return self.deadline if self.rebalance_deadline is None else int(self.rebalance_deadline * NANOSECONDS)
 
     def within(self, deadline: str) -> int:
         """Returns one of ``DEADLINES``, by its field's name, in nanoseconds."""
@@ -280,7 +280,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rest(self) -> int:
         """How long snapshots of the system are taken after a run, in nanoseconds."""
-        return max(self.within(name) for name in AT_REST) + SPARE
+        return max(self.within(name) for name in SNAPSHOT_DEADLINES) + SNAPSHOT_MARGIN
 
     def to_json(self) -> bytes:
         """Returns the contract as ``settings.json`` holds it."""

@@ -33,11 +33,11 @@ from assay.checkers.times import seconds, shorten_times
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
 
-_EMPTY_HANDED: Final = (
+_WITHOUT_SUCCESS: Final = (
     "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'queue-drained', 'assign', 'revoke', "
     "'lost', 'idle')"
 )
-"""Kinds of effects that do not make an operation count, such as an empty poll or a request for the log's end."""
+"""Kinds of effects that do not count as a success, such as an empty poll or a request for the log's end."""
 
 _SUCCEEDED: Final = "select count(*) as examined from successes where call >= {begin} and ret <= {end}"
 _AT_WORK: Final = """
@@ -47,18 +47,19 @@ _AT_WORK: Final = """
 
 @dataclass(frozen=True)
 class RecoverySubject:
-    """Subject of recovery, a log or a register: the names of a change and of a look, in short and in a finding's
-    sentence.
+    """Subject of recovery: a log or a register.
 
-    ``query`` returns one row per heal and ``key``; ``id`` is the fault's id. ``changed``, ``looked``: times of the
-    first change and look that count. ``changes``, ``looks``: number of attempts that could prove that service was not
-    back (:data:`_IN_TIME`).
+    - ``change``, ``look``: names of an operation that changes the subject, and of one that reads it
+    - ``change_sentence``, ``look_sentence``: what a finding says of a successful one
+    - ``query``: SQL that returns one row per heal and ``key``; ``id`` is the fault's id. ``changed``, ``looked``: times
+      of the first change and look that count. ``changes``, ``looks``: number of attempts that could prove that service
+      was not back (:data:`_IN_TIME`).
     """
 
     change: str
     look: str
-    changed: str
-    looked: str
+    change_sentence: str
+    look_sentence: str
     query: str
 
 
@@ -75,7 +76,7 @@ class KeyRecovery:
 
 @dataclass(frozen=True)
 class Coverage:
-    """``reasons`` not to pass; ``slow``: instances of no-recovery; ``recoveries``: per key and heal with data."""
+    """``reasons`` not to pass; ``slow``: findings of ``no-recovery``; ``recoveries``: per key and heal with data."""
 
     reasons: tuple[str, ...]
     slow: tuple[Finding, ...]
@@ -99,37 +100,37 @@ def _describe_worst(times: list[int | None]) -> str:
     return "never" if len(known) < len(times) else seconds(max(known))
 
 
-def measure_coverage(engine: Engine, contract: Contract, known: list[FaultTimes], *, ended: bool) -> Coverage:
-    """Returns the coverage. ``known`` has all faults of the history.
+def measure_coverage(engine: Engine, contract: Contract, faults: list[FaultTimes], *, ended: bool) -> Coverage:
+    """Returns the coverage. ``faults`` has all faults of the history.
 
     ``ended``: the run came to its own end, so its deadlines count. Needs the views of the log and register families.
     """
     reasons = [
-        *_find_fault_reasons(known),
-        *_find_operation_reasons(engine, contract, known),
+        *_find_fault_reasons(faults),
+        *_find_operation_reasons(engine, contract, faults),
         *_find_drain_reasons(engine),
     ]
     recoveries: list[KeyRecovery] = []
     slow: list[Finding] = []
-    if ended and any(fault.healed is not None for fault in known):
+    if ended and any(fault.healed is not None for fault in faults):
         engine.table("heals", _select_heals(contract.deadline))
         engine.table("log_activity", _LOG_ACTIVITY)
         found = [(subject, _group_by_fault(engine.rows(subject.query))) for subject in SUBJECTS]
-        for fault in known:
+        for fault in faults:
             if fault.healed is not None:
-                rows = [(subject, row) for subject, of_fault in found for row in of_fault.get(fault.id, ())]
-                some, late = _find_recoveries(engine, contract, known, fault, fault.healed, rows)
-                recoveries += some
+                rows = [(subject, row) for subject, by_fault in found for row in by_fault.get(fault.id, ())]
+                of_fault, late = _find_recoveries(engine, contract, faults, fault, fault.healed, rows)
+                recoveries += of_fault
                 slow += late
     return Coverage(tuple(map(shorten_times, reasons)), tuple(slow), tuple(recoveries))
 
 
-def _find_fault_reasons(known: list[FaultTimes]) -> list[str]:
+def _find_fault_reasons(faults: list[FaultTimes]) -> list[str]:
     reasons = []
-    struck = any(fault.took_effect for fault in known)
-    for fault in known:
+    any_took_effect = any(fault.took_effect for fault in faults)
+    for fault in faults:
         name = f"fault {fault.id} ({fault.name})"
-        if fault.injected is None and fault.hindered and struck:
+        if fault.injected is None and fault.hindered and any_took_effect:
             continue
         if fault.injected is None:
             reasons.append(f"{name} was intended but never injected" + ("" if fault.why is None else f": {fault.why}"))
@@ -142,26 +143,26 @@ def _find_fault_reasons(known: list[FaultTimes]) -> list[str]:
     return reasons
 
 
-def make_successes(engine: Engine, *, kept: bool = True, by_outcome: bool = False) -> None:
-    """Creates ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; a table if it is read
-    again.
+def make_successes(engine: Engine, *, materialized: bool = True, by_outcome: bool = False) -> None:
+    """Creates the relation ``successes``: operations (``op``, ``call``, ``ret``) that wrote or read a value.
 
-    ``by_outcome``: all operations that ended ok, for a history without effects.
+    ``materialized``: as a table, because it is read several times. ``by_outcome``: all operations that ended ok, for a
+    history without effects.
     """
-    make = engine.table if kept else engine.view
+    make = engine.table if materialized else engine.view
     if by_outcome:
         make("successes", "select \"index\" as op, call, ret from ops where outcome = 'ok'")
         return
     make(
         "successes",
         "select op, min(call) as call, min(ret) as ret from effects "
-        f"where outcome = 'ok' and ret is not null and kind not in {_EMPTY_HANDED} group by op",
+        f"where outcome = 'ok' and ret is not null and kind not in {_WITHOUT_SUCCESS} group by op",
     )
 
 
-def _find_operation_reasons(engine: Engine, contract: Contract, known: list[FaultTimes]) -> list[str]:
+def _find_operation_reasons(engine: Engine, contract: Contract, faults: list[FaultTimes]) -> list[str]:
     by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
-    make_successes(engine, kept=bool(known), by_outcome=by_outcome)
+    make_successes(engine, materialized=bool(faults), by_outcome=by_outcome)
     reasons = []
     # If the first ones are enough, the others need not be counted.
     total = _count(engine, f"select count(*) as examined from successes where op < {100 * contract.minimum_operations}")
@@ -170,12 +171,12 @@ def _find_operation_reasons(engine: Engine, contract: Contract, known: list[Faul
     if total < contract.minimum_operations:
         reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
     reasons += find_silences(
-        known,
+        faults,
         contract,
         lambda begin, end: _count(engine, _SUCCEEDED.format(begin=begin, end=end)),
         lambda begin, end: _count(engine, _AT_WORK.format(begin=begin, end=end)),
     )
-    heals = [fault.healed for fault in known if fault.healed is not None]
+    heals = [fault.healed for fault in faults if fault.healed is not None]
     if heals:
         after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
         if after < contract.minimum_after_heal:
@@ -208,13 +209,13 @@ def _find_drain_reasons(engine: Engine) -> list[str]:
 def _find_recoveries(
     engine: Engine,
     contract: Contract,
-    known: list[FaultTimes],
+    faults: list[FaultTimes],
     fault: FaultTimes,
     healed: int,
     rows: Sequence[tuple[RecoverySubject, Row]],
 ) -> tuple[list[KeyRecovery], list[Finding]]:
     limit = healed + contract.deadline
-    undisturbed = not any(other.disturbs(healed, limit) for other in known if other.id != fault.id)
+    undisturbed = not any(other.disturbs(healed, limit) for other in faults if other.id != fault.id)
     last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
     recoveries, late = [], []
     for subject, row in rows:
@@ -223,10 +224,10 @@ def _find_recoveries(
         recoveries.append(KeyRecovery(subject, fault, row["key"], changed, looked))
         if undisturbed and last >= limit:
             late += [
-                _to_finding(contract, fault, healed, row, what, time, tries)
-                for what, time, tries in (
-                    (subject.changed, changed, row["changes"]),
-                    (subject.looked, looked, row["looks"]),
+                _to_finding(contract, fault, healed, row, sentence, time, tries)
+                for sentence, time, tries in (
+                    (subject.change_sentence, changed, row["changes"]),
+                    (subject.look_sentence, looked, row["looks"]),
                 )
                 if tries > 0 and (time is None or time > contract.deadline)
             ]
@@ -301,7 +302,7 @@ SUBJECTS: Final = (
 
 
 def _to_finding(
-    contract: Contract, fault: FaultTimes, healed: int, row: Row, what: str, time: int | None, tries: int
+    contract: Contract, fault: FaultTimes, healed: int, row: Row, sentence: str, time: int | None, tries: int
 ) -> Finding:
     when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
     return Finding(
@@ -309,7 +310,7 @@ def _to_finding(
         key=row["key"],
         claim=shorten_times(
             f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
-            f"{what.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
+            f"{sentence.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
         ),
         operations=(row["first_op"],),
         omitted=max(0, tries - 1),

@@ -3,7 +3,7 @@
 A run without successes during a fault shows nothing of the system under that fault, and must not pass. But the fault
 that prevents a success cannot be singled out. By design, no one serves the partitions of a dead leader until its
 session is over, so nothing need succeed in the second before that. So the rule is about disturbances: faults that
-overlap, or follow each other so soon (``TOGETHER``) that recovery in between was impossible.
+overlap, or follow each other so soon (``MAX_GAP``) that recovery in between was impossible.
 
 - A disturbance that lasts as long as a failover, from its first strike to its last heal, must contain a success: an
   operation called and returned in it. A failover is the time until others have taken over (``Contract.failover``), plus
@@ -26,19 +26,19 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, TARGETS_ZOOKEEPER
 from assay.checkers.times import seconds
 
-TOGETHER: Final = 450_000_000
+MAX_GAP: Final = 450_000_000
 """Maximum nanoseconds from a heal to the next fault of one disturbance.
 
-The strikes of a relay (``assay.nemesis.faults.cascading_failover``) are closer to each other; episodes of the mix are
-farther apart.
+The faults of a cascading failover (``assay.nemesis.faults.cascading_failover``) are closer to each other; episodes of
+the mix are farther apart.
 """
 
-ALIKE: Final = {
+EQUIVALENT: Final = {
     "clock": "wrong_clock",
     "stop-consumer": "pauses_process and on_clients",
     "zookeeper-pause": f"pauses_process and {TARGETS_ZOOKEEPER}",
 }
-"""Faults that a contract may name by their effect, with the columns that identify other faults of equal effect. These
+"""Faults whose name in a contract stands for all faults of equal effect, with the condition that identifies those. They
 have another name or targets of another kind.
 """
 
@@ -63,7 +63,7 @@ class FaultTimes:
     since: int | None = None
     """The earliest time at which it may have begun: before its injection was complete, also if that failed half way."""
     like: tuple[str, ...] = ()
-    """Names of other faults with an equal effect (``ALIKE``)."""
+    """Names of other faults with an equal effect (``EQUIVALENT``)."""
 
     @property
     def begun(self) -> bool:
@@ -71,15 +71,16 @@ class FaultTimes:
         return self.injected is not None or self.since is not None
 
     def disturbs(self, start: int, end: int) -> bool:
-        """Returns whether it may have been in the way at some moment of the closed interval."""
+        """Returns whether it may have been active at some moment of the closed interval, also before its injection was
+        complete."""
         since = self.injected if self.since is None else self.since
         return since is not None and since <= end and (self.healed is None or self.healed >= start)
 
     def overlaps(self, start: int, end: int, began: int | None = None) -> bool:
-        """Returns whether it was in force at some moment of the closed interval; a fault that never healed lasts for
+        """Returns whether it was active at some moment of the closed interval. A fault that never healed lasts for
         ever.
 
-        ``began``: the begin of its injection, for callers that ask what it may have done before that was complete.
+        ``began``: the begin of its injection, for callers that count the fault as active from then on.
         """
         since = self.injected if began is None or self.injected is None else began
         return since is not None and since <= end and (self.healed is None or self.healed >= start)
@@ -87,9 +88,9 @@ class FaultTimes:
 
 def read_faults(engine: Engine) -> list[FaultTimes]:
     """Returns every fault of the history, ordered by id."""
-    alike = [f"max(case when {does} then 1 else 0 end) as alike_{at}, " for at, does in enumerate(ALIKE.values())]
+    flags = [f"max(case when {test} then 1 else 0 end) as like_{at}, " for at, test in enumerate(EQUIVALENT.values())]
     rows = engine.rows(
-        f"select {''.join(alike)}id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
+        f"select {''.join(flags)}id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
         "max(case when phase = 'healed' then time end) as healed, "
         "max(case when phase = 'healed' and took_effect then 1 else 0 end) as took_effect, "
         "max(case when phase = 'failed' then 1 else 0 end) as failed, "
@@ -110,19 +111,19 @@ def read_faults(engine: Engine) -> list[FaultTimes]:
             hindered=bool(row["hindered"]),
             why=_find_failure_reason(row["failure"]),
             since=row["since"],
-            like=tuple(name for at, name in enumerate(ALIKE) if row[f"alike_{at}"] and name != row["fault"]),
+            like=tuple(name for at, name in enumerate(EQUIVALENT) if row[f"like_{at}"] and name != row["fault"]),
         )
         for row in sorted(rows, key=lambda row: row["id"])
     ]
 
 
 def parse_detail(text: str | None) -> Mapping[str, Any]:
-    """Parses the detail of a row, which is meant for people and may be anything in a history from elsewhere."""
+    """Parses the detail of a row of ``faults``. A detail that is no JSON object, as in foreign histories, is empty."""
     try:
-        found = json.loads(text or "{}")
+        detail = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return detail if isinstance(detail, dict) else {}
 
 
 def _find_failure_reason(failure: str | None) -> str | None:
@@ -132,13 +133,13 @@ def _find_failure_reason(failure: str | None) -> str | None:
 
 
 def _has_failed(row: Row) -> bool:
-    """A heal is retried until it succeeds, so a failed attempt alone does not count."""
+    """Returns whether a part failed for good. A heal is retried until it succeeds, so a failed try does not count."""
     return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Faults that count as one; ``begin`` and ``end`` in nanoseconds: the first strike, and the last heal."""
+    """Faults that count as one. ``begin``, ``end``: nanoseconds of the first injection and of the last heal."""
 
     faults: tuple[FaultTimes, ...]
     begin: int
@@ -154,14 +155,14 @@ class Disturbance:
         )
 
 
-def find_disturbances(known: Sequence[FaultTimes], may_stall: Collection[str]) -> list[Disturbance]:
+def find_disturbances(faults: Sequence[FaultTimes], may_stall: Collection[str]) -> list[Disturbance]:
     """Returns the disturbances by time, without unhealed faults and those that may stall everything."""
     found: list[Disturbance] = []
-    for fault in sorted(known, key=lambda fault: fault.injected or 0):
+    for fault in sorted(faults, key=lambda fault: fault.injected or 0):
         if fault.injected is None or fault.healed is None or fault.name in may_stall:
             continue
         alone = Disturbance((fault,), fault.injected, fault.healed)
-        if found and fault.injected <= found[-1].end + TOGETHER:
+        if found and fault.injected <= found[-1].end + MAX_GAP:
             found[-1] += alone
         else:
             found.append(alone)
@@ -169,57 +170,57 @@ def find_disturbances(known: Sequence[FaultTimes], may_stall: Collection[str]) -
 
 
 def find_silences(
-    known: Sequence[FaultTimes],
+    faults: Sequence[FaultTimes],
     contract: Contract,
-    succeeded: Callable[[int, int], int],
-    at_work: Callable[[int, int], int],
+    count_succeeded: Callable[[int, int], int],
+    count_at_work: Callable[[int, int], int],
 ) -> list[str]:
-    """Returns a reason for each disturbance in which too little succeeded, or one for all if none alone had to have a
-    success.
+    """Returns a reason for each disturbance in which too little succeeded. If each was too short to need a success,
+    returns at most one reason for all of them.
 
-    Both functions count operations in an interval: ``succeeded`` those called and returned in it, ``at_work`` all that
-    were called, returned or pending in it.
+    Both functions count operations in an interval: ``count_succeeded`` those called and returned in it,
+    ``count_at_work`` all that were called, returned or pending in it.
     """
     wanted = contract.minimum_during_fault
-    back = [fault.healed for fault in known if fault.name in contract.may_stall and fault.healed is not None]
+    stall_heals = [fault.healed for fault in faults if fault.name in contract.may_stall and fault.healed is not None]
 
-    def stalled(one: Disturbance) -> bool:
-        since = max((healed for healed in back if healed <= one.begin), default=None)
+    def continues_stall(one: Disturbance) -> bool:
+        since = max((healed for healed in stall_heals if healed <= one.begin), default=None)
         soon = since is not None and one.begin - since < contract.failing_over
-        return soon and not succeeded(since or 0, one.begin)
+        return soon and not count_succeeded(since or 0, one.begin)
 
     reasons: list[str] = []
-    quiet: list[Disturbance] = []
+    without_success: list[Disturbance] = []
     unrecovered: Disturbance | None = None
-    busy = any(
+    any_success = any(
         fault.name in contract.may_stall
         and fault.injected is not None
         and fault.healed is not None
-        and succeeded(fault.injected, fault.healed) >= wanted
-        for fault in known
+        and count_succeeded(fault.injected, fault.healed) >= wanted
+        for fault in faults
     )
-    found = find_disturbances(known, contract.may_stall)
-    for place, one in enumerate(found):
-        during = succeeded(one.begin, one.end)
-        whole = one if unrecovered is None else unrecovered + one
+    found = find_disturbances(faults, contract.may_stall)
+    for index, one in enumerate(found):
+        during = count_succeeded(one.begin, one.end)
+        merged = one if unrecovered is None else unrecovered + one
         unrecovered = None
         if during >= wanted:
-            busy = True
-        elif stalled(one):
+            any_success = True
+        elif continues_stall(one):
             continue
-        elif whole.end - whole.begin >= contract.failing_over:
+        elif merged.end - merged.begin >= contract.failing_over:
             reasons.append(
-                f"only {during} operations succeeded during {whole}, the contract asks for {wanted}; "
+                f"only {during} operations succeeded during {merged}, the contract asks for {wanted}; "
                 "if the design allows that, name the fault in may_stall"
             )
-        elif not at_work(one.begin, one.end):
+        elif not count_at_work(one.begin, one.end):
             reasons.append(f"no client was at work during {one}")
         else:
-            quiet.append(one)
-            if place + 1 < len(found) and not succeeded(one.begin, found[place + 1].begin):
-                unrecovered = whole
-    if quiet and not busy and not reasons:
-        names = "; ".join(str(one) for one in quiet)
+            without_success.append(one)
+            if index + 1 < len(found) and not count_succeeded(one.begin, found[index + 1].begin):
+                unrecovered = merged
+    if without_success and not any_success and not reasons:
+        names = "; ".join(str(one) for one in without_success)
         reasons.append(
             f"too few operations succeeded during {names}, each shorter than a failover "
             f"({seconds(contract.failing_over)}); the contract asks for {wanted} during one of them"

@@ -1,54 +1,54 @@
 """Selects the checks that are valid while a run goes on.
 
 A growing history has clients' actions as soon as they happen, and pending operations as such
-(``assay.harness.core.history.live_manifest``). But servers' events, looks and disks come late: the event log of a
-server that is cut off is read when the cut has healed. A check that concludes from the absence of an event (no one has
-deleted this segment) would then accuse a correct system. So a check is early if it reads none of these tables, through
-any view; the others wait for the end. The SQL texts decide: every word that is the name of a view counts as read.
+(``assay.harness.core.history.live_manifest``). But servers' events, looks and disks come late. For example, the event
+log of an isolated server is read only after the heal. A check that concludes from the absence of an event (no one has
+deleted this segment) would then accuse a correct system. So a check is valid early if it reads none of these tables,
+through any view. All other checks wait for the end. The SQL texts decide: every word that is the name of a view counts
+as read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from assay.checkers.check import Check, Family, PreparedTables, View
+from assay.checkers.check import Check, Family, PreparedTables
 from assay.checkers.engine import Engine
 from assay.checkers.engine.empty_relations import find_all_words
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 
-COME_LATE: Final = frozenset({"events", "replicas", "looks"})
-"""Tables that may lack rows of a time long past."""
+LATE_TABLES: Final = frozenset({"events", "replicas", "looks"})
+"""Tables whose rows may arrive long after the time that they describe."""
 
-LATE: Final = "it reads what servers report, which may come late, so it is judged when the run is over"
+LATE_NOTE: Final = "it reads what servers report, which may come late, so it is judged when the run is over"
 
 
 def find_late_tables(engine: Engine, contract: Contract) -> frozenset[str]:
-    """Returns the tables that are incomplete before the end of this run: ``COME_LATE``, and relations made from them.
+    """Returns the tables that are incomplete before the end of this run: ``LATE_TABLES``, and relations made from them.
 
-    The allowed loss of a log is known once events say which servers lost power. A power loss that is only intended has
-    taken nothing that anyone can have missed, because servers serve again only after it was injected.
+    The allowed loss of a log is known once events say which servers lost power. A power loss that is only intended
+    matters to no reader yet, because servers serve again only after it was injected.
     """
-    return COME_LATE | {"log_effects"} if may_have_lost(engine, contract) else COME_LATE
+    return LATE_TABLES | {"log_effects"} if may_have_lost_records(engine, contract) else LATE_TABLES
 
 
-def may_have_lost(engine: Engine, contract: Contract) -> bool:
-    """Returns whether a power loss may have taken from logs what the contract allows."""
+def may_have_lost_records(engine: Engine, contract: Contract) -> bool:
+    """Returns whether a power loss may have taken records from logs that the contract allows to be lost."""
     if contract.unflushed == 0:
         return False
     (row,) = engine.rows("select count(*) as lost from faults where loses_unsynced and phase <> 'intended'")
     return bool(row["lost"])
 
 
-def is_judged_late(family: Family, check: Check, late: frozenset[str] = COME_LATE) -> bool:
-    """Returns whether nothing can be said of this anomaly before the end of a run in which ``late`` comes late."""
+def is_judged_late(family: Family, check: Check, late: frozenset[str] = LATE_TABLES) -> bool:
+    """Returns whether this anomaly can be judged only after the end of the run. ``late``: the incomplete tables."""
     return check.needs_end or check.anomaly in _find_late_anomalies(family, late)
 
 
-def select_early_checks(family: Family, late: frozenset[str] = COME_LATE) -> Family:
+def select_early_checks(family: Family, late: frozenset[str] = LATE_TABLES) -> Family:
     """Returns the family with only those checks that are valid while the run goes on."""
     return replace(family, checks=tuple(check for check in family.checks if not is_judged_late(family, check, late)))
 
@@ -57,14 +57,11 @@ def select_early_checks(family: Family, late: frozenset[str] = COME_LATE) -> Fam
 def _find_late_anomalies(family: Family, late: frozenset[str]) -> frozenset[str]:
     if family.prepare is not None and not isinstance(family.prepare, PreparedTables) and not family.prepares_early:
         return frozenset(family.anomalies)
-    views = {view.name: view.sql for other in (*FAMILIES, family) for view in _list_views(other)}
+    families = (*FAMILIES, family)
+    views = {view.name: view.sql for other in families for view in other.shared_views}
+    views |= {view.name: view.sql for other in families for check in other.checks for view in check.views}
     return frozenset(
         check.anomaly
         for check in family.checks
         if late & find_all_words((family.applies, check.examined, *(view.sql for view in check.views)), views)
     )
-
-
-def _list_views(family: Family) -> Sequence[View]:
-    prepared = family.prepare.tables if isinstance(family.prepare, PreparedTables) else ()
-    return [*family.views, *prepared, *(view for check in family.checks for view in check.views)]

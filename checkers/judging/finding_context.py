@@ -1,4 +1,4 @@
-"""Context of a finding: the faults in force, and the leader of the key at that time.
+"""Context of a finding: the active faults, and the leader of the key at that time.
 
 It serves the reader of a finding, never a verdict, because events carry their nodes' clocks.
 """
@@ -26,8 +26,11 @@ class FindingContext:
         return disturbance.read_faults(self._engine)
 
     @cached_property
-    def _begun(self) -> dict[int, int]:
-        return _read_begins(self._engine)
+    def _begins(self) -> dict[int, int]:
+        """When each fault's injection began, if known: it may have done harm before it was confirmed."""
+        rows = self._engine.rows("select id, time, detail from faults where phase = 'injected'")
+        known = {row["id"]: (read_begin(disturbance.parse_detail(row["detail"])), row["time"]) for row in rows}
+        return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}
 
     @cached_property
     def _leaders(self) -> list[Row]:
@@ -36,12 +39,35 @@ class FindingContext:
             "order by time nulls first, node nulls first, seq nulls first"
         )
 
-    def around(self, found: Sequence[Finding]) -> list[Finding]:
-        """Returns the findings with the time span of their cause, the faults in force in it, and the leader."""
-        if not found:
+    def add_to(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Returns the findings with the time span of their cause, the faults active in it, and the leader."""
+        if not findings:
             return []
-        spans = _read_spans(self._engine, found)
-        return [_add_context(finding, self.faults, self._begun, self._leaders, spans) for finding in found]
+        spans = _read_spans(self._engine, findings)
+        return [self._add_to_finding(finding, spans) for finding in findings]
+
+    def _add_to_finding(self, finding: Finding, spans: Mapping[int, tuple[int, int]]) -> Finding:
+        # Only the two that contradict each other, because others may be anywhere in the run.
+        pair = [spans[op] for op in finding.operations[:2] if op in spans]
+        known = (finding.time, finding.since, finding.until)
+        times = [time for time in (*known, *(time for span in pair for time in span)) if time is not None]
+        if not times:
+            return finding
+        start, end = min(times), max(times)
+        moment = start if finding.time is None else finding.time
+        mine = [row for row in self._leaders if row["key"] == finding.key and row["epoch"] is not None]
+        leader = max(
+            (row for row in mine if row["time"] <= moment), key=lambda row: (row["epoch"], row["time"]), default=None
+        )
+        active = (fault.id for fault in self.faults if fault.overlaps(start, end, self._begins.get(fault.id)))
+        return msgspec.structs.replace(
+            finding,
+            since=start,
+            until=end,
+            faults=finding.faults or tuple(active),
+            leader=None if leader is None else leader["node"],
+            epoch=None if leader is None else leader["epoch"],
+        )
 
 
 def read_begin(detail: Mapping[str, Any]) -> int | None:
@@ -50,16 +76,9 @@ def read_begin(detail: Mapping[str, Any]) -> int | None:
     return known if isinstance(known, int) and not isinstance(known, bool) else None
 
 
-def _read_begins(engine: Engine) -> dict[int, int]:
-    """Returns when each fault's injection began, if known: it may have done harm before it was confirmed."""
-    rows = engine.rows("select id, time, detail from faults where phase = 'injected'")
-    known = {row["id"]: (read_begin(disturbance.parse_detail(row["detail"])), row["time"]) for row in rows}
-    return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}
-
-
-def _read_spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:
+def _read_spans(engine: Engine, findings: Sequence[Finding]) -> dict[int, tuple[int, int]]:
     """Returns call and return by operation. Histories that are judged by a model alone have no effects."""
-    ops = {op for finding in found for op in finding.operations}
+    ops = {op for finding in findings for op in finding.operations}
     spans = _read_times(engine, "op", "effects", ops)
     return spans | _read_times(engine, '"index"', "ops", ops - spans.keys())
 
@@ -72,33 +91,3 @@ def _read_times(engine: Engine, column: str, table: str, ops: Collection[int]) -
         f"where {column} in ({', '.join(map(str, sorted(ops)))}) group by {column}"
     )
     return {row["op"]: (row["call"], row["ret"]) for row in rows}
-
-
-def _add_context(
-    finding: Finding,
-    faults: Sequence[disturbance.FaultTimes],
-    begun: Mapping[int, int],
-    leaders: Sequence[Row],
-    spans: Mapping[int, tuple[int, int]],
-) -> Finding:
-    # Only the two that contradict each other, because others may be anywhere in the run.
-    pair = [spans[op] for op in finding.operations[:2] if op in spans]
-    given = (finding.time, finding.since, finding.until)
-    times = [time for time in (*given, *(time for span in pair for time in span)) if time is not None]
-    if not times:
-        return finding
-    start, end = min(times), max(times)
-    moment = start if finding.time is None else finding.time
-    leader = max(
-        (row for row in leaders if row["key"] == finding.key and row["time"] <= moment and row["epoch"] is not None),
-        key=lambda row: (row["epoch"], row["time"]),
-        default=None,
-    )
-    return msgspec.structs.replace(
-        finding,
-        since=start,
-        until=end,
-        faults=finding.faults or tuple(fault.id for fault in faults if fault.overlaps(start, end, begun.get(fault.id))),
-        leader=None if leader is None else leader["node"],
-        epoch=None if leader is None else leader["epoch"],
-    )

@@ -1,4 +1,4 @@
-"""Checks that a history's files are whole, and that they are those that its run left. Errors name file and row."""
+"""Checks that a history's files are complete and unchanged since its run. Errors name file and row."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ else:
 
 
 Progress = Callable[[int, int], None]
-"""Called with how much was done, and of how much."""
+"""Called with the number of rows done, and the number of all rows."""
 
 
 def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
     """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
     closed = reader.closing_note
     total = sum(map(reader.rows, DATA_SETS))
-    noted = [] if closed is None else [(DIGESTED, closed.digest), (REPORTED, closed.reported)]
-    compared = [(names, digest, sum(map(reader.rows, names))) for names, digest in noted if digest is not None]
+    digests = [] if closed is None else [(DIGESTED, closed.digest), (REPORTED, closed.reported)]
+    compared = [(names, digest, sum(map(reader.rows, names))) for names, digest in digests if digest is not None]
     done, last = total, total + sum(rows for _, _, rows in compared)
 
     def step(before: int, rows: int) -> None:
@@ -47,9 +47,9 @@ def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, t
 
 
 def require_readable(reader: HistoryReader, progress: Callable[[int], None] = lambda rows: None) -> None:
-    """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows.
+    """Raises ``HistoryError`` for the first part that cannot be read to its end; the error names the part and the row.
 
-    Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
+    This includes values that do not fit the format: numbers too large for their column, and text that is not UTF-8.
     """
     from assay.harness.core.history.schema import SCHEMAS  # loads Arrow
 
@@ -60,7 +60,7 @@ def require_readable(reader: HistoryReader, progress: Callable[[int], None] = la
             try:
                 with pq.ParquetFile(path) as file:
                     for group in range(file.num_row_groups):
-                        _fitting(path, SCHEMAS[name].remove_metadata(), file.read_row_group(group), first)
+                        _require_fitting(path, SCHEMAS[name].remove_metadata(), file.read_row_group(group), first)
                         rows = file.metadata.row_group(group).num_rows
                         first, done = first + rows, done + rows
                         progress(done)
@@ -70,24 +70,25 @@ def require_readable(reader: HistoryReader, progress: Callable[[int], None] = la
                 ) from error
 
 
-def _fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) -> None:
-    """``first``: the number of the first of these rows in its file."""
+def _require_fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) -> None:
+    """Raises ``HistoryError`` for a value that does not fit its column. ``first``: number of the first row in its
+    file."""
     for field in schema:
         at = rows.schema.get_field_index(field.name)
         if at < 0:
             continue
         column = rows.column(at)
-        why = _misfit(column, field.type)
+        why = _find_misfit(column, field.type)
         if why is None:
             continue
-        good, bad = 0, len(column)  # so many rows from the start fit, so many do not
+        good, bad = 0, len(column)  # the first ``good`` rows fit, and the first ``bad`` rows do not
         while bad - good > 1:
             middle = (good + bad) // 2
-            good, bad = (middle, bad) if _misfit(column.slice(0, middle), field.type) is None else (good, middle)
+            good, bad = (middle, bad) if _find_misfit(column.slice(0, middle), field.type) is None else (good, middle)
         raise HistoryError(f"{path}: row {first + good}: {field.name} does not fit {field.type}: {why}")
 
 
-def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
+def _find_misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
     try:
         column.cast(kind).validate(full=True)
     except pa.ArrowException as error:
@@ -96,7 +97,7 @@ def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
 
 
 def require_closed(reader: HistoryReader) -> None:
-    """Raises ``HistoryError`` unless there are as many rows as were written: a missing part shows only in the count."""
+    """Raises ``HistoryError`` unless there are as many rows as were written: only the count reveals a missing part."""
     if reader.closing_note is None:
         return
     for name, rows in reader.closing_note.rows.items():

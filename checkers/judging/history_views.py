@@ -1,4 +1,4 @@
-"""Registers a history's data sets, and the contract, in an engine: views with exactly the columns of the format."""
+"""Registers a history's data sets in an engine, as views with exactly the columns of the format, and the contract."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.checkers.check import View, build
 from assay.checkers.engine import Engine, EngineError, EngineExhausted
 from assay.checkers.judging.contract import DEADLINES, Contract
 from assay.checkers.judging.history_integrity import require_readable
-from assay.checkers.objects.kinds import KINDS, log_effects
+from assay.checkers.objects.kinds import KINDS, define_log_effects
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -35,7 +35,8 @@ def open_history(folder: Path, paths: Mapping[str, Sequence[Path]] | None = None
 
 
 def register_history(engine: Engine, folder: Path) -> HistoryReader:
-    """Makes the views ``ops``, ``effects``, ``faults``, ``events``, ``replicas`` and ``looks``, and ``effect_kinds``.
+    """Opens a history and makes its views: ``ops``, ``effects``, ``faults``, ``events``, ``replicas``, ``looks``, and
+    ``effect_kinds``.
 
     Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
@@ -66,11 +67,11 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
             raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {to_plain_line(error)}") from error
 
 
-def count_kinds(engine: Engine, reading: Engine) -> None:
-    """Creates ``effect_kinds`` in ``engine``. ``reading``: an engine with the same views that may read files faster."""
-    build(reading, (KINDS,))
-    if reading is not engine:
-        engine.load(KINDS.name, reading.arrow(f"select * from {KINDS.name}"))
+def count_kinds(engine: Engine, reader: Engine) -> None:
+    """Creates ``effect_kinds`` in ``engine``. ``reader``: an engine with the same views that may read files faster."""
+    build(reader, (KINDS,))
+    if reader is not engine:
+        engine.load(KINDS.name, reader.arrow(f"select * from {KINDS.name}"))
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
@@ -82,25 +83,26 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         "log_declared",
         f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed, "
         f"{int(contract.dense_offsets)} as dense_offsets, {int(contract.lasting_tombstones)} as lasting_tombstones, "
-        f"cast({_limit(contract.retention_ms)} as bigint) as retention_ms, "
-        f"cast({_limit(contract.retention_bytes)} as bigint) as retention_bytes, "
+        f"cast({_to_sql(contract.retention_ms)} as bigint) as retention_ms, "
+        f"cast({_to_sql(contract.retention_bytes)} as bigint) as retention_bytes, "
         f"cast({int(contract.reading_deadline * NANOSECONDS)} as bigint) as reading_deadline, "
         f"cast({int(contract.progress_deadline * NANOSECONDS)} as bigint) as progress_deadline",
     )
     engine.view(
         "group_declared",
-        f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
+        f"select {contract.within('rebalance_deadline')} as deadline, "
+        f"{int(contract.fenced_by_requests)} as fenced_by_requests",
     )
     engine.view("queue_declared", f"select {int(contract.linearizable_queues)} as linearizable_queues")
     engine.view("set_declared", f"select {int(contract.linearizable_sets)} as linearizable_sets")
     deadlines = ", ".join(f"{contract.within(name)} as {name}" for name in DEADLINES)
     engine.view("deadlines_declared", f"select {deadlines}")
     engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
-    log_effects(engine)
+    define_log_effects(engine)
 
 
-def _limit(known: int | None) -> str:
-    return "null" if known is None else str(known)
+def _to_sql(number: int | None) -> str:
+    return "null" if number is None else str(number)
 
 
 def to_sql_literal(text: str) -> str:

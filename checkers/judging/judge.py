@@ -1,8 +1,11 @@
 """From a history and a contract to a verdict.
 
-Fail if any forbidden anomaly was found, also in a run that was cut short: a contradiction stays one. Otherwise pass
-only if nothing speaks against it; every reason to doubt is named. Checks about deadlines say nothing of an interrupted
-run, and a run that was not closed may lack operations, so a value without a sender proves nothing there.
+- ``fail``: a forbidden anomaly was found. This also holds for an interrupted run, because a contradiction stays one.
+- ``unknown``: there is a reason not to pass. The judgement names every such reason.
+- ``pass``: neither of them.
+
+Checks about deadlines prove nothing about an interrupted run. A run that was not closed may lack operations, so a value
+without a sender proves nothing in it.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ from assay.checkers.judging import coverage
 from assay.checkers.judging.cause_grouping import attributing_errors, group_by_cause
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.early_checks import (
-    COME_LATE,
-    LATE,
+    LATE_NOTE,
+    LATE_TABLES,
     find_late_tables,
     is_judged_late,
-    may_have_lost,
+    may_have_lost_records,
     select_early_checks,
 )
 from assay.checkers.judging.finding_context import FindingContext
@@ -43,7 +46,7 @@ from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import CheckCoverage, Finding, Judgement, Verdict
-from assay.checkers.objects import kinds as objects
+from assay.checkers.objects.kinds import describe_nameless_kinds, list_kinds
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import BROKEN_COUNT
 from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
@@ -76,12 +79,11 @@ def describe_misspelt(misspelt: Mapping[str, str], against: Sequence[str]) -> st
 
 
 def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
-    """Returns the reason if some operations have no effects, so that others may be accused wrongly by ``against``
-    (anomalies)."""
+    """Returns the reason if some operations have no effects. Then ``against`` (anomalies) may accuse others wrongly."""
     (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
     return (
-        f"{', '.join(sorted(against))}: of {row['many']} operations it is not known what they did, since the client's "
-        "effects() raised, so nothing that contradicts the others proves anything"
+        f"{', '.join(sorted(against))}: the client's effects() raised for {row['many']} operations, so it is not known "
+        "what they did, and contradictions between the others prove nothing"
     )
 
 
@@ -95,12 +97,12 @@ def describe_standstill(overdue: Sequence[str], stood_still: float) -> str:
 
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Called before each step with what is done now, how many steps were done, and how many there may be."""
+"""Called before each step with its description, the number of steps done, and the maximum number of steps."""
 
 
-UNNAMED: Final = "which the contract neither forbids nor tolerates"
+NOT_IN_CONTRACT: Final = "which the contract neither forbids nor tolerates"
 NONE_MISSING: Final[Mapping[str, str]] = {}
-IDLE: Final = "the history has nothing to which it applies"
+NOT_APPLICABLE: Final = "the history has nothing to which it applies"
 """The note of a check that does not apply to a run."""
 VALIDATING: Final = "validating"
 
@@ -121,28 +123,32 @@ def judge(
 ) -> Judgement:
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
 
-    ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed, or holds what is
-    under way. ``going_on``: the run is not over (``select_early_checks`` says what of it is judged). ``notes``: reasons
-    not to pass that only the caller knows, such as unexpected client exceptions. ``stood_still``: seconds for which the
-    tester's machine did not let it go on; from ``LONG_STANDSTILL`` on, or a check's own ``standstill``, no missed
-    deadline fails the run. ``families``: at least those of the log and of registers, on which coverage rests. With a
-    ``watch``, ``KeyboardInterrupt`` ends the checks, and the judgement is of what was found until then. ``missing``:
-    anomalies whose checks are not available, each with the reason; only they are not judged. Raises ``HistoryError``
-    when the history cannot be read or contradicts itself, naming file, row and reason.
+    - ``families``: the checks. Coverage needs at least those of the log and of registers.
+    - ``interrupted``: the run was stopped before its own end.
+    - ``complete``: the history was closed, or has all operations, including pending ones.
+    - ``going_on``: the run is not over, so only early checks are valid (``select_early_checks``).
+    - ``notes``: reasons not to pass that only the caller knows, such as unexpected client exceptions.
+    - ``stood_still``: seconds in all for which the tester itself could not run. From ``LONG_STANDSTILL`` on, or from a
+      check's own ``standstill`` on, a missed deadline does not fail the run.
+    - ``watch``: called with the progress. With it, ``KeyboardInterrupt`` ends the checks, and the judgement has what
+      was found until then.
+    - ``missing``: anomalies whose checks are not available, each with the reason; only they are not judged.
+
+    Raises ``HistoryError`` when the history cannot be read or contradicts itself, naming file, row and reason.
     """
     judging = _Judging(
         history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
         stood_still, watch, missing,
     )  # fmt: skip
     try:
-        return judging.judgement()
+        return judging.judge()
     except EngineError:
         require_readable(history)  # an engine reports a damaged file in its own words; this names the file
         raise
 
 
 _BUILT_IN: Final = {id(check) for family in FAMILIES for check in family.checks}
-"""Another check may have any bug, which is to show at once."""
+"""Ids of the built-in checks. The SQL of any other check is always run, so that its errors show at once."""
 
 
 @dataclass
@@ -161,7 +167,7 @@ class _Judging:
     watch: ProgressCallback | None
     missing: Mapping[str, str]
 
-    late: frozenset[str] = COME_LATE
+    late: frozenset[str] = LATE_TABLES
     through: Mapping[str, str] = field(default_factory=dict)
     """By worker, the node that its clients were sent to."""
     kinds: set[str] = field(default_factory=set)
@@ -181,8 +187,8 @@ class _Judging:
     """Whether a broken invariant ended the run at once."""
 
     @cached_property
-    def surroundings(self) -> FindingContext:
-        """To be asked once the history is loaded."""
+    def finding_context(self) -> FindingContext:
+        """Needs the loaded history."""
         return FindingContext(self.engine)
 
     @property
@@ -190,7 +196,7 @@ class _Judging:
         """Whether the run came to its own end, so that its deadlines count."""
         return self.complete and not self.interrupted and not self.cut
 
-    def judgement(self) -> Judgement:
+    def judge(self) -> Judgement:
         begun = time.perf_counter()
         try:
             self._load()
@@ -198,36 +204,35 @@ class _Judging:
             if self.watch is None:
                 raise
             self.unknown.insert(0, "interrupted before the first check: the history was still being validated")
-            return self._summary({}, stopped=True, begun=begun, loaded=time.perf_counter())
+            return self._summarize({}, stopped=True, begun=begun, loaded=time.perf_counter())
         loaded = time.perf_counter()
         self.through = self.history.worker_nodes
         # While the run goes on, a fault may be active before its injection is recorded.
-        known = self.surroundings.faults
-        present = [fault for fault in known if fault.begun or self.going_on]
-        struck = {name: f"{fault.name} (as {name})" for fault in present for name in fault.like}
-        struck |= {fault.name: fault.name for fault in present}
-        reasons, self.contract = self.contract.reasons(struck), self.contract.under(struck)
+        present = [fault for fault in self.finding_context.faults if fault.begun or self.going_on]
+        injected = {name: f"{fault.name} (as {name})" for fault in present for name in fault.like}
+        injected |= {fault.name: fault.name for fault in present}
+        reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
         if self.going_on:
             self.late = find_late_tables(self.engine, self.contract)
-        self.unknown += self._circumstances()
-        self.unknown += objects.doubts(self.engine)
+        self.unknown += self._describe_circumstances()
+        self.unknown += describe_nameless_kinds(self.engine)
         stopped = False
         try:
-            self._divide()
+            self._judge_by_key()
             for family in self.families:
                 with attributing_errors(f"in the family of checks {family.name!r}"):
-                    self._try(family)
+                    self._judge_family(family)
             if self.judged or self.contract.model is not None:
-                self._cover()
-            self._check_names()
-            self._name_missing()
+                self._measure_coverage()
+            self._compare_with_contract()
+            self._report_missing_checks()
         except KeyboardInterrupt:
             if self.watch is None:
                 raise
             stopped = True
             done = ", ".join(examined.check for examined in self.examined)
             self.unknown.insert(0, f"interrupted; of the checks, only these were done: {done or 'none'}")
-        return self._summary(reasons, stopped=stopped, begun=begun, loaded=loaded)
+        return self._summarize(reasons, stopped=stopped, begun=begun, loaded=loaded)
 
     def _load(self) -> None:
         register_data_sets(self.engine, self.history)
@@ -240,36 +245,37 @@ class _Judging:
                 validator, self.history, complete=self.complete,
                 progress=lambda done, total: self._step(VALIDATING, done, total),
             )  # fmt: skip
-            self.kinds = objects.present(validator)
+            self.kinds = list_kinds(validator)
         register_contract(self.engine, self.contract)
         self.cut = any(next(iter(row.values())) for row in self.engine.rows(BROKEN_COUNT))
 
-    def _circumstances(self) -> list[str]:
+    def _describe_circumstances(self) -> list[str]:
+        """Returns the reasons not to pass that do not depend on any check."""
         reasons = list(self.notes)
         if self.going_on:
             reasons.append("the run had not come to its end when this was judged")
         elif self.interrupted:
             reasons.append("the run was interrupted")
         if self.cut:
-            reasons.append("the run was ended at once, as an invariant was broken")
+            reasons.append("the run was ended at once, because an invariant was broken")
         if not self.complete:
             reasons.append("the history was not closed, so operations may be missing from it")
         if self.history.rows("ops") == 0:
             reasons.append("the history is empty")
         return reasons
 
-    def _divide(self) -> None:
-        """Has answered by key what can be, where the engine shares out such a history."""
+    def _judge_by_key(self) -> None:
+        """Asks each part of the history what can be judged by key, if the engine partitions such a history."""
         if (
             not isinstance(self.engine, SupportsPartitioning)
             or self.going_on
-            or may_have_lost(self.engine, self.contract)
+            or may_have_lost_records(self.engine, self.contract)
         ):
-            return  # what the log's checks read is made of all keys where power was lost
-        families = [family for family in select_divisible(self.families) if self._has(family)]
+            return  # after a power loss, tables of the log's checks depend on all keys
+        families = [family for family in select_divisible(self.families) if self._applies(family)]
         if not families:
             return
-        skipped = frozenset(check.anomaly for family in families for check in family.checks if self._why_not(check))
+        skipped = frozenset(check.anomaly for family in families for check in family.checks if self._why_skipped(check))
         question = PartitionQuestion(self.contract, tuple(one.name for one in families), frozenset(self.kinds), skipped)
         parts = self.engine.ask_each_part(
             self.history, question, lambda done, total: self._step("checking key by key", done, total)
@@ -278,15 +284,15 @@ class _Judging:
             self.known = combine_answers(parts)
             self.engine.preset_tables({name: rows for name, rows in self.known.tables.items() if rows is not None})
 
-    def _has(self, family: Family) -> bool:
-        """Whether the history has something that the family is about."""
+    def _applies(self, family: Family) -> bool:
+        """Returns whether the history has data for the family."""
         if family.kinds and not self.kinds.intersection(family.kinds):
             return False
         (row,) = self.engine.rows(family.applies)
         return bool(next(iter(row.values())))
 
-    def _why_not(self, check: Check) -> str | None:
-        """Why a check is not asked of this run, if so."""
+    def _why_skipped(self, check: Check) -> str | None:
+        """Returns why the check cannot be run on this history, or None."""
         if check.needs_end and not self.ended:
             return "it is about a deadline, and the run did not come to its end"
         if check.needs_close and not self.complete:
@@ -295,39 +301,37 @@ class _Judging:
 
     def _prepare(self, family: Family) -> list[str]:
         """Makes a family's tables. Returns why the verdict cannot be pass."""
-        made = family.prepare
-        if isinstance(made, PreparedInRounds) and (table := self.known.tables.get(made.doubts.table)) is not None:
-            self.engine.load(made.doubts.table, table)
-            return made.doubts(self.engine)
-        return [] if made is None else made(self.engine)
+        prepare = family.prepare
+        if isinstance(prepare, PreparedInRounds) and (table := self.known.tables.get(prepare.doubts.table)) is not None:
+            self.engine.load(prepare.doubts.table, table)
+            return prepare.doubts(self.engine)
+        return [] if prepare is None else prepare(self.engine)
 
-    def _try(self, family: Family) -> None:
+    def _judge_family(self, family: Family) -> None:
         if self.going_on:
             for check in family.checks:
                 if is_judged_late(family, check, self.late):
-                    self._skip(check, LATE)
-            family = select_early_checks(family, self.late)  # without checks, too, it makes what others read
+                    self._skip(check, LATE_NOTE)
+            # A family without early checks is needed, too, because other families read its tables.
+            family = select_early_checks(family, self.late)
         build(self.engine, family.views)
-        if not self._has(family):
+        if not self._applies(family):
             for check in family.checks:
                 if check.lacks and check.anomaly in (self.contract.forbidden or ()):
-                    self._add(check, 0, 0.0, lacking=True)
+                    self._add_examined(check, 0, 0.0, lacking=True)
             return
         self.applied += family.anomalies
-        self.judged |= not family.beside
+        self.judged |= not family.about_servers
         self.unknown += self._prepare(family)
+        total = sum(len(family.checks) for family in self.families)
         for check in family.checks:
-            self._announce(check.anomaly)
-            why = self._why_not(check)
+            self._step(f"checking, now {check.anomaly}", len(self.examined), total)
+            why = self._why_skipped(check)
             if why is not None:
                 self._skip(check, why)
             else:
                 with attributing_errors(f"in the check {check.anomaly!r}"):
-                    self._examine(check)
-
-    def _announce(self, anomaly: str) -> None:
-        total = sum(len(family.checks) for family in self.families)
-        self._step(f"checking, now {anomaly}", len(self.examined), total)
+                    self._run_check(check)
 
     def _step(self, what: str, done: int, total: int) -> None:
         if self.watch is not None:
@@ -338,7 +342,7 @@ class _Judging:
         if self.contract.forbids(check.anomaly):
             self.unknown.append(f"{check.anomaly} cannot be judged: {why}")
 
-    def _examine(self, check: Check) -> None:
+    def _run_check(self, check: Check) -> None:
         begun = time.perf_counter()
         rows = instances = 0
         known = self.known.checks.get(check.anomaly) if id(check) in _BUILT_IN else None
@@ -348,30 +352,30 @@ class _Judging:
         if instances:
             self.anomalies[check.anomaly] = instances
             first = None if known is None else known.first
-            self.findings += self.surroundings.around(findings(self.engine, check, self.through, first))
-        elif rows == 0 and self._owes(check):
+            self.findings += self.finding_context.add_to(findings(self.engine, check, self.through, first))
+        elif rows == 0 and self._needs_data(check):
             self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
-        self._add(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)
+        self._add_examined(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)
 
-    def _owes(self, check: Check) -> bool:
-        """Whether a run without data for it is unknown."""
-        speaks = not check.lacks or self.contract.needed is not None
-        return speaks and not check.optional and self.contract.needs(check.anomaly)
+    def _needs_data(self, check: Check) -> bool:
+        """Returns whether a run without data for the check is unknown."""
+        may_not_lack = not check.lacks or self.contract.needed is not None
+        return may_not_lack and not check.optional and self.contract.needs(check.anomaly)
 
-    def _add(self, check: Check, rows: int, taken: float, *, lacking: bool) -> None:
+    def _add_examined(self, check: Check, rows: int, taken: float, *, lacking: bool) -> None:
         applies = not (lacking and check.lacks)
         note = None if applies else check.lacks
         self.examined.append(CheckCoverage(check=check.anomaly, rows=rows, seconds=taken, note=note, applies=applies))
 
-    def _cover(self) -> None:
-        """Of every history, no matter which families apply: did enough happen, and did the system come back?"""
+    def _measure_coverage(self) -> None:
+        """Judges, whichever families apply, whether enough happened and whether the system recovered."""
         begun = time.perf_counter()
-        covered = coverage.measure_coverage(self.engine, self.contract, self.surroundings.faults, ended=self.ended)
+        covered = coverage.measure_coverage(self.engine, self.contract, self.finding_context.faults, ended=self.ended)
         self.unknown += covered.reasons
         self.applied.append(NO_RECOVERY)
         if covered.slow:
             self.anomalies[NO_RECOVERY] = len(covered.slow)
-            self.findings += self.surroundings.around(covered.slow[:MOST_FINDINGS])
+            self.findings += self.finding_context.add_to(covered.slow[:MOST_FINDINGS])
         self.examined.append(
             CheckCoverage(
                 check=NO_RECOVERY,
@@ -381,63 +385,66 @@ class _Judging:
             )
         )
 
-    def _check_names(self) -> None:
-        """A contract may name what does not apply to this history, and may not name what was found."""
-        excused = {check.anomaly for family in self.families for check in family.checks if not self._owes(check)}
-        idle = [
+    def _compare_with_contract(self) -> None:
+        """Reports anomalies that the contract forbids and that had no data, and found ones that it does not name."""
+        excused = {check.anomaly for family in self.families for check in family.checks if not self._needs_data(check)}
+        without_data = [
             anomaly
             for anomaly in self.contract.forbidden or ()
             if anomaly not in (*self.applied, *excused, *self.missing) and self.contract.needs(anomaly)
         ]
-        if idle:
+        if without_data:
             self.unknown += describe_unknown_kinds(find_unknown_kinds(self.kinds, self.families))
-        missed = [anomaly for anomaly in idle if not self._may_be_idle(anomaly)]
-        self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in missed]
+        missed = [anomaly for anomaly in without_data if not self._may_lack_data(anomaly)]
+        self.unknown += [f"{name} is forbidden, but {NOT_APPLICABLE}" for name in missed]
         self.examined += [
-            CheckCoverage(check=name, rows=0, seconds=0.0, note=IDLE, applies=False)
-            for name in idle
+            CheckCoverage(check=name, rows=0, seconds=0.0, note=NOT_APPLICABLE, applies=False)
+            for name in without_data
             if name not in missed and name not in {one.check for one in self.examined}
         ]
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
-                self.unknown.append(f"{anomaly} was found, {UNNAMED}")
+                self.unknown.append(f"{anomaly} was found, {NOT_IN_CONTRACT}")
         if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
 
-    def _name_missing(self) -> None:
-        """An anomaly that is tolerated changes no verdict, so its check need not be there."""
+    def _report_missing_checks(self) -> None:
+        """Reports the checks that are not available. A tolerated anomaly changes no verdict, so it needs no check."""
         for anomaly, why in self.missing.items():
             self.examined.append(CheckCoverage(check=anomaly, rows=0, seconds=0.0, note=why))
             if not self.contract.tolerates(anomaly):
                 self.unknown.append(why)
 
-    def _may_be_idle(self, anomaly: str) -> bool:
+    def _may_lack_data(self, anomaly: str) -> bool:
         """Returns whether a run may lack data for an anomaly's family without being unknown.
 
         1. Another family has judged what clients did, for an anomaly that the contract forbids as well.
-        2. The contract names no anomalies that must have data.
+        2. The contract does not list anomalies that must have data.
         3. Every kind of effect is known; a misspelt kind would be unknown.
         4. The family is about what clients do. Missing replicas or snapshots were not read, which is a doubt.
         """
         known = {check.anomaly for family in self.families for check in family.checks}
         judged = self.judged and any(self.contract.forbids(name) for name in self.applied if name in known)
-        named = self.contract.needed is not None
-        done = {check.anomaly for family in self.families if "effect" in family.applies for check in family.checks}
-        return judged and anomaly in done and not named and not find_unknown_kinds(self.kinds, self.families)
+        about_clients = {
+            check.anomaly for family in self.families if "effect" in family.applies for check in family.checks
+        }
+        if not judged or anomaly not in about_clients or self.contract.needed is not None:
+            return False
+        return not find_unknown_kinds(self.kinds, self.families)
 
-    def _overdue(self) -> set[str]:
+    def _find_overdue(self) -> set[str]:
         """Returns forbidden anomalies about deadlines that are in doubt because the tester stood still too long."""
         checks = [check for family in self.families for check in family.checks]
-        enough = {check.anomaly: LONG_STANDSTILL for check in checks if check.needs_end} | {
+        limits = {check.anomaly: LONG_STANDSTILL for check in checks if check.needs_end} | {
             NO_RECOVERY: LONG_STANDSTILL
         }
-        enough |= {check.anomaly: check.standstill for check in checks if check.standstill is not None}
-        late = {anomaly for anomaly in enough.keys() & self.anomalies.keys() if self.stood_still >= enough[anomaly]}
+        limits |= {check.anomaly: check.standstill for check in checks if check.standstill is not None}
+        late = {anomaly for anomaly in limits.keys() & self.anomalies.keys() if self.stood_still >= limits[anomaly]}
         return {anomaly for anomaly in late if self.contract.forbids(anomaly)}
 
-    def _summary(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
+    def _summarize(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
         now, contract = time.perf_counter(), self.contract
-        overdue = self._overdue()
+        overdue = self._find_overdue()
         against = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
         unknown_kinds = find_unknown_kinds(self.kinds, self.families)
         misspelt = {kind: near for kind, near in unknown_kinds.items() if near is not None}
@@ -453,6 +460,8 @@ class _Judging:
             forbidden = tuple(name for name in self.applied if contract.forbids(name))
         else:
             forbidden = tuple(name for name in contract.forbidden if contract.needs(name) or name in self.applied)
+        meanings = list_meanings(self.families)
+        shown = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *contract.tolerated))
         return Judgement(
             verdict=Verdict.FAIL if failed else Verdict.UNKNOWN if unknown else Verdict.PASS,
             anomalies=self.anomalies,
@@ -472,11 +481,6 @@ class _Judging:
             seconds=now - begun,
             stages={"validating": round(loaded - begun, 6), "checking": round(now - loaded, 6)},
             engine=self.engine.name,
-            meanings=self._meanings(forbidden),
+            meanings={name: meanings[name] for name in shown if name in meanings},
             interrupted=stopped,
         )
-
-    def _meanings(self, forbidden: Sequence[str]) -> dict[str, str]:
-        known = list_meanings(self.families)
-        named = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *self.contract.tolerated))
-        return {name: known[name] for name in named if name in known}

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from assay.checkers.check import Table, View, build
 from assay.checkers.engine import Engine, Row
-from assay.checkers.engine.base import quote
+from assay.checkers.engine.base import quote, quote_texts
 from assay.checkers.judging.history_integrity import Progress, require_closed
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -57,7 +57,7 @@ class ValidationRule:
     names: tuple[str, ...]
     reason: Callable[[Row], str]
     last: bool = False
-    """Whether the last of several matching rows must be named."""
+    """Whether the error must name the last of several matching rows."""
     when: _AppliesTo = _AppliesTo.ALWAYS
     views: tuple[View, ...] = ()
     """Relations that ``sql`` reads in addition to the history."""
@@ -110,14 +110,6 @@ def _find_equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
     return mask
 
 
-def _format_stamp(time: int) -> str:
-    return f"{time} ns"
-
-
-def _quote_words(words: tuple[str, ...]) -> str:
-    return ", ".join(f"'{word}'" for word in words)
-
-
 def _row_rule(
     data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]
 ) -> ValidationRule:
@@ -126,10 +118,11 @@ def _row_rule(
     required = [field.name for field in DATA_SETS[data] if not field.nullable]
     words = _ALLOWED_VALUES.get(data, {})
     cases = {f"null {column}": f"{quote(column)} is null" for column in required}
-    cases |= {f"word {column}": f"{column} not in ({_quote_words(known)})" for column, known in words.items()}
+    cases |= {f"word {column}": f"{column} not in ({quote_texts(known)})" for column, known in words.items()}
     cases |= more
     whens = " ".join(f"when {condition} then '{case}'" for case, condition in cases.items())
-    columns = ", ".join(quote(name) for name in dict.fromkeys((*names, *words, *_extra_columns(data))))
+    explained = ("call", "ret") if data in ("ops", "effects") else ()
+    columns = ", ".join(quote(name) for name in dict.fromkeys((*names, *words, *explained)))
 
     def reason(row: Row) -> str:
         kind, _, column = str(row["broken"]).partition(" ")
@@ -149,39 +142,26 @@ def _row_rule(
     )
 
 
-def _extra_columns(data: str) -> tuple[str, ...]:
-    return ("call", "ret") if data in ("ops", "effects") else ()
-
-
 def _explain_operation(row: Row) -> str:
     match row["broken"]:
         case "no ret":
             return f"operation {row['index']} ended {row['outcome']}, but has no ret; only info has none"
         case "ret":
             return (
-                f"operation {row['index']} ended info, but has the ret {_format_stamp(row['ret'])}; info means that "
-                "it is not known whether or when it took effect"
+                f"operation {row['index']} ended info, but has the ret {row['ret']} ns; info means that it is not "
+                "known whether or when it took effect"
             )
         case _:
-            return (
-                f"operation {row['index']} returned at {_format_stamp(row['ret'])}, not after its call at "
-                f"{_format_stamp(row['call'])}"
-            )
+            return f"operation {row['index']} returned at {row['ret']} ns, not after its call at {row['call']} ns"
 
 
 def _explain_process(row: Row) -> str:
-    former = f"its operation {row['former']}, called at {_format_stamp(row['former_call'])}"
+    former = f"its operation {row['former']}, called at {row['former_call']} ns"
+    called = f"operation {row['index']} at {row['call']} ns"
     if row["call"] <= row["former_call"]:
-        return (
-            f"time goes backwards: process {row['process']} called operation {row['index']} at "
-            f"{_format_stamp(row['call'])}, "
-            f"not after {former}"
-        )
-    until = "never returned" if row["former_ret"] is None else f"returned only at {_format_stamp(row['former_ret'])}"
-    return (
-        f"process {row['process']} has two open calls: operation {row['index']} at {_format_stamp(row['call'])}, while "
-        f"{former}, {until}"
-    )
+        return f"time goes backwards: process {row['process']} called {called}, not after {former}"
+    until = "never returned" if row["former_ret"] is None else f"returned only at {row['former_ret']} ns"
+    return f"process {row['process']} has two open calls: {called}, while {former}, {until}"
 
 
 def _explain_mismatch(row: Row) -> str:
@@ -211,8 +191,8 @@ def _explain_fault(row: Row) -> str:
     if row["former_time"] is None:
         return f"fault {row['id']} is {row['phase']}, but was never {row['former']}"
     return (
-        f"fault {row['id']} was {row['phase']} at {_format_stamp(row['time'])}, before it was {row['former']} at "
-        f"{_format_stamp(row['former_time'])}"
+        f"fault {row['id']} was {row['phase']} at {row['time']} ns, before it was {row['former']} at "
+        f"{row['former_time']} ns"
     )
 
 
@@ -307,9 +287,8 @@ RULES: Final = (
             """,
         names=("index",),
         reason=lambda row: (
-            f"operation {row['index']} has the stamp {_format_stamp(row['moment'])}, and so has operation "
-            f"{row['other']}; "
-            "no two calls or returns may have the same stamp"
+            f"operation {row['index']} has the stamp {row['moment']} ns, and so has operation {row['other']}; no two "
+            "calls or returns may have the same stamp"
         ),
     ),
     ValidationRule(

@@ -81,7 +81,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     """The judging itself was stopped: only the checks in ``examined`` were run."""
     stages: dict[str, float] = {}
-    """Seconds of each part of the work in order, within ``seconds`` and before and after it."""
+    """Seconds of each part of the work, in order: the parts of ``seconds``, and the work before and after them."""
 
     @property
     def violations(self) -> dict[str, int]:
@@ -96,6 +96,6 @@ def add_stage(judgement: Judgement, name: str, seconds: float, *, first: bool = 
 
 
 def find_beneath(judgement: Judgement, head: Finding) -> tuple[Finding, ...]:
-    """Returns the other findings with the cause of ``head``, one of the judgement's findings."""
-    place = next(place for place, finding in enumerate(judgement.findings) if finding is head)
-    return tuple(finding for finding in judgement.findings if finding.same_cause_as == place)
+    """Returns the findings that are shown beneath ``head``, one of the judgement's findings."""
+    index = next(index for index, finding in enumerate(judgement.findings) if finding is head)
+    return tuple(finding for finding in judgement.findings if finding.same_cause_as == index)

@@ -7,12 +7,12 @@
 - ``zones``: registers with unique values.
 - ``scheduler``: searches keys here or on all cores. ``pool``, ``worker``: processes of this machine.
 - ``on_spark``: the entry point for Spark.
-- ``key_result``: the answer for one key. ``summary``: the judgement of all keys.
+- ``key_result``: the result for one key. ``summary``: the judgement of all keys.
 - ``layout``: a key's events, and the parts of a configuration.
-- ``core``, ``prune``: the compiled search. ``tables``: its hash tables.
+- ``core``: the compiled search. ``tables``: its hash tables.
 - ``workspace``: memory and limits of the search. ``searcher``: runs the search.
 - ``explain``: why an operation has no place in any order.
-- ``compiled``: numba.
+- ``compiled``: compiles functions with numba.
 
 The package imports ``checkers.judging.verdict`` and ``checkers.engine``; the harness imports ``search`` and
 ``on_spark``.

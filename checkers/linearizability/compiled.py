@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _plain: dict[int, Callable[..., Any]] = {}
-"""Functions that are plain Python, by identity."""
+"""Registered functions that are still plain Python, by identity."""
 
 
 def register_compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -46,11 +46,11 @@ def compile_all() -> None:
     """
     if not can_compile():
         return
-    made = {place: _compile(function) for place, function in _plain.items()}
+    compiled = {identity: _compile(function) for identity, function in _plain.items()}
     for module in [module for name, module in sys.modules.items() if name.startswith(_PACKAGE)]:
         for name, value in list(vars(module).items()):
-            if id(value) in made:
-                setattr(module, name, made[id(value)])
+            if id(value) in compiled:
+                setattr(module, name, compiled[id(value)])
     _plain.clear()
 
 
@@ -74,14 +74,14 @@ def compile_step(step: Callable[..., Any]) -> Any:
 
     if numba.config.DISABLE_JIT:
         return step
-    takes: Final = types.Tuple((types.boolean, types.int64))(types.int64, types.int64, types.int64, types.int64)
+    signature: Final = types.Tuple((types.boolean, types.int64))(types.int64, types.int64, types.int64, types.int64)
     try:
         if not step.__module__.startswith("assay.checkers."):
             _require_integers(step)
         try:
-            return numba.cfunc(takes, cache=True)(step)
+            return numba.cfunc(signature, cache=True)(step)
         except RuntimeError:  # numba has no cache location for code that was not defined in a file
-            return numba.cfunc(takes)(step)
+            return numba.cfunc(signature)(step)
     except NumbaError as error:
         why = " ".join(str(error).split())[:400]
         raise ModelError(
@@ -111,19 +111,19 @@ def _require_integers(step: Callable[..., Any]) -> None:
 def catching_step_errors(model: Model) -> Iterator[None]:
     """Turns exceptions from a model's step into ``ModelError`` during the search, also from compiled code.
 
-    Nothing is raised through numba's callbacks: numba reports to the interpreter that it ignores the error. The search
-    would then treat the action as one that the state does not allow.
+    An exception does not pass through numba's callbacks: numba ignores it and calls ``sys.unraisablehook``. Without
+    this function, the search would treat the action as one that the state does not allow.
     """
     ignored: list[BaseException] = []
     former = sys.unraisablehook
 
-    def notice(error: Any) -> None:
+    def record_error(error: Any) -> None:
         if error.exc_value is None or "numba" not in str(error.object):
             former(error)
         elif not ignored:
             ignored.append(error.exc_value)
 
-    sys.unraisablehook = notice
+    sys.unraisablehook = record_error
     try:
         with calling_model(model, "step"):
             yield

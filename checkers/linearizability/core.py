@@ -1,10 +1,10 @@
 """The compiled search: just-in-time linearization over sets of configurations.
 
 Events are taken in order. Between two returns there is a set of configurations: the possible states, each with the
-pending operations that have taken effect. Nothing is decided before it must be. When an operation returns that has not
-taken effect, the search tries every order of pending operations that ends in it. The source is Lowe, "Testing for
-linearizability", 2017, after Wing and Gong, 1993. If no configuration is left, that operation cannot be placed. So
-memory depends on how much is pending at once, not on the length of the history.
+pending operations that have taken effect. The search orders operations only when it must. When one returns that has not
+taken effect, the search tries every order of pending operations that ends in it. If no configuration is left, that
+operation cannot be placed. So memory depends on how much is pending at once, not on the length of the history. The
+source is Lowe, "Testing for linearizability", 2017, after Wing and Gong, 1993.
 
 Six rules drop configurations that add nothing to another one that is kept:
 
@@ -15,20 +15,20 @@ Six rules drop configurations that add nothing to another one that is kept:
 4. A total action that was not read has no blind one right behind it, because by rule 3 it need not have taken effect.
 5. In the lost state only the returning operation and blind actions are tried. All others leave the state unchanged
    until a blind action takes effect, and may by rule 3 have happened unseen.
-6. At each return, a configuration is dropped if another with an equal state can do all that it can (``settle``).
+6. At each return, a configuration is dropped if another with an equal state dominates it: that one can do all that it
+   can (``settle``).
 
 All memory belongs to the caller (``workspace``). ``advance`` stops if an array is full, a transition is unknown or its
 budget is spent, and continues from there when called again.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.checkers.linearizability.compiled import register_compiled
 from assay.checkers.linearizability.layout import WORD, Layout
-from assay.checkers.linearizability.prune import settle
 from assay.checkers.linearizability.tables import (
     AT,
     BUDGET,
@@ -37,6 +37,7 @@ from assay.checkers.linearizability.tables import (
     EXPLORED,
     GENERATION,
     HEAD,
+    LARGEST,
     NEXT,
     OPEN,
     PENDING,
@@ -49,10 +50,15 @@ from assay.checkers.linearizability.tables import (
     SearchMemory,
     extend_trail,
     find_next_state,
+    hash_row,
     keep_row,
 )
 
 Ints = NDArray[np.int64]
+
+MOST_COMPARED: Final = 64
+"""Maximum number of rows of an equal state with which a new row is compared. A row is kept if none of them dominates
+it."""
 
 PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, WIDE, WRONG_TOTAL, WRONG_LOST = range(11)
 """Statuses that ``advance`` returns.
@@ -103,8 +109,8 @@ def add_to_search(layout: Layout, memory: SearchMemory, row: Ints, trail: int) -
 
 
 @register_compiled
-def hand_over(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op: int) -> None:
-    """Keeps a row for the next return, without the slot of the returning operation and without the mark."""
+def add_to_next(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op: int) -> None:
+    """Adds a row to those for the next return, without the slot of the returning operation and without the mark."""
     counters = memory.counters
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     done, optional, mark = row[1 + word], row[1 + layout.words + word], row[layout.width - 1]
@@ -120,8 +126,8 @@ def hand_over(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op: i
 
 @register_compiled
 def take_events(layout: Layout, memory: SearchMemory) -> bool:
-    """Makes the calls up to the next return pending and sets ``AT`` to the returning operation. Returns False without
-    one."""
+    """Makes the calls up to the next return pending and sets ``AT`` to the returning operation. Returns whether there
+    is one."""
     counters = memory.counters
     while counters[EVENT] < len(layout.events):
         event = layout.events[counters[EVENT]]
@@ -152,7 +158,8 @@ def take_events(layout: Layout, memory: SearchMemory) -> bool:
 
 @register_compiled
 def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory, op: int) -> int:
-    """Divides the current rows: those that have placed the returning operation, and those to search from."""
+    """Adds each current row to the rows for the next return if the returning operation has taken effect in it, and else
+    to the rows to search from. If the operation is optional in the row, adds the row to both."""
     counters, row = memory.counters, memory.row
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     while counters[HEAD] < counters[CURRENT]:
@@ -168,7 +175,7 @@ def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory
         if trail == -2:
             return MISSING
         if (row[1 + word] | row[1 + layout.words + word]) & bit:
-            hand_over(layout, memory, row, trail, op)
+            add_to_next(layout, memory, row, trail, op)
         if not row[1 + word] & bit:
             add_to_search(layout, memory, row, trail)
         counters[HEAD] += 1
@@ -229,10 +236,10 @@ def apply_action(
     count = counters[NEXT] + counters[SEEN]
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     if row[1 + word] & bit:
-        hand_over(layout, memory, row, trail, op)
+        add_to_next(layout, memory, row, trail, op)
     else:
         if row[1 + words + word] & bit and not memory.seen[number, 1 + words + word] & bit:
-            hand_over(layout, memory, row, trail, op)
+            add_to_next(layout, memory, row, trail, op)
         add_to_search(layout, memory, row, trail)
     if counters[NEXT] + counters[SEEN] == count:
         counters[TRAIL] = before
@@ -286,8 +293,91 @@ def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory,
 
 
 @register_compiled
+def remove_pending(layout: Layout, memory: SearchMemory, op: int) -> None:
+    """Removes the operation from the pending ones."""
+    counters = memory.counters
+    slot, kind = layout.slot[op], layout.kind[op]
+    if layout.reads[kind]:
+        among, count = memory.pending_reads, READS
+    else:
+        among, count = memory.pending, PENDING
+    place = 0
+    while among[place] != op:
+        place += 1
+    counters[count] -= 1
+    for index in range(place, counters[count]):
+        among[index] = among[index + 1]
+    if layout.total[kind]:
+        memory.total_mask[slot // WORD] &= ~(1 << slot % WORD)
+
+
+@register_compiled
+def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, read_mask: Ints) -> bool:
+    """Returns whether ``one`` can do all that ``other``, with an equal state, can.
+
+    Compares each slot. An operation that is optional in ``one`` can do all that it can in ``other``. An operation that
+    is done must be done in ``other`` as well; a read may also be open there. ``one`` must not have used more of any
+    group.
+    """
+    for word in range(layout.words):
+        done, optional = one[1 + word], one[1 + layout.words + word]
+        other_done, other_optional = other[1 + word], other[1 + layout.words + word]
+        if other_done & ~(done | optional) or other_optional & ~optional:
+            return False
+        if done & ~other_done & ~other_optional & ~read_mask[word]:
+            return False
+    for word in range(len(layout.guards)):
+        place = 1 + 2 * layout.words + word
+        if ((other[place] | layout.guards[word]) - one[place]) & layout.guards[word] != layout.guards[word]:
+            return False
+    return True
+
+
+@register_compiled
+def settle(layout: Layout, memory: SearchMemory, op: int) -> None:
+    """Moves the rows kept for the next return to the current ones, without dominated rows (rule 6)."""
+    counters = memory.counters
+    remove_pending(layout, memory, op)
+    read_mask = np.zeros(layout.words, np.int64)
+    for index in range(counters[READS]):
+        slot = layout.slot[memory.pending_reads[index]]
+        read_mask[slot // WORD] |= 1 << slot % WORD
+    last, generation, dropped = len(memory.heads) - 1, counters[GENERATION], -2
+    for index in range(counters[NEXT]):
+        row = memory.next[index]
+        place = hash_row(row, 1) & last
+        first = memory.heads[place] & 0xFFFFFFFF if memory.heads[place] >> 32 == generation else -1
+        other, compared, dominated = first, 0, False
+        while other >= 0 and compared < MOST_COMPARED:
+            rival, following = memory.next[other], memory.links[other]
+            if memory.current_trail[other] != dropped and rival[0] == row[0]:
+                compared += 1
+                if is_dominating(layout, memory, rival, row, read_mask):
+                    dominated = True
+                    break
+                if is_dominating(layout, memory, row, rival, read_mask):
+                    memory.current_trail[other] = dropped
+            other = following
+        memory.current_trail[index] = dropped if dominated else memory.next_trail[index]
+        if not dominated:
+            memory.links[index] = first
+            memory.heads[place] = generation << 32 | index
+    kept = 0
+    for index in range(counters[NEXT]):
+        if memory.current_trail[index] != dropped:
+            for at in range(layout.width):
+                memory.current[kept, at] = memory.next[index, at]
+            memory.current_trail[kept] = memory.current_trail[index]
+            kept += 1
+    counters[CURRENT] = kept
+    counters[LARGEST] = max(counters[LARGEST], kept)
+    counters[EVENT] += 1
+    counters[PHASE] = 0
+
+
+@register_compiled
 def advance(step: Any, interned: bool, layout: Layout, memory: SearchMemory) -> int:
-    """Runs until a status must be reported: see the statuses above."""
+    """Runs the search until the caller must act. Returns one of the statuses above."""
     counters = memory.counters
     while True:
         if counters[PHASE] == 0:

@@ -130,7 +130,7 @@ def encode(ops: pa.Table, model: Model) -> EncodedHistory:
     fit."""
     missing = [name for name in COLUMNS if name not in ops.column_names]
     if missing:
-        raise ModelError(f"the operations have no column {', '.join(missing)}")
+        raise ModelError(f"the table of operations has no column {', '.join(missing)}")
     codes = {name: _number_texts(ops[name]) for name in ("f", "key", "argument", "result", "outcome")}
     call, ret = _read_integers(ops["call"]), _read_integers(ops["ret"].fill_null(FOREVER))
     index = _read_integers(ops["index"])
@@ -144,11 +144,11 @@ def encode(ops: pa.Table, model: Model) -> EncodedHistory:
     combined = _number_classes([codes[name][0][order] for name in ("key", "f", "argument", "result", "outcome")])
     _, first, group = np.unique(combined, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
-    numbered = _ActionNumbers(model)
+    numbering = _ActionNumbering(model)
     for place in np.argsort(first).tolist():
         row = int(order[first[place]])
         texts = {name: _read_text(texts, numbers[row]) for name, (numbers, texts) in codes.items()}
-        number[place] = numbered.action(int(key[row]), texts, int(index[row]))
+        number[place] = numbering.number(int(key[row]), texts, int(index[row]))
     numbers = number[group]
     kept = numbers >= 0
     rows, numbers = order[kept], numbers[kept]
@@ -162,41 +162,41 @@ def encode(ops: pa.Table, model: Model) -> EncodedHistory:
         ret=ret[rows],
         action=numbers,
         keys=[_read_text(codes["key"][1], code) for code in key[rows][starts].tolist()],
-        values=[numbered.values[code] for code in key[rows][starts].tolist()],
+        values=[numbering.values[code] for code in key[rows][starts].tolist()],
         bounds=[*starts.tolist(), len(rows)],
-        actions=numbered.actions,
-        texts=numbered.words,
-        first=[*(numbered.first[code] for code in key[rows][starts].tolist()), len(numbered.actions)],
+        actions=numbering.actions,
+        texts=numbering.texts,
+        first=[*(numbering.first[code] for code in key[rows][starts].tolist()), len(numbering.actions)],
     )
 
 
-class _ActionNumbers:
-    """The numbered actions, one key after the other."""
+class _ActionNumbering:
+    """Numbers the actions, one key after the other."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._known: dict[Action, int] = {}
         self.actions: list[Action] = []
-        self.words: list[str] = []
+        self.texts: list[str] = []
         self.values: dict[int, Values] = {}
         self.first: dict[int, int] = {}
 
-    def action(self, key: int, texts: dict[str, str | None], index: int) -> int:
+    def number(self, key: int, texts: dict[str, str | None], index: int) -> int:
         """Returns the number of an operation's action, or -1 if the operation is left out."""
         if key not in self.values:
             self._known = {}
             self.values[key] = Values()
             self.first[key] = len(self.actions)
-        action = self._encoded(texts, self.values[key], index)
+        action = self._encode(texts, self.values[key], index)
         if action is None:
             return -1
         number = self._known.setdefault(action, len(self.actions))
         if number == len(self.actions):
             self.actions.append(action)
-            self.words.append(_describe_operation(texts))
+            self.texts.append(_describe_operation(texts))
         return number
 
-    def _encoded(self, texts: dict[str, str | None], values: Values, index: int) -> Action | None:
+    def _encode(self, texts: dict[str, str | None], values: Values, index: int) -> Action | None:
         outcome, model = texts["outcome"], self._model
         if outcome == "fail":
             return None
@@ -220,8 +220,8 @@ def _describe_operation(texts: dict[str, str | None]) -> str:
     """Returns texts such as ``read() = 3`` and ``write(5)``."""
     argument, result = (texts[name] or "null" for name in ("argument", "result"))
     shown = [text if len(text) <= LONGEST_SHOWN else f"{text[:50]}..." for text in (argument, result)]
-    said = f"{texts['f']}({'' if argument == 'null' else shown[0]})"
-    return said if result in ("null", argument) and argument != "null" else f"{said} = {shown[1]}"
+    call = f"{texts['f']}({'' if argument == 'null' else shown[0]})"
+    return call if result in ("null", argument) and argument != "null" else f"{call} = {shown[1]}"
 
 
 def _decode(text: str | None, name: str, index: int) -> Any:

@@ -56,28 +56,27 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> StuckSearc
 
 
 def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
-    """Returns the operations of one configuration in the order of their effects, with those that took effect unseen.
+    """Returns the operations of one configuration in the order of their effects, including unseen ones.
 
     By rule 3 of ``core``, an unread operation may take effect right before a blind action. A blind action always leaves
     the same state, such as a plain write. An unseen operation is placed right before the first blind action that took
     effect after its call.
     """
-    line = space.line(trail)
     members = {~group: iter(np.flatnonzero(layout.slot == ~group).tolist()) for group in range(len(layout.group_kind))}
-    placed = [(op if op >= 0 else next(members[op]), event) for op, event in line]
+    placed = [(op if op >= 0 else next(members[op]), event) for op, event in space.read_trail(trail)]
     called = np.empty(len(layout.kind), dtype=np.int64)
     starts = np.flatnonzero(layout.events >= 0)
     called[layout.events[starts]] = starts
-    here = {op for op, _ in placed}
+    placed_ops = {op for op, _ in placed}
     returned = [~event for event in layout.events[: space.counters[tables.EVENT]].tolist() if event < 0]
     blind = [(event, at) for at, (op, event) in enumerate(placed) if layout.blind[layout.kind[op]]]
     events = np.array([event for event, _ in blind], dtype=np.int64)
     unseen: dict[int, list[int]] = {}
     for op in returned:
-        if op not in here:
+        if op not in placed_ops:
             unseen.setdefault(blind[int(np.searchsorted(events, called[op]))][1], []).append(op)
-    whole = [op for at, (own, _) in enumerate(placed) for op in (*unseen.get(at, ()), own)]
-    return tuple(history.index[np.array(whole, dtype=np.int64)].tolist())
+    order = [op for at, (own, _) in enumerate(placed) for op in (*unseen.get(at, ()), own)]
+    return tuple(history.index[np.array(order, dtype=np.int64)].tolist())
 
 
 def to_finding(anomaly: str, history: KeyHistory, why: StuckSearch) -> Finding:

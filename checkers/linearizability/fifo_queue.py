@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 
 ENQUEUE, DEQUEUE, EMPTY, DEQUEUE_UNKNOWN, NEVER = range(5)
+"""``NEVER``: an enqueue of unknown outcome that no state allows, so it counts as not done."""
 
 UNREAD: Final = -1
 """Stands for all values that no dequeue returned: they are equivalent."""
@@ -21,11 +22,13 @@ UNREAD: Final = -1
 PAIR: Final = sys.getsizeof((0, 0)) + 16
 
 Window = tuple[float, float]
-ANY: Final[Window] = (float("-inf"), float("inf"))
+"""Call and return of the dequeue of a value."""
+ANY_TIME: Final[Window] = (float("-inf"), float("inf"))
 AFTER_ALL: Final[Window] = (float("inf"), float("inf"))
+"""The window of a value that no dequeue may have taken."""
 
 State = tuple[tuple[int, Window], ...]
-"""Values with call and return of their dequeues, the front first."""
+"""Values with the windows of their dequeues, the front first."""
 
 
 class FifoQueue(Model):
@@ -39,7 +42,7 @@ class FifoQueue(Model):
         if call.f == "enqueue":
             if call.argument is None:
                 raise ModelError("null cannot be enqueued: a dequeue of an empty queue returns null, too")
-            return Action(ENQUEUE, call.number(call.argument), ANY)
+            return Action(ENQUEUE, call.number(call.argument), ANY_TIME)
         if call.f != "dequeue":
             raise self.unknown(call)
         if not call.known:
@@ -65,7 +68,7 @@ class FifoQueue(Model):
             elif action.x in windows:
                 foreseen.append(Action(ENQUEUE, action.x, windows[action.x]))
             elif unknown:
-                foreseen.append(Action(ENQUEUE, UNREAD, ANY))
+                foreseen.append(Action(ENQUEUE, UNREAD, ANY_TIME))
             else:
                 # A value that was never dequeued, and perhaps never enqueued, may as well not exist.
                 foreseen.append(Action(NEVER) if end is None else Action(ENQUEUE, UNREAD, AFTER_ALL))

@@ -1,4 +1,4 @@
-"""The answer for one key's history: a value that travels between processes and machines."""
+"""Result for one key's history, which can be sent between processes and machines."""
 
 import time
 from dataclasses import dataclass
@@ -14,13 +14,15 @@ MEANING: Final = "no order of the operations is legal for the model and agrees w
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Answer for one key: a finding, a reason why it is unknown, or an error. Without any of them there is a legal
+class KeyResult:
+    """Result for one key: a finding, a reason why it is unknown, or an error. Without any of them there is a legal
     order."""
 
+    operations: int = 0
+    """Number of operations that count."""
     finding: Finding | None = None
     unknown: str | None = None
-    broken: str | None = None
+    model_error: str | None = None
     """How the model contradicted itself."""
     largest: int = 0
     """The most configurations kept at one return."""
@@ -29,10 +31,12 @@ class Answer:
     """Wall-clock time."""
     out_of_memory: bool = False
     out_of_time: bool = False
+    zoned: bool = False
+    """Whether the zones of its values decided the result, without a search."""
 
 
-def search_history(history: KeyHistory, limits: Limits) -> Answer:
-    """Searches for a legal order. The answer does not depend on where it runs."""
+def search_history(history: KeyHistory, limits: Limits) -> KeyResult:
+    """Searches for a legal order. The result does not depend on where it runs."""
     from assay.checkers.linearizability.explain import to_finding
     from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
 
@@ -40,8 +44,9 @@ def search_history(history: KeyHistory, limits: Limits) -> Answer:
     try:
         found = search_key(history, limits)
     except ModelError as error:
-        return Answer(broken=str(error))
-    return Answer(
+        return KeyResult(len(history), model_error=str(error))
+    return KeyResult(
+        operations=len(history),
         finding=None if found.why is None else to_finding(NONLINEARIZABLE, history, found.why),
         unknown=found.unknown,
         largest=found.largest,
@@ -52,6 +57,6 @@ def search_history(history: KeyHistory, limits: Limits) -> Answer:
     )
 
 
-def to_died_result(key: str | None, how: str) -> Answer:
-    """Returns the answer for a key whose search took down its process."""
-    return Answer(unknown=f"{describe_key(key)}: the process that searched it {how}")
+def to_lost_result(key: str | None, operations: int, how: str) -> KeyResult:
+    """Returns the result for a key whose process died during the search."""
+    return KeyResult(operations, unknown=f"{describe_key(key)}: the process that searched it {how}")

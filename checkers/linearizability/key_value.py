@@ -1,9 +1,9 @@
 """String store, per key, whose reads order its appends in advance.
 
 Any order of concurrent appends is possible until one of them is read, and strings built from ten thousand appends are
-long. But a string matters only by which reads' strings begin with it. So a state is a place in the strings that were
-read: one of them, and how many of its characters are there already. A string that is no prefix of any read's string is
-*lost*: no read allows it, and only a write can bring it back. All such strings are one state.
+long. But it only matters with which of the strings that were read a string begins. So a state is a position in one of
+these strings: the string, and how many of its characters are there already. A string that is no prefix of any read
+string is *lost*: no read allows it, and only a write leads out of that state. All such strings are one state.
 
 An append that a read must follow, with no write in between, cannot lose the string. It is rejected at once, instead of
 when the read comes.
@@ -21,7 +21,7 @@ from assay.checkers.linearizability.model import Action, Call, Model, ModelError
 READ, WRITE, APPEND = range(3)
 
 State = tuple[str | None, int]
-"""A string that was read, and how many of its characters are there. No string, and 0: lost."""
+"""A string that was read, and how many of its characters are there. ``(None, 0)``: lost."""
 
 EMPTY: Final[State] = ("", 0)
 LOST: Final[State] = (None, 0)
@@ -35,8 +35,8 @@ class ReadStrings:
         # A string that is a prefix of others stands right before one of them.
         self._longest = [one for one, following in pairwise([*ordered, ""]) if not following.startswith(one)]
 
-    def place(self, text: str) -> State:
-        """Returns the place of a string, always in the same one of the strings that begin with it."""
+    def to_state(self, text: str) -> State:
+        """Returns the state for a string, with an equal result for equal strings."""
         if not text:
             return EMPTY
         at = bisect_left(self._longest, text)
@@ -44,14 +44,14 @@ class ReadStrings:
             return LOST
         return self._longest[at], len(text)
 
-    def after(self, state: State, suffix: str) -> State:
-        """Returns the place after ``suffix`` was appended at ``state``."""
+    def append(self, state: State, suffix: str) -> State:
+        """Returns the state after ``suffix`` was appended."""
         text, length = state
         if text is None:
             return LOST
         if len(self._longest) == 1 and text:  # no other string begins like it
             return (text, length + len(suffix)) if text.startswith(suffix, length) else LOST
-        return self.place(text[:length] + suffix)
+        return self.to_state(text[:length] + suffix)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Append:
     strings: ReadStrings
     suffix: str
     followed: bool
-    """A read comes after it, and no write between them."""
+    """Whether a read must come after it, with no write between them."""
 
 
 class KeyValue(Model):
@@ -83,9 +83,9 @@ class KeyValue(Model):
         raise self.unknown(call)
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """Replaces strings by places, and marks each append that a read must follow."""
+        """Replaces strings by states, and marks each append that a read must follow."""
         strings = ReadStrings({str(action.x) for action in actions if action.f == READ})
-        places: dict[Action, Action] = {}
+        with_states: dict[Action, Action] = {}
         followed = _find_followed([action.f for action in actions], call, ret)
         foreseen = []
         for at, action in enumerate(actions):
@@ -94,9 +94,9 @@ class KeyValue(Model):
                 must = ret[at] is None or followed[at]
                 foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
             else:
-                if action not in places:
-                    places[action] = action._replace(x=strings.place(str(action.x)))
-                foreseen.append(places[action])
+                if action not in with_states:
+                    with_states[action] = action._replace(x=strings.to_state(str(action.x)))
+                foreseen.append(with_states[action])
         return foreseen
 
     @staticmethod
@@ -105,7 +105,7 @@ class KeyValue(Model):
             return state == x, state
         if f == WRITE:
             return True, x
-        after = x.strings.after(state, x.suffix)
+        after = x.strings.append(state, x.suffix)
         return after is not LOST or not x.followed, after
 
     def size(self, state: State) -> int:
@@ -115,7 +115,7 @@ class KeyValue(Model):
     def describe(self, state: State, values: Values) -> str:
         text, length = state
         if text is None:
-            return "a string that no read's begins with"
+            return "a string that is no prefix of any read string"
         if length <= 60:
             return repr(text[:length])
         return f"{text[:20]!r}...{text[length - 20 : length]!r} ({length} characters)"
@@ -130,7 +130,7 @@ class KeyValue(Model):
 def _find_followed(kinds: Sequence[int], call: Sequence[int], ret: Sequence[int | None]) -> list[bool]:
     """Returns for each append whether a read is called after it returned, and no write can come between the two.
 
-    A write can if it was called before that read returned and returned after the append was called.
+    A write can come between them if it was called before that read returned, and returned after the append was called.
     """
     reads = sorted((call[at], ret[at] or 0) for at, kind in enumerate(kinds) if kind == READ)
     writes = sorted((call[at], _end(ret[at])) for at, kind in enumerate(kinds) if kind == WRITE)

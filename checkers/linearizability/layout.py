@@ -5,7 +5,7 @@ operations pending at once, however long the history is. Operations that ended i
 form a *group*, and a row counts how many of a group it has used, in as few bits as the group's size needs.
 
 A row of integers is a configuration: the state, a bit per slot each for *done* and for *optional*, the groups' counts,
-and a mark for the search.
+and a mark. The mark is 1 if the last action was total and was not read (rule 4 of ``core``).
 """
 
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ from assay.checkers.linearizability.model import Action
 Ints = NDArray[np.int64]
 
 WORD: Final = 60
-"""Bits used of each integer of a row: no sign, and room for the sums that compare counts."""
+"""Bits used of each integer of a row. The rest is for the sign and for the sums that compare counts."""
 
 NONE: Final = np.iinfo(np.int64).min
 
@@ -54,7 +54,7 @@ class Layout(NamedTuple):
     lost: int
     """The state that only blind actions lead out of, or ``NONE``."""
     words: int
-    """How many words the done bits take, and the optional ones."""
+    """Number of words that the done bits take. The optional bits take as many."""
     width: int
     """Integers in a row."""
 

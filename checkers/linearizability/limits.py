@@ -17,7 +17,7 @@ class Limits:
     bytes: int = 4 << 30
     """Memory of all searches that run at one time on one machine."""
     widest: int = WIDEST
-    """A larger set of configurations is first cut, because the rest may suffice to place everything. If it does not,
+    """A larger set of configurations is first reduced to a part, which may suffice to place everything. If it does not,
     the search resumes with the whole set.
     """
 
@@ -28,11 +28,11 @@ class Limits:
         if self.bytes <= 0 or self.widest < 1 or (self.seconds is not None and self.seconds < 0):
             raise ValueError(f"limits must be positive: {self}")
 
-    def among(self, searches: int) -> Limits:
+    def divide_by(self, searches: int) -> Limits:
         """Returns the limits of one of that many parallel searches."""
         return replace(self, bytes=max(1, self.bytes // searches))
 
-    def after(self, seconds: float) -> Limits:
+    def deduct(self, seconds: float) -> Limits:
         """Returns the limits of another attempt after one that took that long."""
         return replace(self, spent=self.spent + seconds)
 

@@ -71,7 +71,7 @@ def find_plain_register(model: Model) -> tuple[int, int] | None:
 def require_action(model: Model, given: object) -> Action:
     """Checks what a model's own code returned as an action. Raises ``ModelError`` if the search cannot use it."""
     if not isinstance(given, Action):
-        raise ModelError(f"the model {model.name} gave {given!r}, which is no Action")
+        raise ModelError(f"the model {model.name} returned {given!r}, which is no Action")
     if model.compiled:
         for part in given[:3]:
             require_integer(model, part, str(given))
@@ -84,7 +84,7 @@ def require_integer(model: Model, value: object, about: str) -> None:
     """Raises ``ModelError`` for values that compiled code cannot hold. ``about`` is the value, or the object it belongs
     to."""
     if not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise ModelError(f"the compiled model {model.name} gave {about}; its parts must be 64-bit integers")
+        raise ModelError(f"the compiled model {model.name} returned {about}; its parts must be 64-bit integers")
 
 
 def require_hashable(model: Model, value: object) -> None:
@@ -92,7 +92,7 @@ def require_hashable(model: Model, value: object) -> None:
     try:
         hash(value)
     except Exception as error:
-        raise ModelError(f"the model {model.name} gave {value!r}, which cannot be hashed: {error}") from error
+        raise ModelError(f"the model {model.name} returned {value!r}, which cannot be hashed: {error}") from error
 
 
 class Values:
@@ -153,10 +153,10 @@ class Model:
         raise NotImplementedError
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """Returns the actions of one key, which may carry more once all of them are known. A null ``ret`` means info.
+        """Returns the actions of one key, with more information if the model can add some. A null ``ret`` means info.
 
-        Models use it to reject an action earlier by what the rest of the history holds. It must not change whether
-        there is a legal order.
+        ``actions`` are all actions of the key. So a model can use later ones to reject an action earlier. It must not
+        change whether there is a legal order.
         """
         return actions
 

@@ -1,9 +1,9 @@
 """Worker processes that search keys in parallel on this machine.
 
-They are started afresh instead of forked, because this process has threads of Arrow and perhaps of DuckDB. Starting
-them runs nothing of this process's program again (a script without a guard, pytest). Each has one connection to the
-pool; its closing tells either side that the other is gone. If a process dies, the key that it was searching is unknown,
-and another process replaces it.
+They are new processes, not forks, because this process has threads of Arrow and perhaps of DuckDB. Unlike those of
+``multiprocessing``, they do not import the main module again, which may be a script without a guard, or pytest. Each
+has one connection to the pool; its closing tells either side that the other is gone. If a process dies, the key that it
+was searching is unknown, and another process replaces it.
 """
 
 import os
@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from assay.checkers.linearizability.encode import KeyHistory
-from assay.checkers.linearizability.key_result import Answer, to_died_result
+from assay.checkers.linearizability.key_result import KeyResult, to_lost_result
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import Model
 
@@ -40,7 +40,7 @@ class NotPortableError(Exception):
 
 
 class _Worker:
-    """A process, with its tasks that are not yet answered, in order."""
+    """A process, and the numbers of its keys that are not yet answered, in order."""
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
@@ -55,7 +55,7 @@ class _Worker:
                 process_group=0,  # a terminal's Ctrl-C is for the pool alone
             )
         self.ready = False
-        self.given: deque[int] = deque()
+        self.unanswered: deque[int] = deque()
 
     def send(self, message: object) -> bool:
         """Returns False if the process is gone. Raises ``NotPortableError`` for a message that cannot be pickled."""
@@ -89,7 +89,7 @@ class WorkerPool:
 
     def __init__(self, model: Model, workers: int) -> None:
         self._model = model
-        self._most = workers
+        self._max_workers = workers
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -101,32 +101,33 @@ class WorkerPool:
         while self._workers:
             self._workers.pop().end()
 
-    def answers(
+    def search(
         self, encoded: SupportsHistories, chunks: Iterable[Chunk], limits: Limits, workers: int | None = None
-    ) -> Generator[tuple[int, Answer]]:
-        """Yields each key's answer, in order of arrival. ``workers`` limits how many work at once.
+    ) -> Generator[tuple[int, KeyResult]]:
+        """Yields each key's result, in order of arrival. ``workers`` limits how many work at once.
 
-        Raises ``NotPortableError``: for the model before the first answer, for the contents of a key's actions at any
+        Raises ``NotPortableError``: for the model before the first result, for the contents of a key's actions at any
         time.
         """
         waiting = deque(chunks)
-        while waiting or any(worker.given for worker in self._workers):
-            self._start(min(workers or self._most, len(waiting) + sum(bool(one.given) for one in self._workers)))
+        while waiting or any(worker.unanswered for worker in self._workers):
+            busy = sum(bool(worker.unanswered) for worker in self._workers)
+            self._start(min(workers or self._max_workers, len(waiting) + busy))
             for worker in self._workers:
-                if worker.ready and not worker.given and waiting:
-                    worker.given.extend(waiting.popleft())
-                    histories = [(number, encoded.history(number)) for number in worker.given]
+                if worker.ready and not worker.unanswered and waiting:
+                    worker.unanswered.extend(waiting.popleft())
+                    histories = [(number, encoded.history(number)) for number in worker.unanswered]
                     worker.send((histories, limits))  # a dead process is noticed next
-            for worker in self._heard():
+            for worker in self._wait_for_messages():
                 try:
                     message = worker.receive()
                 except EOFError:
-                    yield from self._buried(worker, encoded, waiting)
+                    yield from self._handle_death(worker, encoded, waiting)
                     continue
                 if worker.ready:
-                    number, answer = message
-                    worker.given.remove(number)
-                    yield number, answer
+                    number, result = message
+                    worker.unanswered.remove(number)
+                    yield number, result
                 elif message is None:
                     worker.ready = True
                 else:
@@ -138,26 +139,28 @@ class WorkerPool:
             self._workers.append(worker)
             worker.send(self._model)
 
-    def _heard(self) -> list[_Worker]:
-        heard = wait([worker.connection for worker in self._workers])
-        return [worker for worker in self._workers if worker.connection in heard]
+    def _wait_for_messages(self) -> list[_Worker]:
+        """Returns the workers with a message, or whose process is gone."""
+        readable = wait([worker.connection for worker in self._workers])
+        return [worker for worker in self._workers if worker.connection in readable]
 
-    def _buried(
+    def _handle_death(
         self, worker: _Worker, encoded: SupportsHistories, waiting: deque[Chunk]
-    ) -> Iterator[tuple[int, Answer]]:
-        """Handles a dead process: its first unanswered key is unknown, another process gets the rest of its chunk."""
+    ) -> Iterator[tuple[int, KeyResult]]:
+        """Handles a dead process: its first unanswered key is unknown, and another process gets the rest."""
         self._workers.remove(worker)
         code = worker.end()
         if not worker.ready:
             raise NotPortableError(f"a process ended with code {code} before it began")
-        if worker.given:
-            number = worker.given.popleft()
-            if worker.given:
-                waiting.appendleft(tuple(worker.given))
-            yield number, to_died_result(encoded.history(number).key, _describe_exit(code))
+        if worker.unanswered:
+            number = worker.unanswered.popleft()
+            if worker.unanswered:
+                waiting.appendleft(tuple(worker.unanswered))
+            history = encoded.history(number)
+            yield number, to_lost_result(history.key, len(history), _describe_exit(code))
 
 
 def _describe_exit(code: int) -> str:
     if code == -signal.SIGKILL:
-        return "was killed, as the kernel does where memory runs out"
+        return "was killed, as the kernel does if memory runs out"
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,9 +1,10 @@
-"""Schedules the search of keys: in this process while it is quick, then in several.
+"""Schedules the search of keys: first in this process, then in several.
 
-Starting processes costs a second or two of processor time each, and a key's difficulty is not known in advance. So the
-first seconds pass here. If more than one key is left then, the rest goes to as many processes as there are cores.
+Starting a process costs a second or two of processor time, and a key's difficulty is not known in advance. So this
+process searches for the first seconds. If more than one key is left then, as many processes as there are cores search
+the rest.
 
-The answer for a key does not depend on where it was searched. Each of n processes has an n-th of the memory. A key that
+The result for a key does not depend on where it was searched. Each of n processes has an n-th of the memory. A key that
 needs more is searched once more, alone, with all of the memory and the rest of its time.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from assay.checkers.linearizability.encode import EncodedHistory
-from assay.checkers.linearizability.key_result import Answer, search_history
+from assay.checkers.linearizability.key_result import KeyResult, search_history
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.pool import Chunk, NotPortableError, WorkerPool
 
@@ -25,7 +26,7 @@ CHUNK: Final = 2000
 ROUNDS: Final = 8
 """Minimum number of chunks per process, if there are enough keys, because one of them may be hard."""
 
-Answers = Generator[tuple[int, Answer]]
+Results = Generator[tuple[int, KeyResult]]
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,12 @@ class ThisMachine:
     workers: int | None = None
     patience: float = PATIENCE
 
-    def answers(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Answers:
-        """Yields the answer of each key, in any order. Closing the iterator ends everything started for it."""
+    def search(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Results:
+        """Yields the result of each key, in any order. Closing the iterator ends everything started for it."""
         left = dict.fromkeys(keys)
         workers = min(self.workers or os.cpu_count() or 1, len(left))
         if workers > 1:
-            for number, found in self._first(encoded, keys, limits):
+            for number, found in self._search_in_this_process(encoded, keys, limits):
                 del left[number]
                 yield number, found
         workers = min(workers, len(left))
@@ -55,8 +56,8 @@ class ThisMachine:
         for number in left:
             yield number, search_history(encoded.history(number), limits)
 
-    def _first(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Answers:
-        """Yields the answers that are found here before starting other processes is worthwhile."""
+    def _search_in_this_process(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Results:
+        """Yields the results found within ``patience``."""
         end = time.perf_counter() + self.patience
         for number in keys:
             patience = end - time.perf_counter()
@@ -71,29 +72,31 @@ class ThisMachine:
 
 def _search_in_parallel(
     pool: WorkerPool, encoded: EncodedHistory, keys: Sequence[int], limits: Limits, at_once: int
-) -> Answers:
-    """Searches ``at_once`` keys in parallel, with a share of the memory each; then one by one those that need more."""
-    narrow: list[tuple[int, Answer]] = []
-    divided = divide_into_chunks({number: encoded.length(number) for number in keys}, at_once, CHUNK)
-    for number, found in pool.answers(encoded, divided, limits.among(at_once), at_once):
+) -> Results:
+    """Searches ``at_once`` keys in parallel, each with a share of the memory. Keys that need more are then searched
+    again, one by one.
+    """
+    need_more_memory: list[tuple[int, KeyResult]] = []
+    chunks = divide_into_chunks({number: encoded.length(number) for number in keys}, at_once, CHUNK)
+    for number, found in pool.search(encoded, chunks, limits.divide_by(at_once), at_once):
         if found.out_of_memory and at_once > 1:
-            narrow.append((number, found))
+            need_more_memory.append((number, found))
         else:
             yield number, found
-    for number, found in sorted(narrow, key=lambda one: one[0]):
-        yield from pool.answers(encoded, [(number,)], limits.after(found.seconds), 1)
+    for number, found in sorted(need_more_memory, key=lambda one: one[0]):
+        yield from pool.search(encoded, [(number,)], limits.deduct(found.seconds), 1)
 
 
 def divide_into_chunks(lengths: Mapping[int, int], at_once: int, most: int) -> list[Chunk]:
     """Divides whole keys, longest first, into chunks of at most ``most`` operations, unless one key has more."""
     enough = min(most, sum(lengths.values()) // (at_once * ROUNDS))
     found: list[Chunk] = []
-    together: list[int] = []
+    chunk: list[int] = []
     operations = 0
     for number in sorted(lengths, key=lambda number: (-lengths[number], number)):
-        together.append(number)
+        chunk.append(number)
         operations += lengths[number]
         if operations >= enough:
-            found.append(tuple(together))
-            together, operations = [], 0
-    return [*found, tuple(together)] if together else found
+            found.append(tuple(chunk))
+            chunk, operations = [], 0
+    return [*found, tuple(chunk)] if chunk else found

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability.encode import EncodedHistory, encode
-from assay.checkers.linearizability.key_result import NONLINEARIZABLE, Answer
+from assay.checkers.linearizability.key_result import NONLINEARIZABLE, KeyResult
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, find_plain_register
 from assay.checkers.linearizability.scheduler import ThisMachine
-from assay.checkers.linearizability.summary import KeyOutcome, describe_count, summarize
+from assay.checkers.linearizability.summary import describe_count, summarize
 from assay.checkers.linearizability.zones import judge_zones
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Receives the current activity, the number of operations judged, and the number of all operations."""
-HERE: Final = ThisMachine()
+DEFAULT_PLACE: Final = ThisMachine()
 
 
 def search(
@@ -33,7 +33,7 @@ def search(
     model: Model,
     *,
     limits: Limits = DEFAULT,
-    place: ThisMachine = HERE,
+    place: ThisMachine = DEFAULT_PLACE,
     progress: Progress = lambda what, done, total: None,
 ) -> Judgement:
     """Decides whether each key's operations can be put into one order that respects time and the model.
@@ -44,8 +44,8 @@ def search(
     - ``fail``: there is no such order, and the findings name, per key, the operation that has no place.
     - ``unknown``: a limit was reached, or a process died, and no key failed.
 
-    ``KeyboardInterrupt`` ends it with what is known so far. Raises ``ModelError`` if the operations do not fit the
-    model.
+    ``KeyboardInterrupt`` ends the search; the judgement then has the keys searched so far. Raises ``ModelError`` if the
+    operations do not fit the model.
     """
     begun = time.perf_counter()
     encoded = encode(ops, model)
@@ -67,18 +67,16 @@ def search(
     )
 
 
-def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyOutcome], list[int]]:
-    """Returns what zones show, by the number of the key, and the keys that must be searched."""
+def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyResult], list[int]]:
+    """Judges the keys that qualify by zones. Returns their results, and the numbers of the keys that need a search."""
     plain = find_plain_register(encoded.model) is not None
     zoned, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
-    found = {
-        key: KeyOutcome(encoded.length(key), Answer(finding=finding), zoned=True) for key, finding in zoned.items()
-    }
+    found = {key: KeyResult(encoded.length(key), finding=finding, zoned=True) for key, finding in zoned.items()}
     return found, list(rest)
 
 
 def _search_keys(
-    found: dict[int, KeyOutcome],
+    found: dict[int, KeyResult],
     encoded: EncodedHistory,
     keys: list[int],
     limits: Limits,
@@ -87,8 +85,8 @@ def _search_keys(
 ) -> None:
     done, total, what = 0, sum(map(encoded.length, keys)), f"searching {describe_count(keys)}"
     progress(what, 0, total)
-    with closing(place.answers(encoded, keys, limits)) as answers:
-        for number, answer in answers:
-            found[number] = KeyOutcome(encoded.length(number), answer)
+    with closing(place.search(encoded, keys, limits)) as results:
+        for number, result in results:
+            found[number] = result
             done += encoded.length(number)
             progress(what, done, total)

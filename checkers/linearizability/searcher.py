@@ -1,4 +1,4 @@
-"""Drives the search of one key: grows its memory, watches the clock, returns the answer.
+"""Drives the search of one key: grows its memory, watches the clock, returns the result.
 
 The search is compiled, unless there is little to do. A short search begins in plain Python because loading compiled
 code may take longer. If it is not done soon, it continues compiled.
@@ -88,7 +88,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
             elif status == core.FULL_TRAIL:
                 space.clear_trail()
             elif status == core.MISSING:
-                space.answer()
+                space.compute_transitions()
             elif status == core.WIDE:
                 space.cut(max(1, limits.widest // 4))
             elif status == core.STUCK and space.saved:
@@ -100,7 +100,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
                 compile_all()
                 plain, step = False, _compile_step(wanted)  # without numba both stay as they are
             elif status != core.SPENT:
-                raise space.broken(CLAIMS[status], actions)
+                raise space.to_model_error(CLAIMS[status], actions)
             if deadline is not None and time.perf_counter() > deadline:
                 return _to_unknown(history, TIME, f"the time limit of {limits.seconds:g} s", layout, space)
     except OutOfMemory as error:
@@ -119,8 +119,8 @@ _plain = _PlainBudget(PLAIN_STEPS)
 
 
 def _should_begin_plain(history: KeyHistory) -> bool:
-    """Returns whether the search begins in plain Python; otherwise compiles everything. A user's model is compiled at
-    once, which shows whether it can be.
+    """Returns whether the search begins in plain Python; otherwise compiles everything. A user's model is always
+    compiled at once, so that an error shows.
     """
     if is_all_compiled():
         return False
@@ -132,7 +132,7 @@ def _should_begin_plain(history: KeyHistory) -> bool:
 
 
 def _reject_step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
-    """Takes the place of a compiled step if states are interned."""
+    """Replaces the step of a model with interned states. The compiled search never calls it."""
     return False, state
 
 
@@ -147,18 +147,18 @@ def _lay_out(history: KeyHistory, states: InternedStates) -> tuple[Layout, list[
     if type(model).foresee is not Model.foresee:
         ends = [None if end == FOREVER else end for end in history.ret.tolist()]
         with calling_model(model, history.name):
-            given = model.foresee([actions[number] for number in action.tolist()], history.call.tolist(), ends)
-            foreseen = [require_action(model, one) for one in given]
+            returned = model.foresee([actions[number] for number in action.tolist()], history.call.tolist(), ends)
+            foreseen = [require_action(model, one) for one in returned]
             if len(foreseen) != len(action):
                 raise ModelError(f"the model {model.name} foresaw {len(foreseen)} actions for {len(action)} operations")
         actions = list(dict.fromkeys(foreseen))
-        places = {one: place for place, one in enumerate(actions)}
-        action = np.array([places[one] for one in foreseen], dtype=np.int64)
+        numbers = {one: number for number, one in enumerate(actions)}
+        action = np.array([numbers[one] for one in foreseen], dtype=np.int64)
     if model.compiled:
         lost = NONE if model.lost is None else model.lost
         return lay_out(actions, None, action, history.call, history.ret, lost), actions
-    known = [states.number(one) for one in actions]
-    return lay_out(actions, known, action, history.call, history.ret, states.lost), actions
+    interned = [states.number(one) for one in actions]
+    return lay_out(actions, interned, action, history.call, history.ret, states.lost), actions
 
 
 def _add_measurements(space: Workspace, found: SearchResult) -> SearchResult:
@@ -169,9 +169,9 @@ def _add_measurements(space: Workspace, found: SearchResult) -> SearchResult:
 def _to_unknown(
     history: KeyHistory, spent: str, limit: str, layout: Layout | None, space: Workspace | None
 ) -> SearchResult:
-    far = 0
+    returned = 0
     if layout is not None and space is not None:
-        far = int((layout.events[: int(space.counters[tables.EVENT])] < 0).sum())
-    why = f"{history.name}: {limit} was reached when {far} of {len(history)} operations had returned"
+        returned = int((layout.events[: int(space.counters[tables.EVENT])] < 0).sum())
+    why = f"{history.name}: {limit} was reached when {returned} of {len(history)} operations had returned"
     found = SearchResult(unknown=why, spent=spent)
     return found if space is None else _add_measurements(space, found)

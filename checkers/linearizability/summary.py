@@ -1,30 +1,18 @@
-"""Combines the answers of all keys into a judgement, with texts that do not depend on where keys were searched."""
+"""Combines the results of all keys into a judgement, with texts that do not depend on where keys were searched."""
 
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
-from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, Answer
+from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, KeyResult
 from assay.checkers.linearizability.model import ModelError
 
 MOST_FINDINGS: Final = 20
 MOST_REASONS: Final = 20
 
 
-@dataclass(frozen=True)
-class KeyOutcome:
-    """Answer for one key."""
-
-    operations: int
-    """Number of operations that count."""
-    answer: Answer
-    zoned: bool = False
-    """Whether the zones of its values decided the answer, without a search."""
-
-
 def summarize(
-    found: Mapping[int, KeyOutcome],
+    found: Mapping[int, KeyResult],
     *,
     keys: int,
     operations: int,
@@ -32,20 +20,21 @@ def summarize(
     zone_seconds: float,
     interrupted: bool,
 ) -> Judgement:
-    """Returns the judgement. ``found`` has answers by the number of the key; ``keys`` counts those with operations that
-    count.
+    """Returns the judgement. Raises ``ModelError`` if the model contradicted itself.
 
-    ``operations`` counts those of the whole history, ``seconds`` is the total time. Raises ``ModelError`` if the model
-    contradicted itself.
+    - ``found``: results, by the number of the key
+    - ``keys``: number of keys with operations that count
+    - ``operations``: number of operations of the whole history
+    - ``seconds``: total time
     """
     found = dict(sorted(found.items()))
-    broken = [one.answer.broken for one in found.values() if one.answer.broken is not None]
-    if broken:
-        raise ModelError(broken[0])
+    errors = [one.model_error for one in found.values() if one.model_error is not None]
+    if errors:
+        raise ModelError(errors[0])
     zoned = [one for one in found.values() if one.zoned]
     searched = [one for one in found.values() if not one.zoned]
-    contradictions = [one.answer.finding for one in (*zoned, *searched) if one.answer.finding is not None]
-    unknown = [one.answer.unknown for one in searched if one.answer.unknown is not None]
+    contradictions = [one.finding for one in (*zoned, *searched) if one.finding is not None]
+    unknown = [one.unknown for one in searched if one.unknown is not None]
     if len(unknown) > MOST_REASONS:
         unknown[MOST_REASONS:] = [f"and {len(unknown) - MOST_REASONS} keys more"]
     if interrupted:
@@ -79,11 +68,11 @@ def describe_count(keys: Sized) -> str:
     return f"{len(keys)} key{'' if len(keys) == 1 else 's'}"
 
 
-def _to_examined(keys: list[KeyOutcome], seconds: float, note: str) -> CheckCoverage:
+def _to_examined(keys: list[KeyResult], seconds: float, note: str) -> CheckCoverage:
     return CheckCoverage(check=NONLINEARIZABLE, rows=sum(one.operations for one in keys), seconds=seconds, note=note)
 
 
-def _describe_search(searched: list[KeyOutcome]) -> str:
-    largest = max((one.answer.largest for one in searched), default=0)
-    peak = max((one.answer.bytes for one in searched), default=0)
+def _describe_search(searched: list[KeyResult]) -> str:
+    largest = max((one.largest for one in searched), default=0)
+    peak = max((one.bytes for one in searched), default=0)
     return f"search on {describe_count(searched)}; at most {largest} configurations at once, {peak} bytes"

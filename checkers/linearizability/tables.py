@@ -13,25 +13,38 @@ from assay.checkers.linearizability.layout import Layout
 
 Ints = NDArray[np.int64]
 
-# Positions in ``counters``. ``HEAD``: how many of ``current`` (phase 1) or ``seen`` (phase 2) are processed.
-# ``LARGEST``: the largest set of configurations kept at one return.
+# Positions in ``counters``:
+# - EVENT: the next event. PHASE: 0 takes events, 1 divides the current rows, 2 expands rows. HEAD: how many rows of
+#   ``current`` (phase 1) or ``seen`` (phase 2) are processed. AT: the operation or action that a status is about.
+# - CURRENT, SEEN, NEXT, TRAIL, PENDING, READS, OPEN, REQUESTS: used lengths of the arrays; READS is that of
+#   ``pending_reads``, and OPEN that of ``open_groups``.
+# - GENERATION: number of the return. In the hash tables, entries of earlier generations are free.
+# - STAMP: number of the expanded row. ``tried`` has it for the actions that were tried on this row.
+# - BUDGET: steps left. WIDEST: limit of CURRENT. LARGEST: largest CURRENT so far. EXPLORED: rows expanded so far.
 EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
 READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, WIDEST, LARGEST, EXPLORED = range(9, 18)
 COUNTERS: Final = 18
 
 
 class SearchMemory(NamedTuple):
-    """Mutable state. A row's trail is the position of its latest operation in the trail, whose parents lead back."""
+    """Mutable state.
+
+    The trail has an entry for each operation that took effect in a row: its operation, and its parent, the entry before
+    it. A row's trail is the number of its latest entry.
+    """
 
     counters: Ints
     current: Ints
+    """Rows after the last return."""
     current_trail: Ints
     seen: Ints
+    """Rows reached since, in which the returning operation has not taken effect."""
     seen_trail: Ints
     next: Ints
+    """Rows in which it has, which become the current ones."""
     next_trail: Ints
     seen_table: Ints
-    """Open addressing: generation and index of a row in one integer."""
+    """Hash tables with open addressing, here and below: generation and index of a row in one integer."""
     next_table: Ints
     heads: Ints
     links: Ints
@@ -156,8 +169,8 @@ def extend_trail(memory: SearchMemory, trail: int, op: int) -> int:
 
 @register_compiled
 def sweep_trail(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
-    """Drops entries that no row's trail leads back to. Renumbers ``trails`` (negative: none). Returns the number of
-    entries left.
+    """Drops the entries of the trail that no row needs, and renumbers ``trails`` (negative: none). Returns the number
+    of entries left.
     """
     moved = np.zeros(count, np.int64)
     for index in range(len(trails)):

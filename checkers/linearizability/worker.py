@@ -1,4 +1,4 @@
-"""Worker process of the pool: receives histories of keys and sends back an answer for each.
+"""Worker process of the pool: receives histories of keys and sends back a result for each.
 
     python -P -m assay.checkers.linearizability.worker FD
 
@@ -6,9 +6,9 @@
 
 1. The first message is a model. The worker answers with None, or with the reason why it cannot load the model.
 2. Each further message is a list of (number, history), and limits. The worker answers each history with (number,
-   answer) as soon as it is searched.
+   result) as soon as it is searched.
 
-The worker ends with the pool, however that ends, because the other side of the connection is then closed.
+The worker ends when the pool ends, in whatever way, because the other side of the connection is then closed.
 """
 
 import os
@@ -49,7 +49,7 @@ def main(descriptor: int) -> None:
 
 
 def _listen(connection: Connection, tasks: SimpleQueue[bytes]) -> None:
-    """Runs next to the search, so that a search notices when the pool is gone."""
+    """Runs in a thread of its own, so that the process ends during a search if the pool is gone."""
     try:
         while True:
             tasks.put(connection.recv_bytes())

@@ -1,4 +1,4 @@
-"""Owns the memory of the compiled search, and so its limits: every array is allocated and enlarged here.
+"""Memory of the compiled search, and its limits: this module allocates and enlarges every array.
 
 The limit counts the bytes of all arrays together, including the temporary copy while one grows, and of the states that
 an interned model has reached. The search stops before an array would exceed the limit, and within a megabyte of states.
@@ -74,7 +74,7 @@ class InternedStates:
             self.actions.append(action)
         return number
 
-    def answer(self, requests: Ints, check: Callable[[int], None]) -> None:
+    def compute_transitions(self, requests: Ints, check: Callable[[int], None]) -> None:
         """Computes the transition of each requested pair of state and action. ``check`` is called with the bytes of
         tables before they are allocated.
         """
@@ -83,7 +83,7 @@ class InternedStates:
         counted = self._bytes
         with calling_model(self.model, "step"):
             for at, key in enumerate(keys.tolist()):
-                after[at] = self._after(key >> 31, key & 0x7FFFFFFF)
+                after[at] = self._apply_step(key >> 31, key & 0x7FFFFFFF)
                 if self._bytes - counted > UNCOUNTED:
                     counted = self._bytes
                     check(0)
@@ -93,11 +93,11 @@ class InternedStates:
             known, known_next = self.known, self.known_next
             self.known = np.full(len(known) * 2, NOWHERE, dtype=np.int64)
             self.known_next = np.zeros(len(known) * 2, dtype=np.int64)
-            there = known >= 0
-            tables.add_transitions(self.known, self.known_next, known[there], known_next[there])
+            used = known >= 0
+            tables.add_transitions(self.known, self.known_next, known[used], known_next[used])
         tables.add_transitions(self.known, self.known_next, keys, after)
 
-    def _after(self, state: int, action: int) -> int:
+    def _apply_step(self, state: int, action: int) -> int:
         f, x, y, *_ = self.actions[action]
         allowed, after = self.model.step(self.states[state], f, x, y)
         if not allowed:
@@ -119,7 +119,7 @@ class SavedSearch:
     counters: Ints
     arrays: dict[str, Ints]
 
-    KEPT = ("pending", "pending_reads", "available", "open_groups", "total_mask", "blind_state")
+    COPIED = ("pending", "pending_reads", "available", "open_groups", "total_mask", "blind_state")
 
     @property
     def bytes(self) -> int:
@@ -186,13 +186,13 @@ class Workspace:
         memory, counters, width = self.memory, self.counters, self.layout.width
         room = 2 * len(memory.seen)
         self._check(8 * (3 * room * (width + 1) + 6 * room + room))
-        made: dict[str, Ints] = {}
+        larger: dict[str, Ints] = {}
         for name in ("current", "seen", "next"):
-            made[name] = _enlarge(getattr(memory, name), room)
-            made[f"{name}_trail"] = _enlarge(getattr(memory, f"{name}_trail"), room)
-        made |= {name: np.zeros(2 * room, dtype=np.int64) for name in ("seen_table", "next_table", "heads")}
-        made["links"] = np.zeros(room, dtype=np.int64)
-        self.memory = memory._replace(**made)
+            larger[name] = _enlarge(getattr(memory, name), room)
+            larger[f"{name}_trail"] = _enlarge(getattr(memory, f"{name}_trail"), room)
+        larger |= {name: np.zeros(2 * room, dtype=np.int64) for name in ("seen_table", "next_table", "heads")}
+        larger["links"] = np.zeros(room, dtype=np.int64)
+        self.memory = memory._replace(**larger)
         generation = int(counters[tables.GENERATION])
         tables.rebuild(self.memory.seen_table, generation, self.memory.seen, int(counters[tables.SEEN]), width)
         tables.rebuild(self.memory.next_table, generation, self.memory.next, int(counters[tables.NEXT]), width)
@@ -204,14 +204,14 @@ class Workspace:
         trails = [getattr(memory, f"{name}_trail")[: counters[place]] for name, place in used.items()]
         if self.saved:
             trails.append(self.saved.arrays["current_trail"])
-        together = np.concatenate(trails)
+        all_trails = np.concatenate(trails)
         self._check(8 * int(counters[tables.TRAIL]))
         counters[tables.TRAIL] = tables.sweep_trail(
-            memory.trail_parent, memory.trail_op, memory.trail_event, int(counters[tables.TRAIL]), together
+            memory.trail_parent, memory.trail_op, memory.trail_event, int(counters[tables.TRAIL]), all_trails
         )
         start = 0
         for trail in trails:
-            trail[:] = together[start : start + len(trail)]
+            trail[:] = all_trails[start : start + len(trail)]
             start += len(trail)
         room = len(memory.trail_op)
         if int(counters[tables.TRAIL]) * 2 > room:
@@ -219,10 +219,10 @@ class Workspace:
             names = ("trail_parent", "trail_op", "trail_event")
             self.memory = memory._replace(**{name: _enlarge(getattr(memory, name), 2 * room) for name in names})
 
-    def answer(self) -> None:
-        """Computes the transitions that the search requested, and hands it the table."""
+    def compute_transitions(self) -> None:
+        """Computes the transitions that the search requested, and gives it the table."""
         count = int(self.counters[tables.REQUESTS])
-        self.states.answer(self.memory.requests[:count], self._check)
+        self.states.compute_transitions(self.memory.requests[:count], self._check)
         self.counters[tables.REQUESTS] = 0
         self.memory = self.memory._replace(known=self.states.known, known_next=self.states.known_next)
         self._check(0)
@@ -230,7 +230,7 @@ class Workspace:
     def cut(self, kept: int) -> None:
         """Continues with only the first ``kept`` configurations. The first cut saves all of them."""
         if self.saved is None:
-            arrays = {name: getattr(self.memory, name).copy() for name in SavedSearch.KEPT}
+            arrays = {name: getattr(self.memory, name).copy() for name in SavedSearch.COPIED}
             count = self.counters[tables.CURRENT]
             arrays |= {name: getattr(self.memory, name)[:count].copy() for name in ("current", "current_trail")}
             self.saved = SavedSearch(self.counters.copy(), arrays)
@@ -247,10 +247,10 @@ class Workspace:
             getattr(self.memory, name)[: len(array)] = array
         self.saved = None
 
-    def line(self, trail: int) -> list[tuple[int, int]]:
-        """Returns the operations on the way to a configuration, in order, each with the event at which it was placed.
+    def read_trail(self, trail: int) -> list[tuple[int, int]]:
+        """Returns the operations that led to a configuration, in order, each with the event at which it was placed.
 
-        An operation that ended info is given as its group's complement.
+        For an operation that ended info, it has the complement of its group.
         """
         found = []
         while trail != NOWHERE:
@@ -266,8 +266,8 @@ class Workspace:
         except Exception as error:  # noqa: BLE001 - a user's model may raise anything, and a finding must survive it
             return f"{reached!r} (describe raised {type(error).__name__}: {error})"
 
-    def broken(self, what: str, actions: list[Action]) -> ModelError:
-        """Returns the error for the action ``AT``, which breaks its own claim."""
+    def to_model_error(self, what: str, actions: list[Action]) -> ModelError:
+        """Returns the error for the action ``AT``, which violates its model's claim."""
         return ModelError(f"{self.states.model.name}: {actions[int(self.counters[tables.AT])]} {what}")
 
     def _check(self, more: int) -> None:
@@ -280,6 +280,6 @@ class Workspace:
 
 
 def _enlarge(array: Ints, room: int) -> Ints:
-    made = np.zeros((room, *array.shape[1:]), dtype=np.int64)
-    made[: len(array)] = array
-    return made
+    larger = np.zeros((room, *array.shape[1:]), dtype=np.int64)
+    larger[: len(array)] = array
+    return larger

@@ -36,7 +36,7 @@ Zoned = tuple[dict[int, Finding | None], list[int]]
 
 
 def judge_zones(encoded: EncodedHistory, anomaly: str) -> Zoned:
-    """Returns None or the first contradiction for each key (its number) that qualifies, and the other keys."""
+    """Judges each key that qualifies. Returns their first contradictions, or None, by number, and the other keys."""
     assert encoded.model.register is not None
     read, write = encoded.model.register
     parts = np.array([action[:2] for action in encoded.actions], dtype=np.int64).reshape(-1, 2)[encoded.action]
@@ -111,11 +111,13 @@ def _find_violations(
             continue
         inner = int(zones[at])
         involved = [calls[long], returns[inner], returns[long]]
-        last_call, there = (_describe_operation(encoded, int(rows[place])) for place in involved[:2])
-        value_text = encoded.values[number].text(int(value[calls[long]]))
+        last_call, between = (_describe_operation(encoded, int(rows[place])) for place in involved[:2])
+        value_text, other_text = (
+            encoded.values[number].text(int(value[place])) for place in (calls[long], returns[inner])
+        )
         claim = (
-            f"{last_call} still used {value_text}, which had been there before; yet "
-            f"{encoded.values[number].text(int(value[returns[inner]]))} was there in between: {there}."
+            f"{last_call} still used {value_text}, which had been there before; yet {other_text} was there in between: "
+            f"{between}."
         )
         unique = dict.fromkeys(int(rows[place]) for place in involved if place >= 0)
         found[number] = (claim, tuple(unique))
@@ -142,8 +144,8 @@ def _find_reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
 def _find_operations_at(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
     """Returns for each cluster one of its operations at that time, or -1."""
     found = np.full(len(wanted), -1, dtype=np.int64)
-    there = np.flatnonzero(time == wanted[cluster])
-    found[cluster[there]] = there
+    rows = np.flatnonzero(time == wanted[cluster])
+    found[cluster[rows]] = rows
     return found
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from assay.checkers.check import Family
 from assay.checkers.engine import Engine
-from assay.checkers.judging.contract import AT_REST
+from assay.checkers.judging.contract import SNAPSHOT_DEADLINES
 from assay.checkers.liveness.convergence import (
     DISOBEYED_SETTINGS,
     DISOBEYED_STATE,
@@ -29,7 +29,7 @@ def _find_short_inspection(engine: Engine) -> list[str]:
         select min(l.ended) as since, max(l.time) as until, max(d.deadline) as deadline,
             max(case when l.look = e.look then l.unsettled end) as unsettled
         from rest_looks l cross join (select max(look) as look from rest_looks) e
-            cross join (select greatest({", ".join(AT_REST)}) as deadline from deadlines_declared) d
+            cross join (select greatest({", ".join(SNAPSHOT_DEADLINES)}) as deadline from deadlines_declared) d
         """
     )
     if not row["unsettled"] or row["until"] - row["since"] >= row["deadline"]:
@@ -60,7 +60,7 @@ REST: Final = Family(
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,
     prepare=_find_short_inspection,
-    beside=True,
+    about_servers=True,
 )
 
 LIVENESS_ANOMALIES: Final = REST.anomalies

@@ -1,10 +1,7 @@
-"""Checks of objects with a simple sequential meaning. Each of these modules is a family: how a workload records itself,
-the views, the checks.
+"""Checks of objects with a simple sequential meaning.
 
-- ``counters``, ``max_registers``, ``sets``, ``queues``, ``banks``, ``ids``, ``monotonic``: the families.
-- ``emptiness``: queues that the contract declares linearizable.
-- ``snapshots``: sets that the contract declares linearizable.
-- ``monotonic_cycles``: finds cycles of reads.
+- ``counters``, ``max_registers``, ``sets``, ``queues``, ``banks``, ``ids``, ``monotonic``: one family each. A module
+  says how a workload records itself, and has the views and the checks.
 - ``kinds``: counts the kinds of effects of a history, by which families know whether they apply.
 
 The package imports what all checks share. ``checkers.families``, ``checkers.judging``, ``checkers.partitioned_by_key``,

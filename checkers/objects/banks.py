@@ -27,7 +27,7 @@ A system that counts wrongly may show any number, so sums have room for more tha
 from typing import Final
 
 from assay.checkers.check import Check, Table, View
-from assay.checkers.objects.kinds import family
+from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far
 
 OPENED: Final = Table(
@@ -38,7 +38,7 @@ OPENED: Final = Table(
     from effects e where e.kind = 'bank-open' and e.outcome <> 'fail' group by e.key, e.owner
     """,
 )
-"""``doubtful``: it is unknown whether the account was opened, so nothing is known of the bank."""
+"""``doubtful``: it is unknown whether the account was opened, so its bank is not judged."""
 
 BANKS: Final = Table(
     "bank_banks",
@@ -47,9 +47,9 @@ BANKS: Final = Table(
         select key, coalesce(max(case when owner is null then {cast_large("value")} end),
                 cast(sum({cast_large("value")}) as {LARGE})) as total,
             count(owner) as accounts, count(*) as opened, count(value) as valued,
-            max(case when owner is null then 1 else 0 end) as whole, max(ready) as ready, max(doubtful) as doubtful
+            max(case when owner is null then 1 else 0 end) as has_sum, max(ready) as ready, max(doubtful) as doubtful
         from bank_opened group by key) as banks
-    where doubtful = 0 and (whole = 1 or opened = valued)
+    where doubtful = 0 and (has_sum = 1 or opened = valued)
     """,
 )
 
@@ -98,7 +98,7 @@ BANK_TOTAL: Final = Check(
     about=("read {reader_op:number}",),
     needs_close=True,
 )
-"""A read may lack rows if the history was not closed, so this check needs the close, as sets do."""
+"""A read may lack rows if the history was not closed, so this check sets ``needs_close``."""
 
 
 BANK_NEGATIVE: Final = Check(
@@ -113,26 +113,28 @@ BANK_NEGATIVE: Final = Check(
 
 
 def _sums_view(name: str, *, certain: bool) -> View:
-    """Returns a view of the sums that moved before each read of an account: certainly before its call, or possibly
-    before its return.
+    """Returns a view of the sums deposited and withdrawn before each read of an account: certainly before its call, or
+    possibly before its return.
     """
     if certain:
-        which, moment, moved, read, shown = "e.outcome = 'ok' and e.ret is not null", "e.ret", 1, "call", 0
+        which, moment, change_side, read, read_side = "e.outcome = 'ok' and e.ret is not null", "e.ret", 1, "call", 0
     else:
-        which, moment, moved, read, shown = "e.outcome <> 'fail'", "e.call", 0, "ret", 1
-    came, went = (sum_so_far(one, by="key, owner", order="moment, side", kind=LARGE) for one in ("came", "went"))
+        which, moment, change_side, read, read_side = "e.outcome <> 'fail'", "e.call", 0, "ret", 1
+    deposited, withdrawn = (
+        sum_so_far(one, by="key, owner", order="moment, side", kind=LARGE) for one in ("deposited", "withdrawn")
+    )
     return View(
         name,
         f"""
-        select key, owner, op, came, went from (
-            select key, owner, op, {came} as came, {went} as went from (
-                select e.key, e.owner, {moment} as moment, {moved} as side, cast(-1 as bigint) as op,
-                    case when e.kind = 'bank-deposit' then {cast_large("e.value")} else 0 end as came,
-                    case when e.kind = 'bank-withdraw' then {cast_large("e.value")} else 0 end as went
+        select key, owner, op, deposited, withdrawn from (
+            select key, owner, op, {deposited} as deposited, {withdrawn} as withdrawn from (
+                select e.key, e.owner, {moment} as moment, {change_side} as side, cast(-1 as bigint) as op,
+                    case when e.kind = 'bank-deposit' then {cast_large("e.value")} else 0 end as deposited,
+                    case when e.kind = 'bank-withdraw' then {cast_large("e.value")} else 0 end as withdrawn
                 from effects e join bank_banks b on e.key = b.key
                 where e.kind in ('bank-deposit', 'bank-withdraw') and {which}
                 union all
-                select key, owner, {read}, {shown}, op, 0, 0 from bank_shown) as moments) as summed
+                select key, owner, {read}, {read_side}, op, 0, 0 from bank_shown) as moments) as summed
         where op >= 0
         """,
     )
@@ -147,12 +149,12 @@ BANK_UNACCOUNTED: Final = Check(
         Table(
             "found_bank_unaccounted",
             """
-            select s.key, s.owner, s.op, s.value, s.opened + c.came - p.went as least,
-                s.opened + p.came - c.went as most
+            select s.key, s.owner, s.op, s.value, s.opened + c.deposited - p.withdrawn as least,
+                s.opened + p.deposited - c.withdrawn as most
             from bank_known s
                 join bank_certain c on s.key = c.key and s.owner = c.owner and s.op = c.op
                 join bank_possible p on s.key = p.key and s.owner = p.owner and s.op = p.op
-            where s.value < s.opened + c.came - p.went or s.value > s.opened + p.came - c.went
+            where s.value < s.opened + c.deposited - p.withdrawn or s.value > s.opened + p.deposited - c.withdrawn
             """,
         ),
     ),
@@ -161,10 +163,10 @@ BANK_UNACCOUNTED: Final = Check(
     claim=_READ + "account {owner}; by what was acknowledged before, and what may have been done by then, it held "
     "[least={most}?{least}|{least} to {most}].",
     about=("read {reader_op:number}",),
-    lacks="of no account that was read is it known what it held at first",
+    lacks="no account that was read has a known opening balance",
     explained_by=("bank-total", "bank-negative"),
 )
 
-BANK: Final = family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), VIEWS)
+BANK: Final = declare_family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), VIEWS)
 
 BANK_ANOMALIES: Final = BANK.anomalies

@@ -9,7 +9,7 @@ The check has three parts:
 
 1. The add that returned v fills slot v; a read of v stands between slots v - 1 and v. So the order is known, and rule U
    applies: no operation may have a lower place than one that had returned before its call. Adds are at 2v and reads at
-   2v - 1. An instance of ``counter-order`` is one late call, however many places it came too late for.
+   2v - 1. An instance of ``counter-order`` is one late call, however many operations it should have preceded.
 2. No two adds fill one slot.
 3. Slots that no acknowledged add filled, below anything that was returned, must have been filled by adds of unknown
    outcome. Any such add can fill a slot if it was called no later than the least return above that slot.
@@ -22,7 +22,7 @@ never have happened. A counter is linearizable iff none of the three is violated
 from typing import Final
 
 from assay.checkers.check import Check, Table, UndecidedKeys, View
-from assay.checkers.objects.kinds import family
+from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     RETURNED,
     ROWS_BEFORE,
@@ -51,7 +51,7 @@ ROWS: Final = Table(
 UNCLEAR: Final = Table(
     "counter_unclear", "select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key"
 )
-"""Keys with an acknowledged add whose result is unknown: it fills some slot, and no one knows which."""
+"""Keys with an acknowledged add whose result is unknown: it fills an unknown slot."""
 
 KNOWN: Final = View(
     "counter_known",
@@ -193,6 +193,6 @@ _DOUBTS: Final = UndecidedKeys(
 
 
 COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
-COUNTERS: Final = family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _DOUBTS)
+COUNTERS: Final = declare_family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _DOUBTS)
 
 COUNTER_ANOMALIES: Final = COUNTERS.anomalies

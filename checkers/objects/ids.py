@@ -12,7 +12,7 @@ checks that values do).
 from typing import Final
 
 from assay.checkers.check import Check, Table
-from assay.checkers.objects.kinds import family
+from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, total_of
 
 IDS: Final = Table(
@@ -50,6 +50,6 @@ ID_DUPLICATE: Final = Check(
     about=("[name?|value {value} of {key}]",),
 )
 
-UNIQUE_IDS: Final = family("unique-ids", (ID_DUPLICATE,), (IDS,))
+UNIQUE_IDS: Final = declare_family("unique-ids", (ID_DUPLICATE,), (IDS,))
 
 ID_ANOMALIES: Final = UNIQUE_IDS.anomalies

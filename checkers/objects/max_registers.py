@@ -27,7 +27,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.objects.kinds import family
+from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     RETURNED,
     first_rows_subquery,
@@ -139,6 +139,6 @@ MAX_ORDER: Final = Check(
 )
 
 MAX_VIEWS: Final = (ROWS, LEVELS)
-MAX_REGISTERS: Final = family("max-register", (MAX_PHANTOM, MAX_ORDER), MAX_VIEWS)
+MAX_REGISTERS: Final = declare_family("max-register", (MAX_PHANTOM, MAX_ORDER), MAX_VIEWS)
 
 MAX_REGISTER_ANOMALIES: Final = MAX_REGISTERS.anomalies

@@ -14,24 +14,70 @@ with the order of processes. An operation comes before another
 
 Operations that come before each other in a cycle contradict each other:
 
-- ``nonmonotonic-read``: the smallest cycle, two operations of one process that saw one value fall. After a fall the
-  process counts as another one, so that the fall is not found twice.
+- ``nonmonotonic-read``: the smallest cycle, two operations of one process that saw one value fall. From the fall on,
+  the process counts as another one, so that the fall is not found twice.
 - ``monotonic-cycle``: all other cycles. The smallest is two reads of two values, each of which saw more of one and less
   of the other.
 - ``monotonic-cycle-real-time``: a cycle that needs real time.
 
-There is no cycle iff some order of the operations, which keeps the order of each process (and real time), has no value
-fall. Whether a value was ever made what a read shows is not checked, because an add of unknown outcome does not say
-what it made. If each add adds one and real time is promised, ``counters`` checks more; ``max_registers`` does so for a
-value that is written.
+There is no cycle iff in some order of the operations no value falls. The order must keep that of each process (and real
+time). No check compares the values that reads show with those that adds made, because an add of unknown outcome does
+not say what it made. If each add adds one and real time is promised, ``counters`` checks more; ``max_registers`` does
+so for a value that is written.
+
+Cycles are found in Python and stored in a table that the checks read. ``transactions.graph`` finds components and short
+cycles. For each value and number, the operations that saw this number lead to a node. The node leads to all operations
+that saw the next higher number, and to their node. So there are only a few edges per row, however many operations saw
+less than others.
 """
 
-from typing import Final
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, Family, Table
-from assay.checkers.objects.kinds import family
-from assay.checkers.objects.monotonic_cycles import FALLS, NOTHING, SEEN, find_cycles
-from assay.checkers.sql_idioms import order_by, select_first
+from assay.checkers.engine import INFINITY, Engine
+from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS
+from assay.checkers.objects.kinds import declare_family
+from assay.checkers.sql_idioms import previous, select_first
+from assay.checkers.times import seconds
+from assay.checkers.transactions.cycles import declare_cycle_check, load_cycles
+from assay.checkers.transactions.edges import WW
+from assay.checkers.transactions.graph import ORDER, ClassifiedGraph, Graph, ShortCycles, classify, read_ints
+from assay.checkers.transactions.real_time import order_in_real_time
+from assay.checkers.transactions.words import to_links
+from assay.harness.core.lazy_import import LazyModule
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from assay.checkers.transactions.graph import Ints
+else:
+    np, pa = LazyModule("numpy"), LazyModule("pyarrow")
+
+NOTHING: Final = -INFINITY
+"""Stands for a read of nothing, below all values."""
+
+SEEN: Final = Table(
+    "monotonic_seen",
+    f"""
+    select op, key, process, value, call, ret, {previous("value", by="key, process", order="call, op")} as former,
+        {previous("op", by="key, process", order="call, op")} as former_op
+    from (
+        select op, key, process, max(coalesce(value, {NOTHING})) as value, min(call) as call, min(ret) as ret
+        from effects where (kind = 'monotonic-read' or (kind = 'monotonic-add' and value is not null))
+            and outcome = 'ok' group by op, key, process) as seen
+    """,
+)
+"""``former``: the number that the process saw of this value before."""
+
+FALLS: Final = Table("monotonic_falls", "select * from monotonic_seen where value < former")
+
+_LEVELS: Final = -(2**61)
+"""First id of the nodes for levels. A level stands for one number of a value and all smaller ones."""
 
 NONMONOTONIC_READ: Final = Check(
     anomaly="nonmonotonic-read",
@@ -45,27 +91,19 @@ NONMONOTONIC_READ: Final = Check(
 )
 
 
-def _declare_cycle_check(anomaly: str, meaning: str, explained_by: tuple[str, ...]) -> Check:
-    table = f"found_{anomaly.replace('-', '_')}"
-    return Check(
-        anomaly=anomaly,
-        meaning=meaning,
-        views=(Table(table, f"select * from monotonic_found where anomaly = '{anomaly}'"),),
-        evidence=f"""
-            select key, claim, ops, more, first_op, second_op from {table}
-            {order_by("number")} limit {MOST_FINDINGS}
-            """,
-        examined=f"select count(*) as examined from {SEEN.name}",
-        claim="{claim}",
-        operations=("ops",),
-        more="{more}",
+def _declare_cycle_check(anomaly: str, meaning: str, explained_by: tuple[str, ...] = ()) -> Check:
+    return declare_cycle_check(
+        anomaly,
+        meaning,
+        found="monotonic_found",
+        examined=SEEN.name,
         about=(EachOperation("ops", "what operation {} saw"),),
         explained_by=explained_by,
     )
 
 
 MONOTONIC_CYCLE: Final = _declare_cycle_check(
-    "monotonic-cycle", "operations saw values that only grow in orders that contradict each other", ()
+    "monotonic-cycle", "operations saw values that only grow in orders that contradict each other"
 )
 MONOTONIC_CYCLE_REAL_TIME: Final = _declare_cycle_check(
     "monotonic-cycle-real-time",
@@ -73,7 +111,142 @@ MONOTONIC_CYCLE_REAL_TIME: Final = _declare_cycle_check(
     ("nonmonotonic-read", "monotonic-cycle"),
 )
 
-MONOTONIC: Final = family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), (SEEN, FALLS), find_cycles)
+
+@dataclass(frozen=True)
+class _ObservedOperation:
+    """Process and times of an operation, and the numbers that it saw."""
+
+    process: int
+    call: int
+    ret: int
+    seen: Mapping[str, int]
+
+
+def find_cycles(engine: Engine) -> list[str]:
+    """Creates ``monotonic_found``: one row for each component, the first few with a claim."""
+    rows = engine.arrow("select op, key, process, value, call, ret from monotonic_seen")
+    rows = rows.sort_by([("op", "ascending"), ("key", "ascending")])  # makes the choice of cycles deterministic
+    falls = engine.arrow("select op from monotonic_falls group by op")
+    graph = _GrowthGraph(rows, read_ints(falls, "op"))
+    found = _list_components(graph.classify(), MONOTONIC_CYCLE.anomaly, graph)
+    if engine.rows("select transaction_order from txn_declared")[0]["transaction_order"] == "real-time":
+        reported = {op for row in found for op in row["members"]}
+        real_time = graph.classify(real_time=True)
+        found += _list_components(real_time, MONOTONIC_CYCLE_REAL_TIME.anomaly, graph, reported)
+    load_cycles(engine, "monotonic_found", found)
+    return []
+
+
+class _GrowthGraph:
+    """Graph of operations and levels. ``falls``: operations from which on their process counts as a new one."""
+
+    def __init__(self, rows: pa.Table, falls: Ints) -> None:
+        op, value = read_ints(rows, "op"), read_ints(rows, "value")
+        key = read_ints(pa.table({"key": rows["key"].combine_chunks().dictionary_encode().indices}), "key")
+        self._rows = rows
+        self.ops, first = np.unique(op, return_index=True)
+        self.process, self.call, self.ret = (read_ints(rows, name)[first] for name in ("process", "call", "ret"))
+        order = np.lexsort((value, key))
+        op, key, value = op[order], key[order], value[order]
+        new_key = np.diff(key, prepend=-1) != 0
+        level = np.cumsum(new_key | (np.diff(value, prepend=0) != 0)) - 1
+        least = np.zeros(int(level[-1]) + 1 if len(level) else 0, np.bool_)
+        least[level[new_key]] = True
+        self._levels = _LEVELS + np.arange(len(least), dtype=np.int64)
+        above = np.flatnonzero(~least)
+        higher = ~least[level]
+        turns = np.lexsort((self.call, self.process))
+        same = (np.diff(self.process[turns]) == 0) & ~np.isin(self.ops[turns[1:]], falls)
+        self._source = np.concatenate([op, self._levels[above - 1], self._levels[level[higher] - 1]])
+        self._target = np.concatenate([self._levels[level], self._levels[above], op[higher]])
+        self._kind = np.full(len(self._source), WW)
+        self._before, self._after = self.ops[turns[:-1][same]], self.ops[turns[1:][same]]
+
+    def classify(self, *, real_time: bool = False) -> ClassifiedGraph:
+        """Returns the components that have a cycle."""
+        none = np.zeros(0, np.int64)
+        nodes, times, source, target = none, none, self._before, self._after
+        if real_time:
+            added = order_in_real_time(self.ops, self.call, self.ret, np.zeros_like(self.ops))
+            nodes, times, source, target = added.nodes, added.times, added.source, added.target
+        return classify(
+            Graph.of(
+                np.concatenate([self.ops, self._levels, nodes]),
+                np.concatenate([self.call, np.zeros_like(self._levels), times]),
+                np.concatenate([self._source, source]),
+                np.concatenate([self._target, target]),
+                np.concatenate([self._kind, np.full(len(source), ORDER)]),
+            )
+        )
+
+    def read_operations(self, ops: Sequence[int]) -> Mapping[int, _ObservedOperation]:
+        """Returns process, times and seen numbers of some operations."""
+        at = np.searchsorted(self.ops, ops)
+        seen: dict[int, dict[str, int]] = {op: {} for op in ops}
+        rows = np.flatnonzero(np.isin(read_ints(self._rows, "op"), np.array(ops, np.int64)))
+        for row in self._rows.take(pa.array(rows)).to_pylist():
+            seen[row["op"]][row["key"]] = row["value"]
+        return {
+            op: _ObservedOperation(int(self.process[place]), int(self.call[place]), int(self.ret[place]), seen[op])
+            for op, place in zip(ops, at.tolist(), strict=True)
+        }
+
+
+def _list_components(
+    classified: ClassifiedGraph, anomaly: str, graph: _GrowthGraph, reported: Iterable[int] = ()
+) -> list[dict[str, Any]]:
+    """Returns a row for each component without one of the operations that are already ``reported``."""
+    cycles, before, rows = ShortCycles(classified), set(reported), list[dict[str, Any]]()
+    for component in classified.components:
+        ids = classified.graph.nodes[component.members]
+        members: list[int] = ids[ids >= 0].tolist()
+        if before.intersection(members):
+            continue
+        cycle, key, claim = members, None, None
+        if len(rows) < MOST_FINDINGS:
+            cycle = [link.source for link in to_links(cycles.shortest(component)[1])]
+            key, claim = _describe_cycle(cycle, len(members), graph.read_operations(cycle))
+        ops = cycle[:MOST_OPERATIONS]
+        rows.append(
+            {
+                "anomaly": anomaly,
+                "number": len(rows) + 1,
+                "key": key,
+                "ops": ",".join(map(str, ops)),
+                "more": len(members) - len(ops),
+                "claim": claim,
+                "first_op": ops[0],
+                "second_op": ops[1],
+                "members": members,
+            }
+        )
+    return rows
+
+
+def _describe_cycle(cycle: Sequence[int], size: int, known: Mapping[int, _ObservedOperation]) -> tuple[str | None, str]:
+    """Returns the first value that grows along the cycle, and the claim: one sentence for each step."""
+    sentences, keys = list[str](), list[str]()
+    for op, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+        first, second = known[op], known[following]
+        grown = [key for key, value in first.seen.items() if second.seen.get(key, value) > value]
+        if grown:
+            key = min(grown)
+            keys.append(key)
+            seen = "nothing" if first.seen[key] == NOTHING else first.seen[key]
+            sentences.append(f"operation {op} saw {seen} of {key}, and operation {following} saw {second.seen[key]}")
+        elif first.process == second.process and first.call < second.call:
+            sentences.append(f"process {first.process} made operation {following} after {op}")
+        else:
+            ended, began = seconds(first.ret), seconds(second.call)
+            sentences.append(f"operation {op} had returned at {ended}, before {following} was called at {began}")
+    more = f" (and {len(sentences) - LONGEST_LIST} more)" if len(sentences) > LONGEST_LIST else ""
+    others = f"; {size} operations contradict each other in all" if size > len(cycle) else ""
+    steps = "; ".join(sentences[:LONGEST_LIST])
+    claim = f"{len(cycle)} operations come before each other in a circle: {steps}{more}{others}."
+    return keys[0] if keys else None, claim
+
+
+MONOTONIC: Final = declare_family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), (SEEN, FALLS), find_cycles)
 
 
 MONOTONIC_REAL_TIME: Final = Family(

@@ -41,4 +41,4 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
     optional=True,
 )
 
-INSPECTION: Final = family_of(EARLY_ACKNOWLEDGEMENT, applies="looks where what = 'inspected'", beside=True)
+INSPECTION: Final = family_of(EARLY_ACKNOWLEDGEMENT, applies="looks where what = 'inspected'", about_servers=True)

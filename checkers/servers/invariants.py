@@ -31,4 +31,6 @@ BROKEN_INVARIANTS: Final = Check(
     optional=True,
 )
 
-INVARIANTS: Final = family_of(BROKEN_INVARIANTS, applies="looks where what in ('asserted', 'broken')", beside=True)
+INVARIANTS: Final = family_of(
+    BROKEN_INVARIANTS, applies="looks where what in ('asserted', 'broken')", about_servers=True
+)

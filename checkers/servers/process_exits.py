@@ -59,5 +59,5 @@ ENDED_BY_ITSELF: Final = Check(
 )
 
 PROCESSES: Final = family_of(
-    ENDED_BY_ITSELF, applies="looks where what in ('process', 'ended', 'crashed')", beside=True
+    ENDED_BY_ITSELF, applies="looks where what in ('process', 'ended', 'crashed')", about_servers=True
 )

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Table, UndecidedKeys, build
+from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, Table, UndecidedKeys, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
@@ -46,7 +46,6 @@ from assay.harness.core.lazy_import import LazyModule
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-
 else:
     np, pa = LazyModule("numpy"), LazyModule("pyarrow")
 
@@ -78,11 +77,11 @@ def prepare(engine: Engine) -> list[str]:
     """Creates every table that the transaction checks read. Returns reasons why some keys cannot be judged."""
     build(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
     search = _CycleSearch(engine)
-    search.dependencies()
+    search.find_dependency_cycles()
     order = engine.rows("select transaction_order from txn_declared")[0]["transaction_order"]
     if order in ORDERS:
-        search.ordered(order)
-    engine.load("txn_found", search.table())
+        search.find_ordered_cycles(order)
+    load_cycles(engine, "txn_found", search.list_instances())
     return [*_UNCLEAR(engine), *search.doubts]
 
 
@@ -102,31 +101,31 @@ class _CycleSearch:
         """Maps each transaction on a cycle of dependencies alone to the rank of its component."""
         self.doubts: list[str] = []
 
-    def dependencies(self) -> None:
+    def find_dependency_cycles(self) -> None:
         """Finds cycles that need no order of time, and transactions that read two versions of a register."""
         classified = self._classify(Graph.of(self._node, self._call, self._source, self._target, self._kind))
         repeats = self._engine.arrow("select key, first_op, second_op, low, high from txn_repeats").to_pylist()
         repeats.sort(key=lambda row: (row["first_op"], row["key"]))
-        again: dict[int, Row] = {}
+        by_reader: dict[int, Row] = {}
         for row in repeats:
-            again.setdefault(row["first_op"], row)
+            by_reader.setdefault(row["first_op"], row)
         cycles = ShortCycles(classified)
         for component in classified.components:
             ops = _list_operations(classified, component)
-            repeat = next((again[op] for op in ops if op in again), None)
+            repeat = next((by_reader[op] for op in ops if op in by_reader), None)
             if repeat is not None and component.rank > G_SINGLE:
-                rank = self._repeat(repeat, len(ops))
+                rank = self._add_repeated_read(repeat, len(ops))
             else:
-                rank = self._cycle(cycles, component, "", ops)
+                rank = self._add_cycle(cycles, component, "", ops)
             self._rank |= dict.fromkeys(ops, rank)
-        for op, row in again.items():
+        for op, row in by_reader.items():
             if op not in self._rank:
-                self._rank[op] = self._repeat(row, 2)
+                self._rank[op] = self._add_repeated_read(row, 2)
 
-    def ordered(self, order: str) -> None:
-        """Finds cycles that need time as well, if they are stronger than all without."""
+    def find_ordered_cycles(self, order: str) -> None:
+        """Finds cycles that need this order, if they are stronger than the cycles of their transactions without it."""
         known = self._node, self._call, self._ret, self._place
-        added = order_in_real_time(*known) if order == REAL_TIME else self._turns()
+        added = order_in_real_time(*known) if order == REAL_TIME else self._list_process_order()
         graph = Graph.of(
             np.concatenate([self._node, added.nodes]),
             np.concatenate([self._call, added.times]),
@@ -139,14 +138,14 @@ class _CycleSearch:
         for component in classified.components:
             ops = _list_operations(classified, component)
             if component.rank < min(self._rank.get(op, len(CLASSES)) for op in ops):
-                self._cycle(cycles, component, f"-{order}", ops)
+                self._add_cycle(cycles, component, f"-{order}", ops)
 
-    def table(self) -> pa.Table:
+    def list_instances(self) -> list[dict[str, Any]]:
         """Returns one row per instance; the first of each anomaly have a claim."""
-        cycle = [link for instance in self._instances for link in instance.cycle]
-        reasons, moments = LinkReasons(self._engine, cycle), self._moments_of({link.source for link in cycle})
+        links = [link for instance in self._instances for link in instance.cycle]
+        reasons, times = LinkReasons(self._engine, links), self._read_times({link.source for link in links})
         numbers: dict[str, int] = {}
-        rows = []
+        rows: list[dict[str, Any]] = []
         for instance in self._instances:
             number = numbers[instance.anomaly] = numbers.get(instance.anomaly, 0) + 1
             key = claim = None
@@ -154,10 +153,10 @@ class _CycleSearch:
                 key, claim = instance.repeat["key"], describe_repeated_read(instance.repeat)
             elif instance.cycle:
                 why = next((f" by {order} order" for order in ORDERS if instance.anomaly.endswith(order)), "")
-                key = reasons.key(instance.cycle)
-                claim = describe_cycle(instance.cycle, instance.size, why, reasons, moments)
+                key = reasons.find_key(instance.cycle)
+                claim = describe_cycle(instance.cycle, instance.size, why, reasons, times)
             ops = instance.ops[:MOST_OPERATIONS]
-            shown = [op for op in reasons.readers(instance.cycle) if op not in ops][: MOST_OPERATIONS - len(ops)]
+            shown = [op for op in reasons.list_readers(instance.cycle) if op not in ops][: MOST_OPERATIONS - len(ops)]
             rows.append(
                 {
                     "anomaly": instance.anomaly,
@@ -170,20 +169,18 @@ class _CycleSearch:
                     "claim": claim,
                 }
             )
-        return pa.Table.from_pylist(
-            rows, schema=pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
-        )
+        return rows
 
     def _classify(self, graph: Graph) -> ClassifiedGraph:
         classified = classify(graph)
         if classified.unsure:
             self.doubts.append(
                 f"G-single cannot be ruled out in {classified.unsure} groups of transactions that depend on each other "
-                f"in circles: the search ended after {LIMIT} steps; they count as a weaker anomaly that they have"
+                f"in circles: the search ended after {LIMIT} steps; each group counts as a weaker anomaly that it has"
             )
         return classified
 
-    def _cycle(self, cycles: ShortCycles, component: Component, suffix: str, ops: list[int]) -> int:
+    def _add_cycle(self, cycles: ShortCycles, component: Component, suffix: str, ops: list[int]) -> int:
         name = CLASSES[component.rank] + suffix
         if self._counts.get(name, 0) >= MOST_FINDINGS:
             self._add(component.rank, suffix, ops[:2], len(ops))
@@ -193,7 +190,7 @@ class _CycleSearch:
         self._add(rank, suffix, [link.source for link in cycle], len(ops), cycle=cycle, members=ops)
         return rank
 
-    def _repeat(self, row: Row, size: int) -> int:
+    def _add_repeated_read(self, row: Row, size: int) -> int:
         self._add(G_SINGLE, "", [row["first_op"], row["second_op"]], size, repeat=row)
         return G_SINGLE
 
@@ -212,15 +209,15 @@ class _CycleSearch:
         self._counts[name] = self._counts.get(name, 0) + 1
         self._instances.append(_Instance(name, ops, size, cycle, repeat, members))
 
-    def _turns(self) -> TimeOrder:
-        """Returns an edge between each two successive transactions of a process."""
+    def _list_process_order(self) -> TimeOrder:
+        """Returns an edge from each transaction to the next one of its process."""
         ops = np.flatnonzero(self._node >= 0)
         ops = ops[np.lexsort((self._call[ops], self._process[ops], self._place[ops]))]
         same = (np.diff(self._process[ops]) == 0) & (np.diff(self._place[ops]) == 0)
         none = np.zeros(0, np.int64)
         return TimeOrder(none, none, self._node[ops[:-1][same]], self._node[ops[1:][same]])
 
-    def _moments_of(self, ops: set[int]) -> Mapping[int, TransactionTimes]:
+    def _read_times(self, ops: set[int]) -> Mapping[int, TransactionTimes]:
         rows = np.flatnonzero(np.isin(self._node, np.array(sorted(ops), np.int64)))
         return {
             int(self._node[row]): TransactionTimes(int(self._process[row]), int(self._call[row]), int(self._ret[row]))
@@ -241,21 +238,39 @@ _UNCLEAR: Final = UndecidedKeys(
 )
 
 
-def _declare_cycle_check(anomaly: str, meaning: str) -> Check:
+def declare_cycle_check(
+    anomaly: str,
+    meaning: str,
+    *,
+    found: str = "txn_found",
+    examined: str = "txn_edges",
+    about: tuple[EachOperation, ...] = (),
+    explained_by: tuple[str, ...] = (),
+) -> Check:
+    """Declares the check that reports the cycles of one class. ``found``: the table that :func:`load_cycles` made."""
     table = f"found_{anomaly.lower().replace('-', '_')}"
     return Check(
         anomaly=anomaly,
         meaning=meaning,
-        views=(Table(table, f"select * from txn_found where anomaly = '{anomaly}'"),),
+        views=(Table(table, f"select * from {found} where anomaly = '{anomaly}'"),),
         evidence=f"""
             select key, claim, ops, more, first_op, second_op from {table}
             {order_by("number")} limit {MOST_FINDINGS}
             """,
-        examined="select count(*) as examined from txn_edges",
+        examined=f"select count(*) as examined from {examined}",
         claim="{claim}",
         operations=("ops",),
         more="{more}",
+        about=about,
+        explained_by=explained_by,
     )
+
+
+def load_cycles(engine: Engine, table: str, found: Sequence[Mapping[str, Any]]) -> None:
+    """Creates a table of components with cycles, one row each. Other fields than those of ``_COLUMNS`` are left out."""
+    rows = [{name: row[name] for name in _COLUMNS} for row in found]
+    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
+    engine.load(table, pa.Table.from_pylist(rows, schema=schema))
 
 
 _MEANINGS: Final = dict(
@@ -276,9 +291,9 @@ _IN_ORDER: Final = {
     REAL_TIME: "given that one transaction had ended before another began",
 }
 
-CYCLES: Final = tuple(_declare_cycle_check(name, meaning) for name, meaning in _MEANINGS.items())
+CYCLES: Final = tuple(declare_cycle_check(name, meaning) for name, meaning in _MEANINGS.items())
 ORDERED_CYCLES: Final = {
-    order: tuple(_declare_cycle_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
+    order: tuple(declare_cycle_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
     for order, given in _IN_ORDER.items()
 }
 """The checks by the order that the contract declares."""

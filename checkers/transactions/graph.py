@@ -88,7 +88,7 @@ class Graph:
             kind[order],
         )
 
-    def only(self, edges: Flags) -> Graph:
+    def select_edges(self, edges: Flags) -> Graph:
         return Graph(self.nodes, self.times, self.source[edges], self.target[edges], self.kind[edges])
 
 
@@ -129,7 +129,7 @@ def find_components(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags
     Python gives equal components, and takes some ten times as long.
     """
     if find_spec("scipy") is None:
-        label = _components(count, source, target)
+        label = _find_components_in_python(count, source, target)
     else:
         from scipy.sparse import csr_matrix  # takes a third of a second
         from scipy.sparse.csgraph import connected_components
@@ -142,8 +142,8 @@ def find_components(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags
     return label, sizes[label] > 1
 
 
-def _components(count: int, source: Ints, target: Ints) -> Ints:
-    """Tarjan's algorithm (1972) without recursion: a number for each node, equal within a component.
+def _find_components_in_python(count: int, source: Ints, target: Ints) -> Ints:
+    """Returns a number for each node, equal within a component, by Tarjan's algorithm (1972) without recursion.
 
     A node's ``low`` is the smallest index on the stack that it reaches. A node whose ``low`` is its own index is the
     root of a component, which lies above it on the stack.
@@ -187,13 +187,13 @@ def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
     if count == 0:
         return ClassifiedGraph(graph, [])
     label, inside = find_components(count, graph.source, graph.target)
-    graph = graph.only((label[graph.source] == label[graph.target]) & inside[graph.source])
+    graph = graph.select_edges((label[graph.source] == label[graph.target]) & inside[graph.source])
     rank = np.full(int(label.max()) + 1, G2_ITEM)
     twice = _double_nodes(graph)
     _, alternating = find_components(2 * count, twice.source, twice.target)
     rank[label[np.flatnonzero(alternating) % count]] = G_NONADJACENT
     for worst in (G_SINGLE, G1C, G0):
-        part = graph.only(_select_links(graph, worst))
+        part = graph.select_edges(_select_links(graph, worst))
         rank[label[find_components(count, part.source, part.target)[1]]] = worst
     members = np.flatnonzero(inside)
     by_label = members[np.argsort(label[members], kind="stable")]
@@ -205,7 +205,7 @@ def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
         if worst == G_NONADJACENT:
             if next(single.cycles(group), None) is not None:
                 worst = G_SINGLE
-            elif single.spent:
+            elif single.reached_limit:
                 classified.unsure += 1
         classified.components.append(Component(worst, group))
     classified.components.sort(key=lambda one: _find_least(graph, one))
@@ -225,7 +225,7 @@ def _find_least(graph: Graph, component: Component) -> int:
 
 
 def _double_nodes(graph: Graph) -> Graph:
-    """Doubles the nodes: i is reached by an edge other than rw, i + count by rw."""
+    """Doubles the nodes: node i is reached by an edge other than rw, and node i + count by rw."""
     count = len(graph.nodes)
     rw, then = graph.kind == RW, graph.kind == THEN
     plain = ~rw & ~then
@@ -247,18 +247,18 @@ class ShortestPaths:
         self._targets: list[int] = graph.target[order].tolist()
         self._first: list[int] = np.searchsorted(graph.source[order], np.arange(len(graph.nodes) + 1)).tolist()
         self._hidden: list[bool] = (graph.nodes < 0).tolist()
-        self.looked = 0
-        """How many nodes all searches have expanded."""
+        self.expanded = 0
+        """Number of nodes that all searches have expanded."""
 
-    def nexts(self, node: int) -> list[int]:
+    def list_targets(self, node: int) -> list[int]:
         """Returns the targets of the node's edges."""
         return self._targets[self._first[node] : self._first[node + 1]]
 
     def find(
         self, start: int, goal: int, *, shorter: int | None = None, places: Mapping[int, int] | None = None
     ) -> tuple[int, list[int]] | None:
-        """Returns the number of transactions on the path and the nodes from ``start`` to ``goal``, or None without a
-        path.
+        """Returns the number of transactions on the path from ``start`` to ``goal`` and its nodes, or None if there is
+        no path.
 
         ``goal`` stands for a transaction and may be ``start`` itself. ``shorter``: only a path with fewer transactions.
         ``places``: only nodes that have no place above the goal's.
@@ -271,8 +271,8 @@ class ShortestPaths:
             if node in done:
                 continue
             done.add(node)
-            self.looked += 1
-            for target in self.nexts(node):
+            self.expanded += 1
+            for target in self.list_targets(node):
                 if places is not None and places[target] > places[goal]:
                     continue
                 further = costs[node] + (not self._hidden[target])
@@ -293,8 +293,8 @@ class SingleRwCycles:
     """Finds cycles of exactly one rw edge, in components that have no cycle without rw."""
 
     def __init__(self, graph: Graph, limit: int) -> None:
-        rest = graph.only(graph.kind != RW)
-        self._rw = graph.only(graph.kind == RW)
+        rest = graph.select_edges(graph.kind != RW)
+        self._rw = graph.select_edges(graph.kind == RW)
         self._limit = limit
         self._hidden = graph.nodes < 0
         self._times: list[int] = graph.times.tolist()
@@ -302,9 +302,8 @@ class SingleRwCycles:
         self._paths = ShortestPaths(rest)
 
     @property
-    def spent(self) -> bool:
-        """Whether the limit was reached."""
-        return self._paths.looked >= self._limit
+    def reached_limit(self) -> bool:
+        return self._paths.expanded >= self._limit
 
     def cycles(self, members: Ints) -> Iterator[tuple[int, list[int]]]:
         """Yields each cycle as its number of transactions and its nodes, with the first node again at the end."""
@@ -317,7 +316,7 @@ class SingleRwCycles:
             for v in self._rw.target[begin:end].tolist()
         ]
         for _, u, v in sorted((places[u] - places[v], u, v) for u, v in edges if places[v] < places[u]):
-            if self.spent:
+            if self.reached_limit:
                 return
             found = self._paths.find(v, u, places=places)
             if found is not None:
@@ -332,7 +331,7 @@ class SingleRwCycles:
         while ready:
             node = heapq.heappop(ready)[1]
             places[node] = len(places)
-            for other in self._paths.nexts(node):
+            for other in self._paths.list_targets(node):
                 waiting[other] -= 1
                 if waiting[other] == 0:
                     heapq.heappush(ready, (self._times[other], other))
@@ -345,64 +344,65 @@ class ShortCycles:
     def __init__(self, classified: ClassifiedGraph) -> None:
         graph = self._graph = classified.graph
         self._singles = SingleRwCycles(graph, LIMIT)
-        self._where: dict[int, tuple[ShortestPaths, Flags]] = {}
-        # Sorted, as the edges are. Among parallel edges the first is the strongest kind.
+        self._parts: dict[int, tuple[ShortestPaths, Flags]] = {}
+        # The pairs are sorted, as the edges are. The first of several parallel edges has the strongest kind.
         self._pairs = graph.source * len(graph.nodes) + graph.target
 
     def shortest(self, component: Component) -> tuple[int, list[Edge]]:
-        """Returns the class and the shortest cycle found. The class is the component's, or a stronger one missed at the
-        limit."""
+        """Returns the class and the shortest cycle found. The class is the component's, or a stronger one that the
+        search for G-single missed because of its limit."""
         if component.rank == G_SINGLE and not self._part(G_SINGLE)[1][component.members].any():
             found = islice(self._singles.cycles(component.members), STARTS)
             best = min(found, key=lambda one: one[0])
         else:
-            best = self._shortest(component)
+            best = self._search_from_starts(component)
         nodes = [node % len(self._graph.nodes) for node in best[1]]
         if component.rank == G_NONADJACENT:
-            nodes = self._simple(nodes)
-        kinds = self._along(nodes)
+            nodes = self._simplify(nodes)
+        kinds = self._find_kinds(nodes)
         ids = self._graph.nodes[nodes].tolist()
         steps = [Edge(s, t, k) for (s, t), k in zip(pairwise(ids), kinds, strict=True)]
         return min(component.rank, _classify_cycle(kinds)), steps
 
-    def _shortest(self, component: Component) -> tuple[int, list[int]]:
+    def _search_from_starts(self, component: Component) -> tuple[int, list[int]]:
         paths, inside = self._part(component.rank)
         starts = component.members[self._graph.nodes[component.members] >= 0]
         if component.rank == G_NONADJACENT:
             starts = starts + len(self._graph.nodes)
-        before, best = paths.looked, None
+        before, best = paths.expanded, None
         for start in starts[inside[starts]][:STARTS].tolist():
             found = paths.find(start, start, shorter=None if best is None else best[0])
             best = found or best
-            if best is not None and (best[0] == 2 or paths.looked - before > ENOUGH):
+            if best is not None and (best[0] == 2 or paths.expanded - before > ENOUGH):
                 break
         assert best is not None, "each of these nodes is on a cycle"
         return best
 
     def _part(self, rank: int) -> tuple[ShortestPaths, Flags]:
         """Returns the graph whose cycles are all of this class or a stronger one, and the nodes that have one."""
-        if rank not in self._where:
+        if rank not in self._parts:
             if rank == G_NONADJACENT:
                 part = _double_nodes(self._graph)
             elif rank == G2_ITEM:
                 part = self._graph
             else:
-                part = self._graph.only(_select_links(self._graph, rank))
-            self._where[rank] = ShortestPaths(part), find_components(len(part.nodes), part.source, part.target)[1]
-        return self._where[rank]
+                part = self._graph.select_edges(_select_links(self._graph, rank))
+            self._parts[rank] = ShortestPaths(part), find_components(len(part.nodes), part.source, part.target)[1]
+        return self._parts[rank]
 
-    def _along(self, nodes: Sequence[int]) -> list[int]:
+    def _find_kinds(self, nodes: Sequence[int]) -> list[int]:
+        """Returns the kind of each edge of a path."""
         pairs = [source * len(self._graph.nodes) + target for source, target in pairwise(nodes)]
         found: list[int] = self._graph.kind[np.searchsorted(self._pairs, pairs)].tolist()
         return found
 
-    def _simple(self, nodes: list[int]) -> list[int]:
-        """Returns the part of a closed path that visits each node once and still has no two rw in a row."""
+    def _simplify(self, nodes: list[int]) -> list[int]:
+        """Returns a part of a closed path that visits each node once and still has no two rw in a row."""
         seen: dict[int, int] = {}
         for index, node in enumerate(nodes[:-1]):
             if node in seen:
                 inner, outer = nodes[seen[node] : index + 1], nodes[: seen[node]] + nodes[index:]
-                return self._simple(inner if _classify_cycle(self._along(inner)) <= G_NONADJACENT else outer)
+                return self._simplify(inner if _classify_cycle(self._find_kinds(inner)) <= G_NONADJACENT else outer)
             seen[node] = index
         return nodes
 

@@ -1,7 +1,4 @@
-"""Real-time order as edges of a graph. Their number is linear in the number of operations.
-
-All functions are pure functions over arrays.
-"""
+"""Real-time order as edges of a graph, whose number is linear in the number of operations. Pure functions on arrays."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group 
 
 @dataclass(frozen=True)
 class TransactionTimes:
-    """Call and return of a transaction, and its process; ``ret`` -1 or infinite: not known."""
+    """Call and return of a transaction, and its process. ``ret`` is -1 or infinite if the return is unknown."""
 
     process: int
     call: int
@@ -65,23 +65,21 @@ class LinkReasons:
             self._rows.setdefault((row["source"], row["target"]), row)
         self._lists = {row["key"] for row in engine.rows("select key from txn_lists")} if pairs else set()
 
-    def key(self, cycle: Sequence[Link]) -> str | None:
+    def find_key(self, cycle: Sequence[Link]) -> str | None:
         """Returns the key of the first link that has one."""
         return next((self._rows[step.source, step.target]["key"] for link in cycle for step in link.edges
                      if step.kind != ORDER), None)  # fmt: skip
 
-    def readers(self, cycle: Iterable[Link]) -> list[int]:
-        """Returns the operations whose reads show the order of what the cycle's transactions appended. All other links
-        show it themselves.
-        """
+    def list_readers(self, cycle: Iterable[Link]) -> list[int]:
+        """Returns the operations whose reads show the order of the appends of ww links. Other links need no witness."""
         firsts = [link.edges[0] for link in cycle if link.kind == WW]
         return list(dict.fromkeys(self._rows[one.source, one.target]["reader"] for one in firsts))
 
-    def sentence(self, link: Link, moments: Mapping[int, TransactionTimes]) -> str:
+    def describe(self, link: Link, times: Mapping[int, TransactionTimes]) -> str:
         """Returns the reason why the link's target comes after its source."""
         source, target = f"transaction {link.source}", f"transaction {link.target}"
         if link.kind == ORDER:
-            first, second = moments[link.source], moments[link.target]
+            first, second = times[link.source], times[link.target]
             if len(link.edges) == 1:
                 return f"process {first.process} made {target} after {source}"
             return (
@@ -105,14 +103,14 @@ class LinkReasons:
 
 
 def describe_cycle(
-    cycle: Sequence[Link], size: int, why: str, reasons: LinkReasons, moments: Mapping[int, TransactionTimes]
+    cycle: Sequence[Link], size: int, why: str, reasons: LinkReasons, times: Mapping[int, TransactionTimes]
 ) -> str:
     """Returns the claim: one sentence for the anomaly, then one for each link."""
-    sentences = [reasons.sentence(link, moments) for link in cycle[:LONGEST_LIST]]
+    sentences = [reasons.describe(link, times) for link in cycle[:LONGEST_LIST]]
     more = f" (and {len(cycle) - LONGEST_LIST} more)" if len(cycle) > LONGEST_LIST else ""
     others = f"; {size} transactions depend on each other in circles in all" if size > len(cycle) else ""
-    named = f"{why}, a long fork" if is_long_fork(cycle) else why
-    return f"{len(cycle)} transactions go round in a circle{named}: {'; '.join(sentences)}{more}{others}."
+    kind = f"{why}, a long fork" if is_long_fork(cycle) else why
+    return f"{len(cycle)} transactions go round in a circle{kind}: {'; '.join(sentences)}{more}{others}."
 
 
 def is_long_fork(cycle: Sequence[Link]) -> bool:

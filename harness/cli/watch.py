@@ -70,10 +70,10 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 def _print_judgement(part: "WatchJudgement", *, first: bool, new: bool) -> None:
     """Prints a line about the history so far, and the findings if one is ``new``."""
-    from assay.checkers.judging.early_checks import LATE
+    from assay.checkers.judging.early_checks import LATE_NOTE
 
     judgement = part.judgement
-    late = [one.check for one in judgement.examined if one.note == LATE]
+    late = [one.check for one in judgement.examined if one.note == LATE_NOTE]
     if first and late and not part.ended:
         note(f"can be judged only when the run is over: {', '.join(late)}")
     found = ", ".join(f"{name} {many}" for name, many in sorted(judgement.violations.items()))

@@ -171,7 +171,7 @@ def _judge_by_model(
         found = search(ops, model, progress=watch or (lambda what, done, total: None))
     except ModelError as error:
         return f"the operations are not those of the model {model.name}: {error}"
-    found = msgspec.structs.replace(found, findings=tuple(FindingContext(engine).around(found.findings)))
+    found = msgspec.structs.replace(found, findings=tuple(FindingContext(engine).add_to(found.findings)))
     return add_doubts(found, find_unobserved(ops, model))
 
 

@@ -74,7 +74,7 @@ def judge_many(
         pickle.dumps(([path.absolute() for path in batch], tuple(plugins), trust_runs))
         for batch in _split_into_batches(paths)
     ]
-    answers = spark.each(_judge_on_executor, tasks, lambda done: progress(min(done * BATCH, len(paths))))
+    answers = spark.map_arguments(_judge_on_executor, tasks, lambda done: progress(min(done * BATCH, len(paths))))
     results = (result for answer in answers for result in pickle.loads(answer))
     for path, one in zip(paths, results, strict=True):
         yield replace(one, path=path)

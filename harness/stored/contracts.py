@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.checkers.judging.contract import INTOLERABLE, Contract
-from assay.checkers.judging.judge import UNNAMED
+from assay.checkers.judging.judge import NOT_IN_CONTRACT
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.files import read_json
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, translation
@@ -146,7 +146,7 @@ def judge_without_contract(judgement: Judgement, reason: str) -> Judgement:
     """Turns a judgement by ``LOST_CONTRACT`` into fail or unknown, never pass. The reason and the remedy come first."""
     found = [name for name in sorted(judgement.anomalies) if name not in INTOLERABLE]
     summary = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"
-    others = [one for one in judgement.unknown if not one.endswith(UNNAMED)]
+    others = [one for one in judgement.unknown if not one.endswith(NOT_IN_CONTRACT)]
     lost = f"{summary}; give --contract=FILE, such as the settings.json of a run of the same test ({reason})"
     verdict = Verdict.FAIL if judgement.verdict is Verdict.FAIL else Verdict.UNKNOWN
     return msgspec.structs.replace(judgement, verdict=verdict, unknown=(lost, *others))

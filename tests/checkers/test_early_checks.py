@@ -12,7 +12,7 @@ import pytest
 from assay.checkers.check import Check, Family, Table
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.early_checks import COME_LATE, LATE, is_judged_late, select_early_checks
+from assay.checkers.judging.early_checks import LATE_NOTE, LATE_TABLES, is_judged_late, select_early_checks
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 
@@ -40,7 +40,7 @@ class Lagging:
         self._until: dict[str, int] = {}
 
     def __call__(self, name: str, row: Row) -> bool:
-        if name not in COME_LATE:
+        if name not in LATE_TABLES:
             return True
         node = str(row.get("node"))
         if node not in self._until:
@@ -140,4 +140,4 @@ def test_a_family_that_prepares_itself_in_python_waits_unless_it_says_otherwise(
 def test_what_waits_is_named(tmp_path: Path) -> None:
     run = TODAY / "log-pass"
     judged = going_on(run, 10**12, tmp_path / "h")
-    assert "leader-completeness" in {one.check for one in judged.examined if one.note == LATE}
+    assert "leader-completeness" in {one.check for one in judged.examined if one.note == LATE_NOTE}

@@ -28,7 +28,7 @@ def test_each_that_is_broken_is_a_finding_and_cuts_the_run_short(tmp_path: Path)
     (finding,) = found.findings
     assert finding.claim == "At 9.000 s on n2, the invariant agree was broken: n2 has another record."
     assert (finding.key, finding.time, finding.about) == ("orders-0", 9 * SECOND, ("offset 5 of orders-0",))
-    assert "the run was ended at once, as an invariant was broken" in found.unknown
+    assert "the run was ended at once, because an invariant was broken" in found.unknown
 
 
 def test_one_that_held_is_examined_and_nothing_else(tmp_path: Path) -> None:

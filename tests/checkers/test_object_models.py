@@ -21,8 +21,7 @@ from assay.checkers.groups.commits import COMMIT_MISMATCHES
 from assay.checkers.groups.family import GENERATIONS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.objects.emptiness import EMPTINESS
-from assay.checkers.objects.queues import QUEUES
+from assay.checkers.objects.queues import LINEARIZABLE_QUEUES, QUEUES
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
 
 from helpers.group_possible import possible
@@ -56,7 +55,10 @@ class Case:
 CASES: Final = (
     Case(RegisterModel, linearizable, (REGISTER, REGISTER_CAS), {"missing-writer", "stale-read", "lost-update"}),
     Case(
-        QueueModel, bag, (QUEUES, EMPTINESS), {"queue-lost", "queue-duplicate", "queue-phantom", "queue-false-empty"},
+        QueueModel,
+        bag,
+        (QUEUES, LINEARIZABLE_QUEUES),
+        {"queue-lost", "queue-duplicate", "queue-phantom", "queue-false-empty"},
         contract=Contract(linearizable_queues=True),
     ),
     Case(

@@ -17,7 +17,7 @@ from assay.checkers.check import Answer
 from assay.checkers.engine import DuckDB
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.early_checks import may_have_lost
+from assay.checkers.judging.early_checks import may_have_lost_records
 from assay.checkers.judging.history_views import open_history, register_data_sets
 from assay.checkers.judging.judge import judge
 from assay.checkers.partitioned_by_key import (
@@ -55,7 +55,7 @@ def test_stored_runs_are_judged_by_key_as_ever(path: Path) -> None:
     contract = Contract(unflushed=9_999)
     with DuckDB(threads=1, small=True) as duck:
         expected = without_times(judge(history, contract, duck))
-        lost = may_have_lost(duck, contract)
+        lost = may_have_lost_records(duck, contract)
     with Parted(3) as parted:
         assert without_times(judge(history, contract, parted)) == expected
     assert not (lost and parted.answered), "what a loss of power may have taken is taken of all keys"

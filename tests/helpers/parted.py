@@ -30,7 +30,7 @@ class Parted(DuckDB):
             mine = effects.filter(pa.array([place == number for place in places], pa.bool_()))
             if mine.num_rows:
                 with DuckDB(threads=1, small=True) as duck:
-                    duck.take("effects", mine, SCHEMAS["effects"])
+                    duck.register_rows("effects", mine, SCHEMAS["effects"])
                     duck.load("faults", faults)
                     self.answered.append(question(duck))
             progress(number + 1, self._parts)

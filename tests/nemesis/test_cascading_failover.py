@@ -6,7 +6,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.judging.disturbance import TOGETHER, FaultTimes, find_disturbances
+from assay.checkers.judging.disturbance import MAX_GAP, FaultTimes, find_disturbances
 from assay.nemesis.engine.reporter import is_optional
 from assay.nemesis.faults.cascading_failover import OVERLAP, PAUSE, STRIKES, draw_relay
 from assay.nemesis.faults.fault import Census
@@ -37,7 +37,7 @@ def test_strikes_follow_each_other_on_one_leader_of_a_key_after_the_other(seed: 
 @given(st.integers(0, 2**32))
 def test_its_strikes_are_judged_as_one_disturbance_and_what_follows_it_as_another(seed: int) -> None:
     """Between a heal that is meant and one that is done may lie some tenths of a second."""
-    assert 2 * PAUSE < TOGETHER / 1e9 < CALM_SECONDS
+    assert 2 * PAUSE < MAX_GAP / 1e9 < CALM_SECONDS
     legs = draw_relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, 30.0, EVENTS)
     times = [(step.at, step.until) for step in legs] + [(max(step.until for step in legs) + CALM_SECONDS, 40.0)]
     known = [

@@ -53,7 +53,7 @@ class ScriptedConsumer:
     async def poll(self, timeout: float) -> Sequence[ConsumerRecord]:
         return self.steps.pop(0)(self)
 
-    async def commit(self, metadata: str) -> None:
+    async def commit(self, metadata: str, *, offsets: None = None) -> None:
         if self.refusal is not None:
             raise self.refusal
         self.commits.append((metadata, dict(self.positions)))

@@ -39,7 +39,7 @@ from assay.workloads.broker.group_member import REBALANCE_SECONDS, SESSION_SECON
 from assay.workloads.broker.group_mixes import (
     LATE_PARTITIONS,
     LATECOMERS,
-    SHARED,
+    SHARED_TOPICS,
     STAYING,
     find_coordinator_partition,
 )
@@ -47,8 +47,8 @@ from assay.workloads.broker.group_operations import WORKERS
 from assay.workloads.broker.log_operations import GLANCE_BYTES
 from assay.workloads.broker.mixed_traffic import SLOW, ValueRange
 from assay.workloads.broker.mixes import BROKEN_EACH
-from assay.workloads.broker.multi_partition_requests import WHOLE
-from assay.workloads.broker.producer_profiles import HABITS, SEND_SECONDS, SINGLE, build_config
+from assay.workloads.broker.multi_partition_requests import THOUSAND
+from assay.workloads.broker.producer_profiles import PROFILES, SEND_SECONDS, SINGLE, build_config
 
 from helpers.attempts import played
 
@@ -285,7 +285,7 @@ def test_the_fate_of_a_request_that_is_broken_off_is_unknown_and_only_a_whole_on
     assert {(row["kind"], row["outcome"], row["position"]) for row in sent} == {("append", "info", None)}
     shown = {row["value"] for row in rows if row["kind"] == "observe"}
     done = {broken[row["op"]]["broken_off"] for row in sent if row["value"] in shown}
-    assert done == {WHOLE}, "the fate of some is to be appended"
+    assert done == {THOUSAND}, "the fate of some is to be appended"
     assert both_kinds(attempt) >= {("large-request", "ok"), ("newcomer", "ok")}
 
 
@@ -353,7 +353,7 @@ def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path, test: object) -
     assert len(drained) == 4 + sum(1 + number % 3 for number in range(1, 9))
 
 
-SHARED_KEYS = {f"{topic.name}-{number}" for topic in SHARED for number in range(topic.partitions)}
+SHARED_KEYS = {f"{topic.name}-{number}" for topic in SHARED_TOPICS for number in range(topic.partitions)}
 
 
 @pytest.mark.long
@@ -433,7 +433,7 @@ def test_members_that_cling_hold_on_as_other_processes(tmp_path: Path, test: obj
 
 def test_what_a_producer_has_given_up_is_known_before_its_operation_ends() -> None:
     assert build_config(SINGLE).timeout == SEND_SECONDS
-    for habit in sorted(HABITS.keys() - {SINGLE}):
+    for habit in sorted(PROFILES.keys() - {SINGLE}):
         settings = build_config(habit)
         waiting = LONGEST * (settings.enqueue_timeout or 0.0)
         assert waiting + settings.timeout < float(command_line.select_defaults(["mix"]).operation_timeout)

@@ -257,7 +257,7 @@ class Lease(locks.Leases):
         giver.seen = giver.token if giver.knowing else giver.seen
         return giver.token
 
-    def guarded(self, name: str, token: int, argument: Any) -> bool:
+    def act(self, name: str, token: int, argument: Any) -> bool:
         if token < self.giver.seen and not self.giver.blind:
             return False
         self.giver.seen = max(self.giver.seen, token)

@@ -75,10 +75,10 @@ class Client(SqlClient):
         assert host == "198.18.0.11"
         return self.given
 
-    def broken_off(self, error: Exception) -> bool:
+    def is_rolled_back(self, error: Exception) -> bool:
         return isinstance(error, Broken)
 
-    def elements(self, stored: Any) -> list[int]:
+    def decode_list(self, stored: Any) -> list[int]:
         return list(stored)
 
 
@@ -141,12 +141,12 @@ def test_each_driver_says_what_was_broken_off_and_how_lists_are_stored() -> None
     import psycopg
     import pymysql
 
-    assert OfPostgreSQL().broken_off(psycopg.errors.SerializationFailure())
-    assert not OfPostgreSQL().broken_off(psycopg.OperationalError("gone"))
-    assert OfPostgreSQL().elements([1, 2]) == OfMariaDB().elements("1 2") == [1, 2]
-    assert OfMariaDB().broken_off(pymysql.err.OperationalError(1213, "deadlock"))
-    assert not OfMariaDB().broken_off(pymysql.err.OperationalError(2013, "lost connection"))
-    assert not OfMariaDB().broken_off(TimeoutError())
+    assert OfPostgreSQL().is_rolled_back(psycopg.errors.SerializationFailure())
+    assert not OfPostgreSQL().is_rolled_back(psycopg.OperationalError("gone"))
+    assert OfPostgreSQL().decode_list([1, 2]) == OfMariaDB().decode_list("1 2") == [1, 2]
+    assert OfMariaDB().is_rolled_back(pymysql.err.OperationalError(1213, "deadlock"))
+    assert not OfMariaDB().is_rolled_back(pymysql.err.OperationalError(2013, "lost connection"))
+    assert not OfMariaDB().is_rolled_back(TimeoutError())
 
 
 def test_a_setting_of_mariadb_is_one_that_it_has() -> None:

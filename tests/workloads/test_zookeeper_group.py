@@ -117,12 +117,12 @@ def test_what_is_let_go_after_the_operation_is_not_reported_as_of_the_next_one(
         connector = Letting()
         member.connector = connector  # type: ignore[assignment]
         async with member.operation():
-            member._changed(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 0))
+            member._on_change(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 0))
         assert [note["kind"] for note in member.report()["ownership"]] == ["acquire"]
 
         async def let_go() -> None:
             await member._before_release()
-            member._changed(OwnershipChange(ChangeKind.RELEASED, "orders", 1, "t", 1, 7))
+            member._on_change(OwnershipChange(ChangeKind.RELEASED, "orders", 1, "t", 1, 7))
 
         letting = asyncio.create_task(let_go())
         async with member.operation():
@@ -152,10 +152,10 @@ def test_the_next_process_of_one_that_goes_on_reports_what_it_holds_but_nothing_
         runtime = MagicMock(random=random.Random(1), wall_clock=lambda: 0.0)
         member = ConnectorMember(Endpoint("n1", "a:1", ("a:1",)), "g", ZOOKEEPER, runtime, itertools.count(1))
         member.connector = Letting()  # type: ignore[assignment]
-        member._changed(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 5))
-        member.go_on()
+        member._on_change(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 5))
+        member.report_holds_again()
         assert [note["offset"] for note in member.report()["ownership"]] == [5], "not reported before, so once"
-        member.go_on()
+        member.report_holds_again()
         return member.report()
 
     result = asyncio.run(check())

@@ -4,7 +4,7 @@
 - the log: ``log_client``, ``log_operations``, ``log_drain``, ``log_messages``, ``log_names``
 - other requests: ``multi_partition_requests``, ``multi_fetch_operations``, ``bursts``, ``producer_profiles``
 - groups: ``group_client``, ``group_operations``, ``group_member``, ``group_drain``, ``expiring_groups``,
-  ``offsets_client``, ``draft_client``, ``connector_client``, ``migration``
+  ``offsets_client``, ``connector_client``, ``migration``
 - topics and controllers: ``controller_churn``, ``topic_admin``, ``topic_changes``, ``topic_growth``,
   ``topic_recreation``
 - mixes: ``mixes``, ``group_mixes``, ``mixed_traffic``

@@ -17,13 +17,20 @@ from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.liveness.family import LIVENESS_ANOMALIES
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
-from assay.checkers.objects.emptiness import EMPTINESS
-from assay.checkers.objects.snapshots import SNAPSHOTS
+from assay.checkers.objects.queues import LINEARIZABLE_QUEUES
+from assay.checkers.objects.sets import LINEARIZABLE_SETS
 from assay.checkers.register.family import REGISTER_CAS
 from assay.checkers.servers.acknowledged_state import INSPECTION
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
-NOT_OFFERED: Final = (*OBJECT_FAMILIES, EMPTINESS, SNAPSHOTS, REGISTER_CAS, FENCING, *TRANSACTION_FAMILIES)
+NOT_OFFERED: Final = (
+    *OBJECT_FAMILIES,
+    LINEARIZABLE_QUEUES,
+    LINEARIZABLE_SETS,
+    REGISTER_CAS,
+    FENCING,
+    *TRANSACTION_FAMILIES,
+)
 """Checks of features that the broker lacks: counters, sets, queues, conditional writes, leases, transactions."""
 FORBIDDEN_ANOMALIES: Final = tuple(
     name for family in FAMILIES if family not in NOT_OFFERED for name in family.anomalies

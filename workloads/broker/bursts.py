@@ -36,8 +36,8 @@ MOST_CALLS: Final = 100
 CLOSING_SECONDS: Final = 0.05
 """Seconds for which a closed producer waits for outcomes: some arrive in time, others do not."""
 
-OWED: Final = ("done", "stages")
-"""Sources that must report each message's outcome; ``account`` covers only messages that were not appended."""
+REQUIRED_SOURCES: Final = ("done", "stages")
+"""Sources that must report each message's outcome. ``account`` reports only messages that were not appended."""
 
 Report = list[Any]
 """Value, source, outcome and offset."""
@@ -50,26 +50,26 @@ class CallbackRecorder(Callbacks):
         self.reports: list[Report] = []
 
     def after_sending(self, envelope: Envelope, result: SendResult) -> None:
-        self.note("stages", envelope, result)
+        self.add_report("stages", envelope, result)
 
     def on_drop(self, envelope: Envelope, error: ClientError) -> None:
-        self.note("stages", envelope, error)
+        self.add_report("stages", envelope, error)
 
-    def note(self, source: str, envelope: Envelope, known: SendResult | ClientError) -> None:
-        one = _to_outcome(known)
+    def add_report(self, source: str, envelope: Envelope, result: SendResult | ClientError) -> None:
+        one = _to_outcome(result)
         self.reports.append([int(envelope.value), source, one["outcome"], one["offset"]])
 
-    def account(self, account: OutcomeSummary) -> None:
-        for outcome, envelopes in ((Outcome.FAIL, account.failed), (Outcome.INFO, account.unknown)):
+    def add_summary(self, summary: OutcomeSummary) -> None:
+        for outcome, envelopes in ((Outcome.FAIL, summary.failed), (Outcome.INFO, summary.unknown)):
             self.reports += [[int(envelope.value), "account", outcome, None] for envelope in envelopes]
 
 
 class ReportingProducer:
-    """A producer of one habit, with its notifications."""
+    """A producer with one profile, and its notifications."""
 
-    def __init__(self, session: Session, habit: str) -> None:
+    def __init__(self, session: Session, profile: str) -> None:
         self.recorder = CallbackRecorder()
-        self.producer = session.producer(build_config(habit), self.recorder)
+        self.producer = session.producer(build_config(profile), self.recorder)
 
     async def close(self) -> None:
         await self.producer.close(0.0)
@@ -112,23 +112,23 @@ class Burst(Verb):
         return unfold(step, 0)
 
     async def invoke(self, operation: Operation) -> Completion:
-        key, argument, habit = str(operation.key), operation.argument, _get_habit(operation.argument)
+        key, argument, profile = str(operation.key), operation.argument, _get_profile(operation.argument)
         fields = to_fields(argument)
         if "each" in fields:
-            plain = self.session.keep(
-                (Burst, "plain", habit), lambda: self.session.producer(build_config(habit).without_queue())
+            plain = self.session.get_or_make(
+                (Burst, "plain", profile), lambda: self.session.producer(build_config(profile).without_queue())
             )
             return combine_outcomes("sets", await _send_sets(plain, key, argument))
-        reporting = self.session.keep((Burst, habit), lambda: ReportingProducer(self.session, habit))
+        reporting = self.session.get_or_make((Burst, profile), lambda: ReportingProducer(self.session, profile))
         producer, recorder = reporting.producer, reporting.recorder
         reports: list[Report] = []
         recorder.reports = reports
         futures = await _send_messages(producer, recorder, key, argument)
         if fields.get("then") == "flush":
-            recorder.account(await producer.flush())
+            recorder.add_summary(await producer.flush())
         elif fields.get("then") == "close":
-            self.session.drop((Burst, habit))
-            recorder.account(await producer.close(CLOSING_SECONDS))
+            self.session.forget((Burst, profile))
+            recorder.add_summary(await producer.close(CLOSING_SECONDS))
         sets = [_to_outcome(found) for found in await asyncio.gather(*futures, return_exceptions=True)]
         return combine_outcomes("sets", sets, **({"reports": reports} if isinstance(argument, Mapping) else {}))
 
@@ -146,8 +146,8 @@ async def _send_sets(producer: Producer, key: str, argument: Mapping[str, Any]) 
     topic, partition = split_key(key)
     sent, each = make_records(argument), argument["each"]
     calls = [producer.send_set(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
-    known = [_to_outcome(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
-    return [_shift_offset(known[rank // each], rank % each) for rank in range(len(sent))]
+    outcomes = [_to_outcome(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
+    return [_shift_offset(outcomes[rank // each], rank % each) for rank in range(len(sent))]
 
 
 def _shift_offset(one: SetOutcome, rank: int) -> SetOutcome:
@@ -161,14 +161,14 @@ async def _send_messages(
     topic, index = split_key(key)
     message_key = to_fields(argument).get("message_key")
     # The partitioner chooses the partition of a message with a key.
-    named, place = (None, index) if message_key is None else (message_key.encode(), None)
+    encoded_key, partition = (None, index) if message_key is None else (message_key.encode(), None)
     futures: list[asyncio.Future[SendResult]] = []
     for _, value in make_records(argument):
         if futures:
             await asyncio.sleep(PACE)
         try:
-            done = partial(recorder.note, "done")
-            futures.append(await producer.send(topic, named, value, partition=place, on_done=done))
+            done = partial(recorder.add_report, "done")
+            futures.append(await producer.send(topic, encoded_key, value, partition=partition, on_done=done))
         except SendFailed as error:
             refused: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
@@ -177,15 +177,15 @@ async def _send_messages(
 
 
 def _iterate_appends(completed: Completed) -> Iterator[Effect]:
-    argument, habit = completed.operation.argument, _get_habit(completed.operation.argument)
-    settings, result = build_config(habit), completed.completion.result
-    packed = settings.codec, settings.message_format
+    argument, profile = completed.operation.argument, _get_profile(completed.operation.argument)
+    settings, result = build_config(profile), completed.completion.result
+    packing = settings.codec, settings.message_format
     sets = [_UNKNOWN] * len(get_values(argument)) if result is None else result["sets"]
     fields = to_fields(argument)
     each = fields.get("each")
     for rank, (value, record, one) in enumerate(zip(get_values(argument), make_records(argument), sets, strict=True)):
         outcome = Outcome(one["outcome"])
-        stays = outcome is not Outcome.OK or waits_for_all(habit)
+        stays = outcome is not Outcome.OK or waits_for_all(profile)
         row = Effect(
             "append",
             get_key(completed),
@@ -193,14 +193,14 @@ def _iterate_appends(completed: Completed) -> Iterator[Effect]:
             value=value,
             request=None if each is None else _number_request(completed.index, rank // each),
             message_key=fields.get("message_key"),
-            size=measure_record(record, packed) + len(fields.get("message_key", "")),
+            size=measure_record(record, packing) + len(fields.get("message_key", "")),
             node=one["node"],
             outcome=outcome if stays else Outcome.INFO,
             error=one["error"],
         )
         yield row
         if outcome is not Outcome.FAIL:
-            for _ in range(count_tries(habit) - 1):
+            for _ in range(count_tries(profile) - 1):
                 yield msgspec.structs.replace(row, position=None, request=None, node=None, outcome=Outcome.INFO)
 
 
@@ -209,10 +209,10 @@ def _iterate_reports(completed: Completed) -> Iterator[Effect]:
     reports = (completed.completion.result or {}).get("reports")
     if reports is None:
         return
-    owed = {(value, source): None for value in get_values(argument) for source in OWED}
+    missing = {(value, source): None for value in get_values(argument) for source in REQUIRED_SOURCES}
     for value, source, outcome, offset in reports:
-        owed.pop((value, source), None)
-        unsure = outcome == Outcome.OK and not waits_for_all(_get_habit(argument))
+        missing.pop((value, source), None)
+        unsure = outcome == Outcome.OK and not waits_for_all(_get_profile(argument))
         yield Effect(
             "reported",
             key,
@@ -221,7 +221,7 @@ def _iterate_reports(completed: Completed) -> Iterator[Effect]:
             source=source,
             outcome=Outcome.INFO if unsure else Outcome(outcome),
         )
-    for value, source in owed:
+    for value, source in missing:
         yield Effect("unreported", key, value=value, source=source)
 
 
@@ -233,7 +233,7 @@ def _number_request(index: int, call: int) -> int:
 _UNKNOWN: Final = describe_set(Outcome.INFO, error="timeout")
 
 
-def _get_habit(argument: Any) -> str:
+def _get_profile(argument: Any) -> str:
     return str(to_fields(argument).get("habit", SINGLE))
 
 

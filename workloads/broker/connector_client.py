@@ -15,9 +15,9 @@ Operations and results are those of ``assay.workloads.broker.group_operations``,
 A member takes part in its group all the time, not only during a poll. But it begins a release only during an operation,
 so that the history has its time: an operation that reports a release was called before the release.
 
-A hold given up between two operations, because the session may have expired or the release took too long, is not
-reported. It ended with the last operation under it. A generator finds such holds in ``over``, as ``[key, assignment]``.
-A commit that began before the operation that reports it has an unknown outcome.
+Sometimes a member gives up a hold between two operations, because the session may have expired or the release took too
+long. Such a hold counts as ended by its last operation, so no row reports its end. A generator finds it in ``over``, as
+``[key, assignment]``. A commit that began before the operation that reports it has an unknown outcome.
 """
 
 import asyncio
@@ -88,17 +88,17 @@ class ConnectorMember:
         self._commits_when_leaving = group != DRAIN
         self._numbers = numbers
         self._assignments: dict[int, int] = {}  # by hold
-        self._held: dict[tuple[str, int], int] = {}  # hold by partition
+        self._hold_by_partition: dict[tuple[str, int], int] = {}  # hold by partition
         self._notes: list[dict[str, Any]] = []
         self._commits: list[dict[str, Any]] = []
         self._claims: list[dict[str, Any]] = []
-        self._over: list[tuple[str, int]] = []
-        self._counters: Counter[str] = Counter()  # reported so far
+        self._ended_between: list[tuple[str, int]] = []
+        self._reported_counters: Counter[str] = Counter()
         self._stream: MessageStream | None = None
-        self._in_hand = asyncio.Event()
+        self._operation_running = asyncio.Event()
         self._operations = 0
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._release_done = asyncio.Event()
+        self._release_done.set()
         config = ConnectorConfig(
             zookeeper=",".join(endpoint.zookeeper),
             bootstrap=endpoint.all,
@@ -118,55 +118,55 @@ class ConnectorMember:
         self.connector = ConsumerConnector(
             config,
             runtime=runtime,
-            on_change=self._changed,
-            on_claim=self._claimed,
+            on_change=self._on_change,
+            on_claim=self._on_claim,
             before_release=self._before_release,
             traits=select_client_traits(endpoint.defects),
         )
 
-    def go_on(self) -> None:
+    def report_holds_again(self) -> None:
         """Reports all holds again under new numbers; see ``assay.workloads.broker.group_operations``."""
         for partition, position in self.connector.positions.items():
-            hold = self._held[partition]
+            hold = self._hold_by_partition[partition]
             if self._assignments[hold] not in {note["assignment"] for note in self._notes}:
                 self._assignments[hold] = next(self._numbers)
-                self._notes.append(self._note("acquire", partition, hold) | {"begin": position, "offset": None})
+                self._notes.append(self._make_note("acquire", partition, hold) | {"begin": position, "offset": None})
 
     def report(self) -> dict[str, Any]:
         """Returns and clears everything that happened since the last call."""
         notes, self._notes = self._notes, []
         commits, self._commits = self._commits, []
         claims, self._claims = self._claims, []
-        over, self._over = self._over, []
+        over, self._ended_between = self._ended_between, []
         counters = Counter(dataclasses.asdict(self.connector.counters))
-        since, self._counters = counters - self._counters, counters
-        return {"ownership": notes, "commits": commits, "claims": claims, "over": over, "effort": since}
+        unreported, self._reported_counters = counters - self._reported_counters, counters
+        return {"ownership": notes, "commits": commits, "claims": claims, "over": over, "effort": unreported}
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
         """Allows releases inside the block only, and waits for a release that has begun."""
         self._operations += 1
-        self._in_hand.set()
+        self._operation_running.set()
         try:
             yield
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVING_SECONDS):
-                    await self._settled.wait()
+                    await self._release_done.wait()
         finally:
-            self._in_hand.clear()
+            self._operation_running.clear()
 
     async def die(self) -> None:
         """Shuts the member down. Its partitions are free then, or after the session timeout."""
         await self.connector.shutdown()
 
     @property
-    def _operation_in_hand(self) -> int | None:
-        return self._operations if self._in_hand.is_set() else None
+    def _current_operation(self) -> int | None:
+        return self._operations if self._operation_running.is_set() else None
 
     async def poll(self) -> list[dict[str, Any]]:
         """Raises ``ReadFailed``, or ``ConnectionError`` without ZooKeeper."""
         if self._stream is None:
-            self._stream = await self._created()
+            self._stream = await self._create_stream()
         return [
             {
                 "key": f"{chunk.topic}-{chunk.partition}",
@@ -178,7 +178,7 @@ class ConnectorMember:
             for chunk in await self._stream.receive(POLL_SECONDS)
         ]
 
-    async def _created(self) -> MessageStream:
+    async def _create_stream(self) -> MessageStream:
         """Creates one stream for all topics. Several topics need a filter; other streams have one topic each."""
         if len(self._topics) > 1:
             (stream,) = await self.connector.create_streams_by_filter(TopicFilter("|".join(self._topics), 1))
@@ -188,10 +188,10 @@ class ConnectorMember:
 
     async def commit(self) -> None:
         """Raises ``CommitFailed``. If positions change during a commit, it is unknown which were committed."""
-        before, began_in = self.connector.positions, self._operation_in_hand
+        before, began_in = self.connector.positions, self._current_operation
         try:
             positions = await self.connector.commit_offsets()
-            in_time = began_in is not None and began_in == self._operation_in_hand
+            in_time = began_in is not None and began_in == self._current_operation
             self._note_commit("ok" if in_time else "info", positions)
         except CommitFailed as error:
             known = to_outcome(error.outcome).value
@@ -205,40 +205,40 @@ class ConnectorMember:
             self._commits.append({"outcome": outcome, "positions": committed})
 
     async def _before_release(self) -> None:
-        await self._in_hand.wait()
+        await self._operation_running.wait()
         if self.connector.owned:
-            self._settled.clear()
+            self._release_done.clear()
             if self._commits_when_leaving:
                 with contextlib.suppress(CommitFailed):
                     await self.commit()
 
-    def _claimed(self, claim: Claim) -> None:
+    def _on_claim(self, claim: Claim) -> None:
         shares = [[f"{topic}-{index}", member] for (topic, index), member in claim.shares.items()]
-        made = {"owner": self.connector.consumer_id, "seen": claim.view_zxid, "made": claim.claim_zxid}
-        self._claims.append(made | {"shares": shares})
+        entry = {"owner": self.connector.consumer_id, "seen": claim.view_zxid, "made": claim.claim_zxid}
+        self._claims.append(entry | {"shares": shares})
 
-    def _changed(self, change: OwnershipChange) -> None:
+    def _on_change(self, change: OwnershipChange) -> None:
         partition = change.topic, change.partition
         if change.kind is ChangeKind.ACQUIRED:
             self._assignments[change.hold] = next(self._numbers)
-            self._held[partition] = change.hold
+            self._hold_by_partition[partition] = change.hold
         else:
-            self._settled.set()
-            del self._held[partition]
+            self._release_done.set()
+            del self._hold_by_partition[partition]
         assignment = self._assignments[change.hold]
-        if change.kind is not ChangeKind.ACQUIRED and not self._in_hand.is_set():
+        if change.kind is not ChangeKind.ACQUIRED and not self._operation_running.is_set():
             self._notes = [note for note in self._notes if note["assignment"] != assignment]
-            self._over.append((f"{change.topic}-{change.partition}", assignment))
+            self._ended_between.append((f"{change.topic}-{change.partition}", assignment))
             return
         kinds = {ChangeKind.ACQUIRED: "acquire", ChangeKind.RELEASED: "release", ChangeKind.LOST: "lost"}
-        note = self._note(kinds[change.kind], partition, change.hold)
+        note = self._make_note(kinds[change.kind], partition, change.hold)
         if change.kind is ChangeKind.ACQUIRED:
             note |= {"begin": change.offset, "offset": change.offset, "number": None}
         else:
             note["end"] = change.offset
         self._notes.append(note)
 
-    def _note(self, kind: str, partition: tuple[str, int], hold: int) -> dict[str, Any]:
+    def _make_note(self, kind: str, partition: tuple[str, int], hold: int) -> dict[str, Any]:
         topic, index = partition
         return {
             "kind": kind,
@@ -250,21 +250,21 @@ class ConnectorMember:
 
 
 class ConnectorVerb(MemberVerb):
-    """An operation of a member, which has to be there, and shuts down if its mode is another."""
+    """An operation of a member, which must exist. A member in another mode shuts down."""
 
     hidden: ClassVar[Sequence[str]] = ("fetched",)
-    """Effects of members with a coordinator that such a member's report does not show."""
+    """Kinds of effects of members with a coordinator that members of the old design do not have."""
 
     async def invoke(self, operation: Operation) -> Completion:
         group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
         member: ConnectorMember | None = self.session.members.get(group)
         if member is None:
-            return fail(self.without)
+            return fail(self.no_member_error)
         if self.f == LeaveGroup.f or member.mode != mode:
-            return ok(await self.part(group, member))
-        return await self.report(group, member)
+            return ok(await self.shut_down(group, member))
+        return await self.execute(group, member)
 
-    async def part(self, group: str, member: ConnectorMember) -> dict[str, Any]:
+    async def shut_down(self, group: str, member: ConnectorMember) -> dict[str, Any]:
         """Shuts the member down, and returns its last report."""
         async with member.operation():
             if group != DRAIN:
@@ -274,18 +274,20 @@ class ConnectorVerb(MemberVerb):
         del self.session.members[group]
         return member.report()
 
-    async def report(self, group: str, member: ConnectorMember, parting: Mapping[str, Any] | None = None) -> Completion:
+    async def execute(
+        self, group: str, member: ConnectorMember, former_report: Mapping[str, Any] | None = None
+    ) -> Completion:
         """Executes the operation, and adds the member's report to that of the member that it replaced."""
         async with member.operation():
-            completion = await self._try(group, member)
+            completion = await self._run(group, member)
         report = member.report()
-        if parting is not None:
-            report = {name: parting[name] + more for name, more in report.items()}
+        if former_report is not None:
+            report = {name: former_report[name] + more for name, more in report.items()}
         return Completion(completion.outcome, (completion.result or {}) | report, completion.error)
 
-    async def _try(self, group: str, member: ConnectorMember) -> Completion:
+    async def _run(self, group: str, member: ConnectorMember) -> Completion:
         try:
-            return ok(await self.work(member))
+            return ok(await self.perform(member))
         except ReadFailed as error:
             await asyncio.sleep(POLL_SECONDS)  # an immediate retry would fail again, thousands of times
             return to_failure(error)
@@ -299,13 +301,15 @@ class ConnectorVerb(MemberVerb):
             # It was tried, and its rows are indeterminate; the member goes on, as any consumer would.
             return ok({"unknown": describe_error(error)})
 
-    async def work(self, member: ConnectorMember) -> dict[str, Any] | None:
+    async def perform(self, member: ConnectorMember) -> dict[str, Any] | None:
+        """Does the work of the operation, and returns its own part of the result."""
         raise NotImplementedError
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
-        """Returns the rows of members with a coordinator, plus a group's ``advance`` and ``resume``
-        (``assay.checkers.groups.offsets``), and its ``claim`` and ``share`` (``assay.checkers.groups.split_views``).
+        """Returns the rows of members with a coordinator, except the ``hidden`` ones. Adds a group's ``advance`` and
+        ``resume`` (``assay.checkers.groups.offsets``), and its ``claim`` and ``share``
+        (``assay.checkers.groups.split_views``).
         """
         group, result = completed.operation.argument["group"], completed.completion.result or {}
         rows = [row for row in super().effects(completed) if row.kind not in cls.hidden]
@@ -327,14 +331,14 @@ class ConnectorPoll(ConnectorVerb, PollGroup):
 
     async def invoke(self, operation: Operation) -> Completion:
         session, group = self.session, operation.argument["group"]
-        mode, parting = operation.argument.get("mode", ZOOKEEPER), None
+        mode, former_report = operation.argument.get("mode", ZOOKEEPER), None
         if group in session.members and session.members[group].mode != mode:
-            parting = await self.part(group, session.members[group])
+            former_report = await self.shut_down(group, session.members[group])
         if group not in session.members:
             session.members[group] = ConnectorMember(session.endpoint, group, mode, session.runtime, session.numbers)
-        return await self.report(group, session.members[group], parting)
+        return await self.execute(group, session.members[group], former_report)
 
-    async def work(self, member: ConnectorMember) -> dict[str, Any] | None:
+    async def perform(self, member: ConnectorMember) -> dict[str, Any] | None:
         return {"reads": await member.poll()}
 
 
@@ -344,7 +348,7 @@ class ConnectorCommit(ConnectorVerb):
     f = CommitPositions.f
     hidden = ("fetched", "start", "seek")
 
-    async def work(self, member: ConnectorMember) -> dict[str, Any] | None:
+    async def perform(self, member: ConnectorMember) -> dict[str, Any] | None:
         await member.commit()
         return None
 

@@ -32,7 +32,7 @@ class Touch(Verb):
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.key is not None, f"{operation.f} without a topic"
         argument: dict[str, int] = operation.argument
-        toucher = self.session.keep(Touch, lambda: self.session.producer(ProducerConfig(timeout=TOUCH_SECONDS)))
+        toucher = self.session.get_or_make(Touch, lambda: self.session.producer(ProducerConfig(timeout=TOUCH_SECONDS)))
         message = [(None, str(argument["value"]).encode())]
         result = await toucher.send_set(operation.key, argument["partition"], message)
         return ok({"offset": result.base_offset, "node": format_node(result.node)})
@@ -55,21 +55,19 @@ def churn() -> Generator:
     """Creates and deletes topics equally often, for ever."""
 
     def step(state: tuple[int, int], context: Context) -> tuple[Operation, tuple[int, int]]:
-        made, value = state
+        created, value = state
         f = context.choose(WEIGHTS, salt=1)
-        if f == Create.f or made == 0 or (f == Delete.f and made <= RECENT):
-            return Operation(Create.f, format_name(made), SHAPE | {"partitions": count_partitions(made)}), (
-                made + 1,
-                value,
-            )
+        if f == Create.f or created == 0 or (f == Delete.f and created <= RECENT):
+            argument = SHAPE | {"partitions": count_partitions(created)}
+            return Operation(Create.f, format_name(created), argument), (created + 1, value)
         if f == Delete.f:
-            older = min(made - RECENT, RECENT)
-            return Operation(Delete.f, format_name(made - RECENT - 1 - context.random_below(older, salt=2))), state
-        topic = made - 1 - context.random_below(min(made, RECENT), salt=3)
+            older = min(created - RECENT, RECENT)
+            return Operation(Delete.f, format_name(created - RECENT - 1 - context.random_below(older, salt=2))), state
+        topic = created - 1 - context.random_below(min(created, RECENT), salt=3)
         if f == Describe.f:
             return Operation(Describe.f, format_name(topic)), state
         argument = {"partition": context.random_below(count_partitions(topic), salt=4), "value": value}
-        return Operation(Touch.f, format_name(topic), argument), (made, value + 1)
+        return Operation(Touch.f, format_name(topic), argument), (created, value + 1)
 
     return unfold(step, (0, 0))
 

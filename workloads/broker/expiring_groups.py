@@ -28,13 +28,14 @@ BRIEF: Final = ("brief1", "brief2", "brief3")
 """The first group never has members."""
 RENEWED: Final = "renewed"
 """A group without members, whose offsets are renewed."""
-SHORT: Final = (300, 700, 1500, 2500)
-LONG: Final = 600_000
+SHORT_MS: Final = (300, 700, 1500, 2500)
+LONG_MS: Final = 600_000
+"""Retention of offsets."""
 MILLISECOND: Final = 1_000_000
 JITTER: Final = 0.02
 """Maximum seconds from the expiry of an offset to its renewal."""
-LOOKS, PARTINGS = 50, 30
-"""Per hundred operations."""
+LOOK_PERCENT, PART_PERCENT = 50, 30
+"""Shares of these operations in the traffic."""
 OFFSETS: Final = 1_000
 SESSION_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
@@ -48,8 +49,8 @@ LOOKING_SECONDS: Final = 14.0
 class OffsetsSession(Session):
     """The memberships of a client, in several groups.
 
-    - ``present``: the generation of its member in the group ``members``; ``former``: the one before.
-    - ``brief``: its members in the groups of this module.
+    - ``present``: the generation of its member in the group ``members``; ``former``: the generation before it.
+    - ``brief``: its members in the groups of this module, by group.
     """
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
@@ -72,7 +73,7 @@ class OffsetsSession(Session):
         self, name: str, group: str, topics: Sequence[str] = (), retention: float | None = None
     ) -> Membership:
         """Returns the membership of this name in the group; without topics it never joins."""
-        return self.keep((name, group, retention), lambda: self.join(group, topics, retention))
+        return self.get_or_make((name, group, retention), lambda: self.join(group, topics, retention))
 
     async def close(self) -> None:
         for member in self.brief.values():
@@ -86,32 +87,35 @@ class BriefVerb(Verb):
     keyed = False
     session: OffsetsSession
 
-    def outsider(self, group: str, kept: int | None) -> Membership:
-        return self.session.membership("brief", group, retention=None if kept is None else kept / 1000)
+    def get_outsider(self, group: str, retention_ms: int | None) -> Membership:
+        """Returns a membership that never joins the group; its offsets have this retention, or the brokers'."""
+        return self.session.membership("brief", group, retention=None if retention_ms is None else retention_ms / 1000)
 
     @staticmethod
-    async def commit(membership: Membership, argument: Mapping[str, Any], under: Generation | None) -> Completion:
-        """Commits all offsets of the argument at once."""
-        said = {
-            "generation": None if under is None else under.number,
-            "owner": None if under is None else under.member_id,
+    async def commit(membership: Membership, argument: Mapping[str, Any], generation: Generation | None) -> Completion:
+        """Commits all offsets of the argument at once, as a member in this generation or, with None, as no member."""
+        result = {
+            "generation": None if generation is None else generation.number,
+            "owner": None if generation is None else generation.member_id,
         }
         positions = {
             split_key(key): Position(offset, str(argument["number"])) for key, offset in argument["offsets"].items()
         }
         try:
-            await membership.commit(positions, under)
+            await membership.commit(positions, generation)
         except CommitFailed as error:
-            return to_failure(error, said)
-        return ok(said)
+            return to_failure(error, result)
+        return ok(result)
 
 
 class Keep(BriefVerb):
-    """Commits all its offsets at once, either outside any membership (rejected while there are members) or as a member.
+    """Commits all offsets of its argument at once, as a member or not. Brokers reject a commit of a client that is not
+    a member while the group has members.
 
     Argument: ``{"group", "number", "offsets": {key: offset}, "kept", "own", "member"}``. A member joins first if
     necessary, and stays until the client leaves all its groups by ``part``. ``kept``: the retention of the offsets in
-    milliseconds. With ``own`` the client requests it; otherwise, and for members always, it is the brokers' setting.
+    milliseconds. With ``own`` the client requests this retention. Otherwise, and always for members, it is the brokers'
+    setting.
 
     Result: ``{"generation", "owner"}``, null for a client that is not a member.
     """
@@ -122,7 +126,7 @@ class Keep(BriefVerb):
         argument = operation.argument
         group = argument["group"]
         if not argument["member"]:
-            outsider = self.outsider(group, argument["kept"] if argument["own"] else None)
+            outsider = self.get_outsider(group, argument["kept"] if argument["own"] else None)
             return await self.commit(outsider, argument, None)
         if group not in self.session.brief:
             self.session.brief[group] = self.session.join(group, ("orders",), None)
@@ -159,7 +163,7 @@ class Look(BriefVerb):
 
     async def invoke(self, operation: Operation) -> Completion:
         wanted = {split_key(key): key for key in operation.argument["keys"]}
-        found = await self.outsider(operation.argument["group"], None).committed(list(wanted))
+        found = await self.get_outsider(operation.argument["group"], None).committed(list(wanted))
         return ok({"found": {wanted[one]: None if at.offset < 0 else int(at.metadata) for one, at in found.items()}})
 
     @classmethod
@@ -203,7 +207,7 @@ class Renew(BriefVerb):
         for number, kept in _list_commits(argument):
             if outcomes:
                 await asyncio.sleep(argument["kept"] / 1000 + JITTER * self.session.runtime.random.random())
-            outsider = self.outsider(argument["group"], kept)
+            outsider = self.get_outsider(argument["group"], kept)
             outcomes.append((await self.commit(outsider, argument | {"number": number}, None)).outcome)
             if outcomes[-1] is not Outcome.OK:
                 break
@@ -224,23 +228,23 @@ class Renew(BriefVerb):
 
 
 def _list_commits(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Number and retention in milliseconds of both commits of a renewal."""
-    return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG)]
+    """Returns number and retention in milliseconds of both commits of a renewal."""
+    return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG_MS)]
 
 
 EXPIRY_VERBS: Final = (Keep, Look, Part, Renew)
-STEPS: Final = ((Renew.f, SHORT[0] + 150), (Look.f, 300), (Look.f, 200))
+STEPS: Final = ((Renew.f, SHORT_MS[0] + 150), (Look.f, 300), (Look.f, 200))
 """The cycle of a renewed offset: steps, each with the milliseconds until the next."""
 
 
 def traffic(keys: Sequence[str], kept: int) -> Generator:
-    """Commits, looks, and members that leave, for ever. ``kept``: the brokers' retention in milliseconds."""
+    """Commits, fetches offsets, and leaves groups, for ever. ``kept``: the brokers' retention in milliseconds."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         group, chance = context.choose(BRIEF, salt=61), context.random_below(100, salt=62)
-        if chance < LOOKS:
+        if chance < LOOK_PERCENT:
             return Operation(Look.f, argument={"group": group, "keys": list(keys)}), number
-        if chance < LOOKS + PARTINGS:
+        if chance < LOOK_PERCENT + PART_PERCENT:
             return Operation(Part.f), number
         member = group != BRIEF[0] and context.random_below(4, salt=63) == 0
         own = not member and context.random_below(4, salt=64) > 0
@@ -249,7 +253,7 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
             "group": group,
             "number": number,
             "offsets": {key: context.random_below(OFFSETS, salt=65) for key in some},
-            "kept": context.choose((*SHORT, LONG), salt=66) if own else kept,
+            "kept": context.choose((*SHORT_MS, LONG_MS), salt=66) if own else kept,
             "own": own,
             "member": member,
         }
@@ -281,17 +285,17 @@ class RenewalGenerator(Generator, frozen=True):
         if f == Look.f:
             return Operation(Look.f, argument={"group": RENEWED, "keys": [key]})
         offsets = {key: context.random_below(OFFSETS, salt=67)}
-        argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "kept": SHORT[0]}
+        argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "kept": SHORT_MS[0]}
         return Operation(Renew.f, argument=argument)
 
 
 def renewals(keys: Sequence[str]) -> Generator:
-    """See :class:`RenewalGenerator`; all keys are due at once."""
+    """Renews offsets; see :class:`RenewalGenerator`. All keys are due at once."""
     return RenewalGenerator(tuple(keys), ((0, 0),) * len(keys))
 
 
-def farewell(keys: Sequence[str]) -> Generator:
-    """All members leave; then repeated looks show which offsets stay."""
+def leave_and_look(keys: Sequence[str]) -> Generator:
+    """Ends all memberships, and then fetches repeatedly, which shows how long the offsets stay."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         argument = {"group": BRIEF[turn % len(BRIEF)], "keys": list(keys)}

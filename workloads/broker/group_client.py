@@ -1,11 +1,65 @@
-"""Client of consumer groups: a member of each group that it polls, and a client of the log."""
+"""Clients of consumer groups with a coordinator: a member of each group that they poll, and a client of the log.
 
+Members of the draft design have other consumers.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, DraftConfig
+from assay.system_under_test.client.draft_consumer import DraftConsumer
+from assay.system_under_test.client.group_consumer import GroupListener
+from assay.system_under_test.client.membership import Position
+from assay.workloads.broker.group_member import ASSIGNOR, CALL_SECONDS, GroupMember, get_topics
 from assay.workloads.broker.group_operations import MEMBER_VERBS, MemberSession
 from assay.workloads.broker.log_client import LogClient
+from assay.workloads.broker.verbs import FETCH_BYTES
+
+DRAFT_SESSION_SECONDS: Final = 1.2
+"""A join waits for lost members, and must be answered within a call."""
 
 
 class GroupClient(LogClient):
-    """Client of members; operations without a key are theirs."""
+    """Client with one member per group; operations without a key are the members'."""
 
     verbs = (*LogClient.verbs, *MEMBER_VERBS)
     session_type = MemberSession
+
+
+class NumberedDraftConsumer(DraftConsumer):
+    """Skips automatic commits before a rejoin, because they have no number; commits only on request."""
+
+    async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
+        if metadata:
+            await super().commit(metadata, offsets=offsets)
+
+
+class DraftMember(GroupMember):
+    """A member whose coordinator assigns the partitions."""
+
+    @staticmethod
+    def make_consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> DraftConsumer:
+        config = DraftConfig(
+            strategy=endpoint.options.get(ASSIGNOR, "range"),
+            session_timeout=DRAFT_SESSION_SECONDS,
+            join_timeout=CALL_SECONDS,
+            timeout=CALL_SECONDS,
+            fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
+        )
+        return NumberedDraftConsumer(
+            endpoint.all, group, get_topics(endpoint), config, runtime=runtime, listener=listener
+        )
+
+
+class DraftSession(MemberSession):
+    """The members of a client, of the draft design."""
+
+    member_type = DraftMember
+
+
+class DraftClient(GroupClient):
+    """Client with one member per group, of the draft design."""
+
+    session_type = DraftSession

@@ -109,8 +109,8 @@ def drain(keys: Sequence[str], *, seconds: float) -> Generator:
 
 
 def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
-    """``dying`` members die at once and never return, while ``meanwhile`` runs. No one joins or leaves, so only the
-    end of their sessions gives their partitions to the others, who must reach sentinels within ``seconds``.
+    """Lets ``dying`` members die at once for good, while ``meanwhile`` runs. No one joins or leaves, so only the end of
+    their sessions gives their partitions to the others, who must reach sentinels within ``seconds``.
     """
     argument = {"group": group, "for_good": True}
     deaths = limit(dying, lambda context: Operation(Die.f, argument=argument, phase=Phase.DRAIN))
@@ -124,8 +124,9 @@ def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying
 def drain_after_growth(
     keys: Sequence[str], late: Sequence[str], *, seconds: float, group: str, growth: Source
 ) -> Generator:
-    """``growth`` adds the partitions ``late`` after ``group`` has read all others and settled. No one joins or leaves
-    afterwards, so members get them only by a look at the topic. They must reach sentinels there within ``seconds``.
+    """Adds the partitions ``late`` by ``growth``, after ``group`` has read all others and settled. No one joins or
+    leaves afterwards, so members get them only by a look at the topic. They must reach sentinels in them within
+    ``seconds``.
     """
     return phases(
         _drain_to_sentinels(keys, 3, group, seconds),
@@ -155,5 +156,5 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
 
 
 def stay_in_group(group: str = WORKERS) -> Generator:
-    """Polls occasionally by all members of ``group``: the group must keep its generation (``restless-group``)."""
+    """Polls now and then by all members of ``group``, which must keep its generation (``restless-group``)."""
     return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, PollGroup.draw(group))))

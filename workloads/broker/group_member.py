@@ -31,7 +31,7 @@ CALL_SECONDS: Final = 2.0
 """Longer than a rebalance, so that a join is answered. A join, an offset fetch and a read fit into an operation's time
 (5 s) unless all three go wrong.
 """
-DREAMY_SECONDS: Final = 0.5
+UNAWARE_SECONDS: Final = 0.5
 """Seconds for which a resumed member works before its first heartbeat reveals that its session expired."""
 POLL_SECONDS: Final = 0.1
 """Short, because a member has other work than to wait at the end of its partitions. A member also waits this long after
@@ -67,12 +67,13 @@ class GroupMember:
         self._resets: dict[Partition, int] = {}
         """Unreported positions at which reading resumes after an offset was out of range."""
         self._notes: list[dict[str, Any]] = []
-        self._parting = "lost"
-        listener = GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__)
-        self._consumer = self.consumer(endpoint, group, runtime, listener)
+        self._end_kind = "lost"
+        """The kind of the notes about holds that end."""
+        listener = GroupListener(self._on_assigned, self._on_revoked, on_reset=self._resets.__setitem__)
+        self._consumer = self.make_consumer(endpoint, group, runtime, listener)
 
     @staticmethod
-    def consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> GroupConsumer:
+    def make_consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> GroupConsumer:
         """Returns a consumer as an application would configure it."""
         return GroupConsumer(
             endpoint.all,
@@ -90,15 +91,15 @@ class GroupMember:
             traits=select_client_traits(endpoint.defects),
         )
 
-    def go_on(self) -> None:
+    def report_holds_again(self) -> None:
         """Reports all holds again under new numbers; see ``assay.workloads.broker.group_operations``."""
         for partition, hold in self._holds.items():
             if hold.assignment not in {note["assignment"] for note in self._notes}:
                 hold.assignment = hold.chain = next(self._numbers)
                 self._notes.append(_make_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
 
-    def ownership(self) -> list[dict[str, Any]]:
-        """Returns and clears everything that happened since the last call."""
+    def take_notes(self) -> list[dict[str, Any]]:
+        """Returns the ownership changes since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -128,21 +129,20 @@ class GroupMember:
             )
         return reads
 
-    def standing(self, behind: int) -> dict[str, Any] | None:
-        """Returns generation, owner and positions for a commit, or None if the member owns nothing."""
+    def describe_commit(self, behind: int) -> dict[str, Any] | None:
+        """Returns generation, owner and positions of a commit, or None if the member owns nothing."""
         if not self._holds:
             return None
         first = next(iter(self._holds.values()))
-        positions = [[_format_key(one), self._behind(hold, behind), hold.chain] for one, hold in self._holds.items()]
+        positions = [
+            [_format_key(one), max(0, hold.position - behind), hold.chain] for one, hold in self._holds.items()
+        ]
         return {"generation": first.generation, "owner": first.owner, "positions": positions}
 
     async def commit(self, number: int, behind: int) -> None:
         """Commits positions ``behind`` records before the read positions. Raises ``CommitFailed``."""
-        if behind:
-            offsets = {one: self._behind(hold, behind) for one, hold in self._holds.items()}
-            await self._consumer.commit(str(number), offsets=offsets)
-        else:
-            await self._consumer.commit(str(number))
+        offsets = {one: max(0, hold.position - behind) for one, hold in self._holds.items()} if behind else None
+        await self._consumer.commit(str(number), offsets=offsets)
 
     def rewind(self, back: int) -> list[list[Any]]:
         """Moves each partition ``back`` records; returns the new positions and assignment numbers."""
@@ -153,43 +153,41 @@ class GroupMember:
             sought.append([_format_key(partition), hold.position, hold.chain])
         return sought
 
-    @staticmethod
-    def _behind(hold: PartitionHold, records: int) -> int:
-        return max(0, hold.position - records)
-
-    async def silence(self, seconds: float) -> None:
-        self._consumer.fall_silent(seconds + DREAMY_SECONDS)
+    async def fall_silent(self, seconds: float) -> None:
+        self._consumer.fall_silent(seconds + UNAWARE_SECONDS)
         await asyncio.sleep(seconds)
 
     async def leave(self) -> None:
         """Leaves the group with a notification."""
-        self._parting = "release"
+        self._end_kind = "release"
         await self._consumer.close()
 
     async def die(self) -> None:
-        self._drop()
+        """Stops without a notification."""
+        self._end_holds()
         await self._consumer.close(leave=False)
 
-    def _assigned(self, partitions: Sequence[Partition]) -> None:
+    def _on_assigned(self, partitions: Sequence[Partition]) -> None:
         generation = self._consumer.generation
         assert generation is not None, "assigned without a generation"
         for partition in partitions:
             committed, position = self._consumer.committed_at_assignment(partition), self._consumer.position(partition)
-            hold = self._holds[partition] = self._hold(generation, position)
-            about = {"begin": position, "offset": committed.offset, "number": parse_number(committed.metadata.encode())}
-            self._notes.append(_make_note("acquire", partition, hold) | about)
+            hold = self._holds[partition] = self._make_hold(generation, position)
+            number = parse_number(committed.metadata.encode())
+            resumed = {"begin": position, "offset": committed.offset, "number": number}
+            self._notes.append(_make_note("acquire", partition, hold) | resumed)
         if not partitions:
-            self._notes.append(_make_note("acquire", None, self._hold(generation, -1)))
+            self._notes.append(_make_note("acquire", None, self._make_hold(generation, -1)))
 
-    def _hold(self, generation: Generation, position: int) -> PartitionHold:
+    def _make_hold(self, generation: Generation, position: int) -> PartitionHold:
         assignment = next(self._numbers)
         return PartitionHold(generation.number, generation.member_id, assignment, position, assignment)
 
-    def _revoked(self, partitions: Sequence[Partition]) -> None:
-        self._drop()
+    def _on_revoked(self, partitions: Sequence[Partition]) -> None:
+        self._end_holds()
 
-    def _drop(self) -> None:
-        self._notes += [_make_note(self._parting, partition, hold) for partition, hold in self._holds.items()]
+    def _end_holds(self) -> None:
+        self._notes += [_make_note(self._end_kind, partition, hold) for partition, hold in self._holds.items()]
         self._holds.clear()
         self._resets.clear()
 

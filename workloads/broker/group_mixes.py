@@ -74,16 +74,16 @@ STAYING: Final = "staying"
 LATECOMERS: Final = "latecomers"
 """A group that starts with a large backlog."""
 OFFSETS: Final = 1_000
-MOST_AGAIN: Final = 12
+MAX_REWIND: Final = 12
 """Maximum records to go back; a compressed set has up to eight."""
 PAUSE_SECONDS: Final = 1.2
 """Shorter than a session, and than the time of an operation."""
 LEAVING_SECONDS: Final = 0.3
 EXPIRY_SECONDS: Final = 8.0
 """Deadline for the expiry of an offset: several times the brokers' longest check interval."""
-SHARED: Final = CROWD[:4]
+SHARED_TOPICS: Final = CROWD[:4]
 """Topics to which group members subscribe as well, and which they drain."""
-_SHARED_KEYS: Final = sum(topic.partitions for topic in SHARED)
+_SHARED_KEYS: Final = sum(topic.partitions for topic in SHARED_TOPICS)
 LATE_PARTITIONS: Final = 2
 """Partitions added later, for a group that has settled."""
 
@@ -109,7 +109,7 @@ def find_coordinator_partition(group: str) -> str:
 
 
 def _add_staying_group(system: System, settings: Settings) -> Shares:
-    shifts = topic_changes.hand_over([find_coordinator_partition(STAYING)], settings.nodes)
+    shifts = topic_changes.move_and_revert([find_coordinator_partition(STAYING)], settings.nodes)
     return [
         (40, PollGroup.draw(STAYING)),
         (20, restrict_to_owners(STAYING, CommitPositions.draw(STAYING, list_owned(system, settings)))),
@@ -119,7 +119,7 @@ def _add_staying_group(system: System, settings: Settings) -> Shares:
 
 
 def _close_with_deaths(system: System, settings: Settings) -> Source:
-    """Most members die, because only some of them own a partition."""
+    """Lets most members die, because only some of them own a partition."""
     return drain_after_deaths(
         list_subscribed(system, settings),
         seconds=DRAIN_SECONDS,
@@ -152,7 +152,7 @@ FAR_BEHIND: Final = replace(
 SHARED_CROWD: Final = replace(
     CROWDED,
     closes=drain_topics(*CROWD_KEYS[_SHARED_KEYS:]),
-    client={TOPICS: (tuple(topic.name for topic in SHARED),)},
+    client={TOPICS: (tuple(topic.name for topic in SHARED_TOPICS),)},
 )
 """``CROWDED`` for workloads with groups, whose members subscribe to some of the additional topics."""
 
@@ -190,7 +190,7 @@ def rewinds(group: str, keys: Sequence[str]) -> Generator:
     """Commits of positions before those read, and rewinds that read records again, for ever."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
-        records = 1 + context.random_below(MOST_AGAIN, salt=54)
+        records = 1 + context.random_below(MAX_REWIND, salt=54)
         if context.random_below(2, salt=55):
             return Operation(Rewind.f, argument={"group": group, "back": records}), number
         argument = {"group": group, "number": number, "keys": list(keys), "behind": records}
@@ -211,7 +211,7 @@ REWINDS: Final = WorkloadMix(
 
 def _add_coordinator_changes(system: System, settings: Settings) -> Shares:
     groups = tuple(dict.fromkeys(find_coordinator_partition(group) for group in (MEMBERS, TOOLS)))
-    return [pace(0.7, topic_changes.hand_over(groups, settings.nodes))]
+    return [pace(0.7, topic_changes.move_and_revert(groups, settings.nodes))]
 
 
 COORDINATORS: Final = WorkloadMix(
@@ -245,16 +245,15 @@ STRANGERS: Final = WorkloadMix(
 def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator:
     """Commits by long-lived non-members and by newcomers, for ever. ``closing``: uses other numbers."""
 
-    def ask(number: int, key: str, client: str) -> Operation:
+    def make_commit(number: int, key: str, client: str) -> Operation:
         return Operation(Commit.f, key, {"number": number, "offset": number % OFFSETS, "client": client})
 
-    return mixed_traffic.try_as_regular_and_newcomer(
-        [f"{TOOLS}/{partition}" for partition in partitions], ask, closing=closing
-    )
+    keys = [f"{TOOLS}/{partition}" for partition in partitions]
+    return mixed_traffic.try_as_regular_and_newcomer(keys, make_commit, closing=closing)
 
 
 def _close_with_coordinator_change(system: System, settings: Settings) -> Source:
-    """The coordinator changes once more, no client dies, and all have to find the new one."""
+    """Changes the coordinator once more. No client dies, and all must find the new coordinator."""
     shifts = topic_changes.change_leaders([find_coordinator_partition(TOOLS)], settings.nodes)
     return time_limit(PURSUIT_SECONDS, mix(shifts, stagger(0.05, committers(system.keys(), closing=True))))
 
@@ -271,7 +270,7 @@ COMMITTERS: Final = WorkloadMix(
 
 def _add_expiring_groups(system: System, settings: Settings) -> Shares:
     kept = expiring_groups.traffic(list(system.keys())[:2], require_broker(system).offsets_retention_ms)
-    shifts = topic_changes.hand_over([find_coordinator_partition(group) for group in BRIEF], settings.nodes)
+    shifts = topic_changes.move_and_revert([find_coordinator_partition(group) for group in BRIEF], settings.nodes)
     renewed = expiring_groups.renewals(list(system.keys()))
     return [(100, kept), (100, renewed), pace(1.0, shifts)]
 
@@ -290,7 +289,7 @@ EXPIRY: Final = WorkloadMix(
     "expiry",
     "groups that come and go, whose offsets are kept for a moment only, while their coordinators change",
     adds=_add_expiring_groups,
-    closes=lambda system, settings: expiring_groups.farewell(list(system.keys())[:2]),
+    closes=lambda system, settings: expiring_groups.leave_and_look(list(system.keys())[:2]),
     settings={
         "offsets.retention.ms": ("500", "1200"),
         "offsets.retention.check.interval.ms": ("10", "30", "100", "400", "2500"),
@@ -319,8 +318,8 @@ def _tolerate_split_views(contract: Contract, system: System) -> Contract:
     return contract.tolerate(
         SPLIT_VIEWS.checks[0].anomaly,
         because=(
-            "members of the old design agree on nothing: each claims by what it has read of its group, also when that "
-            "has changed by then, and others have claimed by what is new"
+            "members of the old design agree on nothing: each claims by what it has read of its group, which may have "
+            "changed by then, while others have claimed by the new state"
         ),
     )
 

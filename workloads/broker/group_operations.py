@@ -68,9 +68,9 @@ class MemberSession(Session):
         self.members: dict[str, Any] = {}
         self.dead: set[str] = set()
 
-    def go_on(self) -> None:
+    def on_unknown_outcome(self) -> None:
         for member in self.members.values():
-            member.go_on()
+            member.report_holds_again()
 
     async def close(self) -> None:
         """Stops the members without notification of their groups."""
@@ -80,18 +80,19 @@ class MemberSession(Session):
 
 
 class MemberVerb(Verb):
-    """An operation of a member, which has to be there. A result may report its ownership changes."""
+    """An operation of a member, which must exist. A result may report its ownership changes."""
 
     keyed = False
     session: MemberSession
-    without: ClassVar[str] = "no-member"
+    no_member_error: ClassVar[str] = "no-member"
     """The error if the client has no member."""
 
     async def invoke(self, operation: Operation) -> Completion:
         member = self.session.members.get(operation.argument["group"])
-        return fail(self.without) if member is None else await self.ask(member, operation.argument)
+        return fail(self.no_member_error) if member is None else await self.use(member, operation.argument)
 
-    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+    async def use(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+        """Executes the operation by the member."""
         raise NotImplementedError
 
     @classmethod
@@ -141,8 +142,8 @@ class PollGroup(MemberVerb):
             reads = await member.poll()
         except (JoinFailed, ReadFailed) as error:
             await asyncio.sleep(POLL_SECONDS)
-            return to_failure(error, {"ownership": member.ownership()})
-        return ok({"ownership": member.ownership(), "reads": reads})
+            return to_failure(error, {"ownership": member.take_notes()})
+        return ok({"ownership": member.take_notes(), "reads": reads})
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
@@ -181,7 +182,7 @@ class CommitPositions(MemberVerb):
     """
 
     f = "commit"
-    without = "owns-nothing"
+    no_member_error = "owns-nothing"
 
     @staticmethod
     def draw(group: str, keys: Sequence[str]) -> Generator:
@@ -193,16 +194,16 @@ class CommitPositions(MemberVerb):
 
         return unfold(step, 0)
 
-    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+    async def use(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
         behind = argument.get("behind", 0)
-        standing = member.standing(behind)
-        if standing is None:
-            return fail(self.without)
+        result = member.describe_commit(behind)
+        if result is None:
+            return fail(self.no_member_error)
         try:
             await member.commit(argument["number"], behind)
         except CommitFailed as error:
-            return to_failure(error, standing)
-        return ok(standing)
+            return to_failure(error, result)
+        return ok(result)
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterator[Effect]:
@@ -225,7 +226,7 @@ class Rewind(MemberVerb):
 
     f = "rewind"
 
-    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+    async def use(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
         return ok({"sought": member.rewind(argument["back"])})
 
     @classmethod
@@ -248,12 +249,12 @@ class LeaveGroup(MemberVerb):
             self.session.dead.add(group)
         member = self.session.members.pop(group, None)
         if member is None:
-            return fail(self.without)
-        await self.part(member)
-        return ok({"ownership": member.ownership()})
+            return fail(self.no_member_error)
+        await self.stop(member)
+        return ok({"ownership": member.take_notes()})
 
     @staticmethod
-    async def part(member: GroupMember) -> None:
+    async def stop(member: GroupMember) -> None:
         await member.leave()
 
 
@@ -263,7 +264,7 @@ class Die(LeaveGroup):
     f = "die"
 
     @staticmethod
-    async def part(member: GroupMember) -> None:
+    async def stop(member: GroupMember) -> None:
         await member.die()
 
 
@@ -275,8 +276,8 @@ class FallSilent(MemberVerb):
 
     f = "silence"
 
-    async def ask(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
-        await member.silence(argument["seconds"])
+    async def use(self, member: GroupMember, argument: Mapping[str, Any]) -> Completion:
+        await member.fall_silent(argument["seconds"])
         return ok()
 
 
@@ -327,7 +328,7 @@ def restrict_to_owners(group: str, source: Generator) -> Generator:
 
 
 def churn(group: str) -> Generator:
-    """Members that leave, fall silent and die in turn, for ever."""
+    """Lets members leave, fall silent and die in turn, for ever."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         f = (LeaveGroup.f, FallSilent.f, Die.f)[turn % 3]

@@ -67,10 +67,10 @@ class Drain(Generator, frozen=True):
             return EXHAUSTED, self
         if context.time < until:
             for partition in waiting:
-                worker = self._worker(partition, context)
+                worker = self._choose_worker(partition, context)
                 if worker is not None:
-                    operation, after = self._next(partition, context.processes[worker])
-                    return Invoke(operation, worker), self._with(after, until)
+                    operation, after = self._make_operation(partition, context.processes[worker])
+                    return Invoke(operation, worker), self._replace_partition(after, until)
         # ``op`` is called again after a completion, after the first pause, or at the deadline.
         times = [until, *(partition.not_before for partition in waiting if not partition.open)]
         later = [time for time in times if time > context.time]
@@ -81,10 +81,10 @@ class Drain(Generator, frozen=True):
             return self
         for partition in self.partitions:
             if partition.key == event.operation.key and partition.open:
-                return self._with(_update_partition(partition, event), self.until)
+                return self._replace_partition(_update_partition(partition, event), self.until)
         return self
 
-    def _worker(self, partition: PartitionDrain, context: Context) -> int | None:
+    def _choose_worker(self, partition: PartitionDrain, context: Context) -> int | None:
         """Returns the worker that reads this partition if it is free, else any free worker; None if it must wait."""
         if partition.open or not context.free or partition.not_before > context.time:
             return None
@@ -95,7 +95,7 @@ class Drain(Generator, frozen=True):
             return None
         return context.pick()
 
-    def _next(self, partition: PartitionDrain, process: int) -> tuple[Operation, PartitionDrain]:
+    def _make_operation(self, partition: PartitionDrain, process: int) -> tuple[Operation, PartitionDrain]:
         change = msgspec.structs.replace
         if partition.sentinel is None and partition.silent:
             return Operation(End.f, partition.key, phase=Phase.DRAIN), change(partition, open=True)
@@ -106,7 +106,7 @@ class Drain(Generator, frozen=True):
             argument["until"] = partition.sentinel
         return Operation(Poll.f, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
 
-    def _with(self, changed: PartitionDrain, until: int | None) -> Drain:
+    def _replace_partition(self, changed: PartitionDrain, until: int | None) -> Drain:
         return Drain(replace_partition(self.partitions, changed), self.seconds, until)
 
 
@@ -128,7 +128,8 @@ def _update_partition(partition: PartitionDrain, event: OperationEvent) -> Parti
 
 
 def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False, silent: bool = False) -> Generator:
-    """Sends sentinels (``keyed`` with a key, ``silent`` none) and reads every partition from the beginning, within
-    ``seconds``.
+    """Sends sentinels and reads every partition from the beginning, within ``seconds``.
+
+    ``keyed``: sentinels have a message key. ``silent``: no sentinels are sent.
     """
     return Drain(tuple(PartitionDrain(key, keyed, silent) for key in keys), seconds)

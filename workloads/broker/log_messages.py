@@ -2,7 +2,7 @@
 
 The argument is a list of values, for which the client chooses the messages, or ``{"values", ...}`` with any of
 
-==============  ===============================================================================================
+==============  =====================================================================================================
 ``keys``        a key for each message
 ``tombstones``  true: the messages have no value; each one's number is its create time
 ``age``         the messages' age in milliseconds according to their create time; below zero: in the future
@@ -10,10 +10,10 @@ The argument is a list of values, for which the client chooses the messages, or 
 ``codec``       compression of the set: 1 gzip, 2 snappy, 3 lz4
 ``format``      0: messages without timestamps
 ``acks``        1: acknowledged by the leader alone, which promises nothing: the outcome stays unknown
-``client``      ``regular``: a long-lived client; ``newcomer``: a new one; a try that is never rejected
-``lives``       the keys of this life of the topic and of later ones, any of which an unknown send may reach
+``client``      ``regular``: a long-lived client; ``newcomer``: a new one; the send is a try, which must succeed
+``lives``       the keys of this and later incarnations of the topic; a send of unknown outcome may reach any of them
 ``adrift``      true: sent while the topic was being deleted or recreated: the outcome is always unknown
-==============  ===============================================================================================
+==============  =====================================================================================================
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,8 @@ REGULAR: Final = "regular"
 NEWCOMER: Final = "newcomer"
 LARGE_REQUESTS: Final = "large-request"
 CODECS: Final = (0, 1, 2, 3)
-ALL: Final = -1
+ALL_IN_SYNC: Final = -1
+"""``acks``: all in-sync replicas must acknowledge a send."""
 
 
 def make_plain_records(values: Sequence[int]) -> Sequence[Record]:
@@ -68,8 +69,8 @@ def make_records(
 
 
 def get_acks(argument: Any) -> int:
-    """Returns the required acknowledgements: 1 for the leader's, -1 for those of all in-sync replicas."""
-    return int(to_fields(argument).get("acks", ALL))
+    """Returns the required acknowledgements: 1 for the leader's, or ``ALL_IN_SYNC``."""
+    return int(to_fields(argument).get("acks", ALL_IN_SYNC))
 
 
 def get_client(argument: Any) -> str | None:
@@ -78,15 +79,15 @@ def get_client(argument: Any) -> str | None:
 
 
 def iterate_tries(operation: Operation, outcome: Outcome | None = None) -> Iterator[Effect]:
-    """Yields the row that ``assay.checkers.liveness.client_progress`` reads, if the operation was a try."""
+    """Yields a row for ``assay.checkers.liveness.client_progress`` if the operation was a try."""
     client = get_client(operation.argument)
     if client is not None and operation.key is not None:
         yield Effect("tried", operation.key, client=client, outcome=outcome)
 
 
-def find_places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
+def find_possible_keys(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
     """Returns the keys under which a send's messages may be, and the outcome for each of them."""
-    if outcome is Outcome.OK and get_acks(argument) != ALL:
+    if outcome is Outcome.OK and get_acks(argument) != ALL_IN_SYNC:
         return [key], Outcome.INFO
     fields = to_fields(argument)
     certain = outcome is Outcome.FAIL or (outcome is Outcome.OK and not fields.get("adrift"))
@@ -108,14 +109,14 @@ def choose_create_time(argument: Any, now: float) -> int | None:
     return int(now * 1000) - int(fields.get("age", 0))
 
 
-def measure_record(record: Record, packed: Packing) -> int:
+def measure_record(record: Record, packing: Packing) -> int:
     """Returns the maximum uncompressed size on disk in bytes, including the overhead of a set of its own."""
     key, value = record
-    return ENTRY_OVERHEAD * (2 if packed[0] else 1) + len(key or b"") + len(value or b"")
+    return ENTRY_OVERHEAD * (2 if packing[0] else 1) + len(key or b"") + len(value or b"")
 
 
 def parse_number(value: bytes | None) -> int | None:
-    """Returns None for a value that no client has written; the checks report it."""
+    """Returns a message's number, or None for a value that no client has written, which the checks report."""
     try:
         return None if value is None else int(value)
     except ValueError:
@@ -147,6 +148,6 @@ def describe_set(
 def combine_outcomes(name: str, sets: Sequence[SetOutcome], **more: Any) -> Completion:
     """Returns the completion of an operation with several sets: ``ok`` if any was appended, ``fail`` if none was."""
     outcomes = {one["outcome"] for one in sets}
-    whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
+    outcome = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
     error = next((one["error"] for one in sets if one["error"]), None)
-    return Completion(whole, {name: sets, **more}, error=None if whole is Outcome.OK else error)
+    return Completion(outcome, {name: sets, **more}, error=None if outcome is Outcome.OK else error)

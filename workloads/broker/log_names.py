@@ -7,7 +7,7 @@ from assay.system_under_test.client.errors import Certainty, ClientError, SendUn
 from assay.system_under_test.client.membership import CommitFailed
 from assay.system_under_test.protocol.errors import ErrorCode
 
-LIFE: Final = "#"
+INCARNATION_MARK: Final = "#"
 """Separates a topic's name from the number of its incarnation, from the second one on; topic names never contain it."""
 
 
@@ -19,12 +19,12 @@ def split_key(key: str) -> tuple[str, int]:
 
 def strip_incarnation(key: str) -> str:
     """Returns ``orders`` for ``orders#2``."""
-    return key.partition(LIFE)[0]
+    return key.partition(INCARNATION_MARK)[0]
 
 
 def format_incarnation(topic: str, number: int) -> str:
     """Returns the key of a topic's incarnation, counted from 1: ``orders``, ``orders#2``."""
-    return topic if number == 1 else f"{topic}{LIFE}{number}"
+    return topic if number == 1 else f"{topic}{INCARNATION_MARK}{number}"
 
 
 def format_node(broker: int) -> str:

@@ -30,7 +30,7 @@ from assay.workloads.broker.log_messages import (
     Record,
     choose_create_time,
     decode_key,
-    find_places,
+    find_possible_keys,
     get_acks,
     get_client,
     get_packing,
@@ -98,7 +98,7 @@ class Send(Verb):
         producer = (
             self.session.producer(config)
             if newcomer
-            else self.session.keep((Send, codec, message_format, acks), lambda: self.session.producer(config))
+            else self.session.get_or_make((Send, codec, message_format, acks), lambda: self.session.producer(config))
         )
         topic, partition = split_key(str(operation.key))
         stamp = {"timestamp": choose_create_time(argument, self.session.runtime.wall_clock())}
@@ -117,7 +117,7 @@ class Send(Verb):
         result: Mapping[str, Any] = completed.completion.result or {}
         first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
         argument = completed.operation.argument
-        keys, outcome = find_places(argument, get_key(completed), completed.completion.outcome)
+        keys, outcome = find_possible_keys(argument, get_key(completed), completed.completion.outcome)
         sent = zip(get_values(argument), make_records(argument, cls.records), strict=True)
         for key, (rank, (value, record)) in product(keys, enumerate(sent)):
             yield Effect(
@@ -145,12 +145,12 @@ class Read(Verb):
     def effects(cls, completed: Completed) -> Iterable[Effect]:
         result = completed.completion.result
         if result is None or (completed.operation.argument or {}).get("adrift"):
-            return ()  # it is unknown which life the answer concerns
-        return cls.show(get_key(completed), result, completed.operation)
+            return ()  # it is unknown which incarnation the answer concerns
+        return cls.iterate_effects(get_key(completed), result, completed.operation)
 
     @classmethod
-    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
-        """Yields what the result shows."""
+    def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+        """Yields the rows of a result."""
         raise NotImplementedError
 
 
@@ -169,7 +169,7 @@ class Observation(Read):
         return fail(f"{format_error(fetched.error)}: at offset {offset}", result)
 
     @classmethod
-    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+    def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
         if "refused" in result:
             yield make_out_of_range(key, result["refused"])
         elif "illegible" in result:
@@ -205,26 +205,26 @@ class Poll(Observation):
     async def invoke(self, operation: Operation) -> Completion:
         session, key, argument = self.session, str(operation.key), operation.argument
         positions = session.positions
-        place = key if (reader := argument.get("reader")) is None else f"{key} of {reader}"
+        reader = key if (name := argument.get("reader")) is None else f"{key} of {name}"
         more: dict[str, Any] = {}
-        if argument.get("seek", False) or place not in positions:
-            positions.pop(place, None)
+        if argument.get("seek", False) or reader not in positions:
+            positions.pop(reader, None)
             earliest = argument["start"] == EARLIEST
             time = EARLIEST_TIME if earliest else LATEST_TIME
             position = await session.consumer().offsets(*split_key(key), time)
-            session.assignments[place] = next(session.numbers)
-            positions[place] = position
+            session.assignments[reader] = next(session.numbers)
+            positions[reader] = position
             more = {"sought": True} | ({"start": position} if earliest else {})
-        begin = positions[place]
+        begin = positions[reader]
         size = session.endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
         fetched = await self.fetch(key, begin, size, LONGEST_WAIT)
         if isinstance(fetched, Completion):
             if "illegible" not in (fetched.result or {}):
                 # The usual error is out of range: the reader starts again, like a consumer with auto.offset.reset.
-                del positions[place]
+                del positions[reader]
             return fetched
-        result = to_poll_result(begin, fetched, session.assignments[place])
-        positions[place] = result["end"]
+        result = to_poll_result(begin, fetched, session.assignments[reader])
+        positions[reader] = result["end"]
         return ok(result | more)
 
 
@@ -330,7 +330,7 @@ class End(Read):
         )
 
     @classmethod
-    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+    def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
         for kind, position in (("end", result["offset"]), ("start", result.get("start"))):
             if position is not None:
                 yield Effect(
@@ -367,7 +367,7 @@ class LookUp(Read):
         return ok({"timestamp": time, "offset": None if offset < 0 else offset})
 
     @classmethod
-    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+    def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
         yield Effect("look-up", key, timestamp=result["timestamp"], position=result["offset"])
 
 
@@ -380,7 +380,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def traffic(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
-    """The usual mix: about as many polls as sends, and one end offset in twenty operations."""
+    """Sends and polls, about equally often, and asks for an end offset once in twenty operations."""
     return mix(Send.draw(keys, longest=longest), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
 
 
@@ -396,7 +396,7 @@ def to_poll_result(begin: int, fetched: FetchResult, assignment: int) -> dict[st
 
 
 def make_out_of_range(key: str, position: int, group: str | None = None) -> Effect:
-    """The answer itself is certain, whatever the outcome of the operation."""
+    """Returns the row for an offset that was out of range. The answer is certain, whatever the operation's outcome."""
     return Effect("out-of-range", key, position=position, group=group, outcome=Outcome.OK)
 
 

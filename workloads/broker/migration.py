@@ -13,9 +13,10 @@ seconds, and partitions pass between members of both modes. The other workers se
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from assay.harness.core.generator import (
     PENDING,
@@ -36,16 +37,16 @@ GROUP: Final = "migrants"
 STEPS: Final = tuple(MODES)
 LEAVE_ONE_IN: Final = 20
 COMMIT_ONE_IN: Final = 3
-REPENT_ONE_IN: Final = 60
+ROLLBACK_ONE_IN: Final = 60
 """Probability of a rollback: one in this many operations while members are rolled."""
 MEMBERS: Final = 4
 LAST_POLLS: Final = 15
 """Polls of each worker: each takes about 0.2 s, so a rebalance ends within them."""
 
 
-class MemberState(msgspec.Struct, frozen=True):
-    """The known state of a worker's member: its process, and the step of its mode. ``step`` is None for a new member,
-    and while a poll that changes the mode is in flight.
+class MemberState(Struct, frozen=True):
+    """State of a worker's member, as far as known: its process, and the step of its mode. ``step`` is None for a new
+    member, and while a poll that changes the mode is in flight.
     """
 
     process: int
@@ -68,17 +69,17 @@ class Migration(Generator, frozen=True):
         if not context.free:
             return PENDING, self
         step, before = self.step, self.before
-        if self._finished(context):
+        if self._is_step_done(context):
             step, before = step + 1, step
-        elif not context.random_below(REPENT_ONE_IN, salt=3):
+        elif not context.random_below(ROLLBACK_ONE_IN, salt=3):
             step, before = before, step
         worker = context.pick()
         known = self.members.get(worker)
         if known is None or known.process != context.processes[worker]:
             known = MemberState(context.processes[worker])
-        target = step if known.step is None or self._may_roll(context, worker, step) else known.step
-        entered = known if target == known.step else MemberState(known.process)
-        following = self._with(step=step, before=before, members={**self.members, worker: entered})
+        target = step if known.step is None or self._is_next_to_switch(context, worker, step) else known.step
+        changed = known if target == known.step else MemberState(known.process)
+        following = replace(self, step=step, before=before, members={**self.members, worker: changed})
         argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
         if target == known.step and not context.random_below(COMMIT_ONE_IN, salt=1):
             return Invoke(Operation(CommitPositions.f, argument=argument), worker), following
@@ -91,7 +92,8 @@ class Migration(Generator, frozen=True):
             return self
         argument, completion = event.operation.argument, event.completed.completion
         if completion.outcome is Outcome.INFO:  # the process is gone with its holds; the next process reports again
-            return self._with(
+            return replace(
+                self,
                 members={worker: known for worker, known in self.members.items() if worker != event.worker},
                 holders={
                     key: {hold: step for hold, step in held.items() if hold[0] != event.process}
@@ -112,37 +114,37 @@ class Migration(Generator, frozen=True):
                 held.pop((event.process, note["assignment"]), None)
         for key, assignment in (completion.result or {}).get("over", ()):
             holders.setdefault(key, {}).pop((event.process, assignment), None)
-        return self._with(members=members, holders=holders)
+        return replace(self, members=members, holders=holders)
 
     @property
     def listens(self) -> bool:
         return True
 
-    def _may_roll(self, context: Context, worker: int, step: int) -> bool:
-        """Rolls workers one at a time, in their order; a new member begins in the present mode anyway."""
+    def _is_next_to_switch(self, context: Context, worker: int, step: int) -> bool:
+        """Returns whether the worker's member may switch to the step's mode now. Members switch one at a time, in the
+        order of the workers; a new member begins in the present mode anyway.
+        """
         if any(known.step is None and context.busy >> one & 1 for one, known in self.members.items()):
             return False
         behind = [one for one, known in sorted(self.members.items()) if known.step is not None and known.step != step]
         return bool(behind) and behind[0] == worker
 
-    def _finished(self, context: Context) -> bool:
+    def _is_step_done(self, context: Context) -> bool:
+        """Returns whether all members are in the step's mode, and hold every partition in it."""
         members = [self.members.get(worker) for worker in iterate_bits(context.workers)]
         if not all(known is not None and known.step == self.step for known in members):
             return False
         # Partitions added to the topic count once a member has held one, because it may have committed there.
         return all(set(self.holders.get(key, {}).values()) == {self.step} for key in {*self.keys, *self.holders})
 
-    def _with(self, **changes: Any) -> Migration:
-        return msgspec.structs.replace(self, **changes)
-
 
 def migration(keys: Sequence[str]) -> Generator:
-    """Members of the group ``migrants`` and their rolling steps, for ever."""
+    """Migrates the group ``migrants`` in rolling steps, there and back, for ever."""
     return Migration(tuple(keys))
 
 
-def farewell() -> Generator:
-    """All members leave and rejoin in a mode that reads both stores; a partition's final offset is its begin."""
+def leave_and_rejoin() -> Generator:
+    """Lets all members leave and rejoin in a mode that reads both stores. They begin at the final offsets."""
     leave = Operation(LeaveGroup.f, argument={"group": GROUP}, phase=Phase.DRAIN)
     last = Operation(PollGroup.f, argument={"group": GROUP, "mode": TO_TOPIC, "step": 1}, phase=Phase.DRAIN)
     return each_process([leave, repeat(last, LAST_POLLS), leave])

@@ -89,11 +89,7 @@ Choices = Mapping[str, tuple[Sequence[Any], int]]
 """Fields of an argument: the values of which one is drawn, and the salt of the draw."""
 
 
-def draw_fields(context: Context, choices: Choices) -> dict[str, Any]:
-    return {name: context.choose(values, salt) for name, (values, salt) in choices.items()}
-
-
-def send_shaped(
+def send_sets(
     keys: Sequence[str],
     first: int,
     choices: Choices | None = None,
@@ -107,7 +103,8 @@ def send_shaped(
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 1 + context.random_below(longest, salt=1)
-        argument = {"values": list(range(following, following + count))} | draw_fields(context, choices or {})
+        argument: dict[str, Any] = {"values": list(range(following, following + count))}
+        argument |= {name: context.choose(values, salt) for name, (values, salt) in (choices or {}).items()}
         if message_keys is not None:
             argument["keys"] = [message_keys(following, context, rank) for rank in range(count)]
         return Operation(Send.f, context.choose(keys, salt=2), argument), following + count
@@ -117,39 +114,40 @@ def send_shaped(
 
 def send_out_of_order_times(keys: Sequence[str]) -> Generator:
     """Sends messages with create times out of order."""
-    return send_shaped(keys, ValueRange.STAMPED, {"age": (range(YOUNGEST, OLDEST), 11)})
+    return send_sets(keys, ValueRange.STAMPED, {"age": (range(YOUNGEST, OLDEST), 11)})
 
 
 def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) -> Generator:
     """Sends by long-lived clients, each to its own partition, for ever. A third of the sends is by newcomers."""
 
-    def ask(number: int, key: str, client: str) -> Operation:
+    def make_send(number: int, key: str, client: str) -> Operation:
         return Operation(Send.f, key, {"values": [number], "client": client})
 
-    return try_as_regular_and_newcomer(keys, ask, closing=closing)
+    return try_as_regular_and_newcomer(keys, make_send, closing=closing)
 
 
 def try_as_regular_and_newcomer(
-    keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, closing: bool = False
+    keys: Sequence[str], make_operation: Callable[[int, str, str], Operation], *, closing: bool = False
 ) -> Generator:
-    """Operations made by ``ask(number, key, client)``, for ever. ``closing``: takes numbers from another range.
+    """Yields the operations of ``make_operation(number, key, client)``, for ever. ``closing``: takes numbers from
+    another range.
 
-    Each worker has a key of its own, which it tries as a ``regular`` client. A ``newcomer`` shows meanwhile, with any
+    Each worker has a key of its own, which it tries as a ``regular`` client. Meanwhile a ``newcomer`` proves, with any
     key, that the operation is possible.
     """
 
     def regular(number: int, context: Context) -> tuple[Operation, int]:
-        return ask(number, keys[context.pick() % len(keys)], REGULAR), number + 1
+        return make_operation(number, keys[context.pick() % len(keys)], REGULAR), number + 1
 
     def newcomer(number: int, context: Context) -> tuple[Operation, int]:
-        return ask(number, context.choose(keys, salt=81), NEWCOMER), number + 1
+        return make_operation(number, context.choose(keys, salt=81), NEWCOMER), number + 1
 
     first = RANGE // 2 if closing else 0
     return mix(unfold(regular, ValueRange.LOYAL + first), unfold(newcomer, ValueRange.ARRIVED + first), weights=(2, 1))
 
 
 def send_backlog(key: str, sets: int, longest: int) -> Generator:
-    """A backlog of ``sets`` sets of ``longest`` messages each in one partition, which occupies readers for a while."""
+    """Sends ``sets`` sets of ``longest`` messages each to one partition: a backlog that occupies readers."""
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
         first = ValueRange.LOADED + number * longest
@@ -169,7 +167,7 @@ def poll_slowly(keys: Sequence[str]) -> Generator:
 
 def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sends messages with all codecs, both formats and these sizes."""
-    return send_shaped(
+    return send_sets(
         keys, ValueRange.PACKED, {"codec": (CODECS, 14), "format": (FORMATS, 15), "padding": (paddings, 16)}
     )
 
@@ -177,38 +175,38 @@ def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
 def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sends messages of these sizes that only the leader acknowledges, so an isolated leader accepts more and more.
 
-    Most have one message, so that a leader appends one at a time. Its follower, after a truncation, appends them at
-    once.
+    Most sets have one message, so that a leader appends one at a time. A follower appends many at once after a
+    truncation.
     """
     choices: Choices = {"acks": ((1,), 0), "codec": (HASTY_CODECS, 17), "padding": (paddings, 18)}
-    single = send_shaped(keys, ValueRange.HASTY, choices, longest=1)
-    return mix(single, send_shaped(keys, ValueRange.HASTY + RANGE // 2, choices), weights=(3, 1))
+    single = send_sets(keys, ValueRange.HASTY, choices, longest=1)
+    return mix(single, send_sets(keys, ValueRange.HASTY + RANGE // 2, choices), weights=(3, 1))
 
 
-def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
+def send_volleys(keys: Sequence[str], creation: Operation) -> Generator:
     """Sends volleys to the partitions in turn, several in a row to each.
 
-    The messages of a volley are sent at once, so that each arrives while the broker processes the one before. ``made``
-    creates the topic; it is repeated, because an answer may be lost.
+    The messages of a volley are sent at once, so that each arrives while the broker processes the one before.
+    ``creation`` creates the topic; it is repeated, because an answer may be lost.
     """
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         place, turn = divmod(number, GUST + 1)
         first = ValueRange.GUSTY + number * VOLLEY
         volley = {"values": list(range(first, first + VOLLEY)), "each": 1}
-        return Operation(Burst.f, keys[place % len(keys)], volley) if turn else made, number + 1
+        return Operation(Burst.f, keys[place % len(keys)], volley) if turn else creation, number + 1
 
     return unfold(step, 0)
 
 
 def send_large_sets(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sets of many messages of these sizes."""
-    return send_shaped(keys, ValueRange.BULKY, {"padding": (paddings, 18)}, longest=BULK_MESSAGES)
+    """Sends sets of many messages of these sizes."""
+    return send_sets(keys, ValueRange.BULKY, {"padding": (paddings, 18)}, longest=BULK_MESSAGES)
 
 
 def send_compressed_sets(keys: Sequence[str]) -> Generator:
-    """Compressed sets of some messages each."""
-    return send_shaped(keys, ValueRange.TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
+    """Sends compressed sets of some messages each."""
+    return send_sets(keys, ValueRange.TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
 
 
 def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, settled: bool) -> Generator:
@@ -235,8 +233,8 @@ def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, settled: bo
 
 
 def break_off_requests(keys: Sequence[str], first: int) -> Generator:
-    """Large requests of new values, from ``first`` on, that clients break off. The partitions take turns,
-    for ever. Some are sent completely.
+    """Sends large requests of new values, from ``first`` on, and breaks them off. The partitions take turns, for ever.
+    Some requests are sent completely.
     """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
@@ -249,7 +247,7 @@ def break_off_requests(keys: Sequence[str], first: int) -> Generator:
 
 
 def try_large_requests(keys: Sequence[str], first: int) -> Generator:
-    """A worker for each partition sends large requests to it; newcomers send small messages to any partition. For ever.
+    """Sends large requests to each partition by a worker of its own, and small messages by newcomers, for ever.
 
     With more workers, each would have too few tries for a verdict.
     """
@@ -266,35 +264,34 @@ def try_large_requests(keys: Sequence[str], first: int) -> Generator:
 
 
 def _make_large_request(key: str, fresh: Sequence[int], **more: Any) -> Operation:
-    """A large request for one partition."""
+    """Returns a large request for one partition."""
     parts = [{"key": key, "values": fresh, "padding": LARGE}]
     argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
     return Operation(Wide.f, key, argument | more)
 
 
 def wait_at_end(keys: Sequence[str]) -> Generator:
-    """Fetches that wait at the ends of partitions, and sends that complete them, for ever. Some workers do not wait."""
-    waits, sent = (
-        stagger(2 * AWAITED_SECONDS, Wait.draw(keys)),
-        stagger(AWAITED_SECONDS, send_shaped(keys, ValueRange.AWAITED)),
-    )
-    return mix(waits, sent, weights=(1, 1))
+    """Fetches at the ends of partitions, which wait for a record, and sends the records, for ever. Some workers do not
+    wait.
+    """
+    waits = stagger(2 * AWAITED_SECONDS, Wait.draw(keys))
+    return mix(waits, stagger(AWAITED_SECONDS, send_sets(keys, ValueRange.AWAITED)), weights=(1, 1))
 
 
 def use_compacted_partitions(keys: Sequence[str]) -> Generator:
-    """Traffic on compacted partitions: a few recurring keys, short-lived keys, tombstones, and readers."""
+    """Sends to compacted partitions, with a few recurring keys, short-lived keys and tombstones, and reads them."""
 
-    def recur(first: int, context: Context, rank: int) -> str:
+    def choose_recurring(first: int, context: Context, rank: int) -> str:
         return f"k{context.random_below(KEYS, salt=30 + rank)}"
 
-    def pass_by(first: int, context: Context, rank: int) -> str:
+    def choose_short_lived(first: int, context: Context, rank: int) -> str:
         return f"b{first // BRIEF - context.random_below(3, salt=30 + rank)}"
 
     packed: Choices = {"codec": (CODECS, 19), "format": (FORMATS, 20)}
     return mix(
-        send_shaped(keys, ValueRange.KEYED, packed, message_keys=recur),
-        send_shaped(keys, ValueRange.KEYED + RANGE // 2, packed, message_keys=pass_by),
-        send_shaped(keys, ValueRange.TOMBSTONES, {"tombstones": ((True,), 0)}, longest=1, message_keys=recur),
+        send_sets(keys, ValueRange.KEYED, packed, message_keys=choose_recurring),
+        send_sets(keys, ValueRange.KEYED + RANGE // 2, packed, message_keys=choose_short_lived),
+        send_sets(keys, ValueRange.TOMBSTONES, {"tombstones": ((True,), 0)}, longest=1, message_keys=choose_recurring),
         Poll.draw(keys),
         Glance.draw(keys),
         End.draw(keys),
@@ -303,5 +300,5 @@ def use_compacted_partitions(keys: Sequence[str]) -> Generator:
 
 
 def send_and_poll(keys: Sequence[str], first: int) -> Generator:
-    """The usual traffic on other topics, with values from ``first`` on."""
-    return mix(send_shaped(keys, first), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))
+    """Sends and polls as usual on other topics, with values from ``first`` on."""
+    return mix(send_sets(keys, first), Poll.draw(keys), End.draw(keys), weights=(9, 10, 1))

@@ -22,7 +22,7 @@ from assay.workloads.broker.log_operations import End, Glance, LookUp
 from assay.workloads.broker.mixed_traffic import RANGE, ValueRange
 from assay.workloads.broker.multi_fetch_operations import Sweep
 from assay.workloads.broker.multi_partition_requests import Wide
-from assay.workloads.broker.producer_profiles import HABITS
+from assay.workloads.broker.producer_profiles import PROFILES
 from assay.workloads.broker.topic_admin import Create
 from assay.workloads.broker.topic_growth import Growth
 from assay.workloads.broker.topic_recreation import TopicIncarnations
@@ -36,7 +36,7 @@ LOADED_EACH: Final = 25
 """Messages of each set; repacked as one, they are within the size limit."""
 LOADING: Final = 60
 """Weight of the backlog, so that it is complete within seconds."""
-FULL_RATE_WEIGHT: Final = 30
+PACED_WEIGHT: Final = 30
 """Weight of a generator that sets its own pace."""
 SLOW_SECONDS: Final = 0.15
 """Average time between two polls of slow readers; each client's polls are seconds apart."""
@@ -99,7 +99,7 @@ def add_topics(*topics: FirstTopic, in_sync: Callable[[Broker], int]) -> Callabl
 
 def pace(seconds: float, generator: Source) -> tuple[int, Generator]:
     """Returns a share with an operation every ``seconds`` on average."""
-    return FULL_RATE_WEIGHT, stagger(seconds, generator)
+    return PACED_WEIGHT, stagger(seconds, generator)
 
 
 def drain_topics(*keys: str) -> Callable[[System, Settings], Source]:
@@ -116,7 +116,7 @@ def add_small_segments(system: System, settings: Settings) -> Shares:
 
 
 def build_backlog(system: System, settings: Settings) -> Generator:
-    """A backlog in one of the partitions."""
+    """Sends a backlog to one of the partitions."""
     keys = system.keys()
     return mixed_traffic.send_backlog(keys[settings.seed % len(keys)], LOADED_SETS, LOADED_EACH)
 
@@ -152,7 +152,7 @@ SETTINGS: Final = WorkloadMix(
 HANDOVERS: Final = WorkloadMix(
     "handovers",
     "partitions that are moved to other replicas and leaders, and back within a second",
-    adds=lambda system, settings: [pace(0.4, topic_changes.hand_over(system.keys(), settings.nodes))],
+    adds=lambda system, settings: [pace(0.4, topic_changes.move_and_revert(system.keys(), settings.nodes))],
     closes=_close_with_looks,
 )
 
@@ -228,12 +228,12 @@ LEADER_ONLY_TAILS: Final = WorkloadMix(
 )
 
 
-def _add_habits(system: System, settings: Settings) -> Shares:
-    """Chooses a third of all habits for each run, because each habit costs a client many connections."""
-    habits = Random(derive_seed(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
+def _add_producer_profiles(system: System, settings: Settings) -> Shares:
+    """Chooses a third of all profiles for each run, because each profile costs a client many connections."""
+    profiles = Random(derive_seed(settings.seed, "habits")).sample(sorted(PROFILES), len(PROFILES) // 3)
     keys = system.keys()
     return [
-        (25, mixed_traffic.send_by_profile(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
+        (25, mixed_traffic.send_by_profile(keys, profiles, settled=GROWTH.name not in settings.workload_mix)),
         (15, Wide.draw(keys, ValueRange.WIDELY)),
         (25, Sweep.draw(keys)),
     ]
@@ -242,7 +242,7 @@ def _add_habits(system: System, settings: Settings) -> Shares:
 PRODUCER_PROFILES: Final = WorkloadMix(
     "habits",
     "producers with various settings and their reports on messages, multi-partition requests, old protocol versions",
-    adds=_add_habits,
+    adds=_add_producer_profiles,
     closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.wait_at_end(system.keys())),
 )
 
@@ -294,15 +294,15 @@ COMPACTION: Final = WorkloadMix(
 )
 
 
-def _add_topic_lives(system: System, settings: Settings) -> Shares:
+def _add_topic_incarnations(system: System, settings: Settings) -> Shares:
     broker = require_broker(system)
     return [(60, TopicIncarnations(broker.replication, broker.min_insync))]
 
 
-LIVES: Final = WorkloadMix(
+RECREATION: Final = WorkloadMix(
     "lives",
     "a topic that is deleted and created again under its name, and grows, while clients go on writing to it",
-    adds=_add_topic_lives,
+    adds=_add_topic_incarnations,
 )
 
 
@@ -310,8 +310,8 @@ def _add_volleys(system: System, settings: Settings) -> Shares:
     broker, keys = require_broker(system), SELDOM.partition_keys
     configs = {"min.insync.replicas": str(broker.min_insync)}
     argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
-    made = Operation(Create.f, SELDOM.name, argument)
-    return [pace(GUST_SECONDS, mixed_traffic.send_volleys(keys, made)), (5, Glance.draw(keys))]
+    creation = Operation(Create.f, SELDOM.name, argument)
+    return [pace(GUST_SECONDS, mixed_traffic.send_volleys(keys, creation)), (5, Glance.draw(keys))]
 
 
 WRITTEN_SELDOM: Final = WorkloadMix(
@@ -369,7 +369,7 @@ GROWTH: Final = WorkloadMix(
 )
 
 LOG_MIXES: Final = (
-    BACKLOGS, SETTINGS, HANDOVERS, LEADER_ONLY_TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED,
+    BACKLOGS, SETTINGS, HANDOVERS, LEADER_ONLY_TAILS, LOOK_UPS, RETENTION, RECREATION, COMPACTION, STRICTNESS, CROWDED,
     GROWTH, KEPT_CONNECTIONS, PRODUCER_PROFILES, BULK, WRITTEN_SELDOM,
 )  # fmt: skip
 """For workloads whose clients support all operations on a log."""

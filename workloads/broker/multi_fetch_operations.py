@@ -33,13 +33,13 @@ class Sweep(Verb):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._places: dict[str, tuple[int, int]] = {}
-        """Position and assignment."""
+        self._positions: dict[str, tuple[int, int]] = {}
+        """Next offset and number of the assignment, by partition."""
         self._starts: dict[str, int] = {}
 
     @staticmethod
     def draw(keys: Sequence[str]) -> Generator:
-        """Sweeps and a few lists, for ever."""
+        """Sweeps, and sometimes lists offsets, for ever."""
 
         def sweep(context: Context) -> Operation:
             first, count = context.random_below(len(keys), salt=31), 1 + context.random_below(len(keys), salt=32)
@@ -62,10 +62,10 @@ class Sweep(Verb):
     async def invoke(self, operation: Operation) -> Completion:
         argument = operation.argument
         consumer = self.session.consumer(SWEEP_SECONDS, argument["version"])
-        sought = [key for key in argument["keys"] if key not in self._places or key in argument["back"]]
+        sought = [key for key in argument["keys"] if key not in self._positions or key in argument["back"]]
         for key in sought:
             await self._seek(consumer, key, argument["back"].get(key, 0))
-        begins = {key: self._places[key] for key in argument["keys"]}
+        begins = {key: self._positions[key] for key in argument["keys"]}
         found = await consumer.multi_fetch(
             {split_key(key): position for key, (position, _) in begins.items()},
             argument["max_bytes"],
@@ -77,27 +77,26 @@ class Sweep(Verb):
         for key, (begin, assignment) in begins.items():
             fetched = found[split_key(key)]
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                del self._places[key]
+                del self._positions[key]
                 refusals.append([key, begin])
             if fetched.error is ErrorCode.NONE:
-                reads.append(self._read(key, begin, assignment, fetched, key in sought))
+                reads.append(self._advance(key, begin, assignment, fetched, key in sought))
         if not reads:
             problem = format_error(next(iter(found.values())).error)
             return fail(problem, {"refusals": refusals})
         return ok({"reads": reads, "refusals": refusals})
 
     async def _seek(self, consumer: SimpleConsumer, key: str, back: int) -> None:
-        """Moves ``back`` offsets before the position, or to the log's start if the position is unknown or was out of
-        range.
-        """
-        if key not in self._places:
+        """Moves the position ``back`` offsets. If it is unknown or was out of range, moves it to the log's start."""
+        if key not in self._positions:
             self._starts[key] = await consumer.offsets(*split_key(key), EARLIEST)
-        position = self._places[key][0] if key in self._places else self._starts[key]
-        self._places[key] = max(self._starts[key], position - back), next(self.session.numbers)
+        position = self._positions[key][0] if key in self._positions else self._starts[key]
+        self._positions[key] = max(self._starts[key], position - back), next(self.session.numbers)
 
-    def _read(self, key: str, begin: int, assignment: int, fetched: FetchResult, sought: bool) -> dict[str, Any]:
+    def _advance(self, key: str, begin: int, assignment: int, fetched: FetchResult, sought: bool) -> dict[str, Any]:
+        """Moves the position to the end of an answer. Returns the answer as a poll's result."""
         read = to_poll_result(begin, fetched, assignment)
-        self._places[key] = read["end"], assignment
+        self._positions[key] = read["end"], assignment
         return read | {"sought": sought, "key": key}
 
     @classmethod
@@ -124,18 +123,18 @@ class Wait(Read):
         return as_generator(lambda context: Operation(Wait.f, context.choose(keys, salt=39), {"wait": WAIT_MS}))
 
     async def invoke(self, operation: Operation) -> Completion:
-        loop, place = asyncio.get_running_loop(), split_key(str(operation.key))
+        loop, partition = asyncio.get_running_loop(), split_key(str(operation.key))
         consumer = self.session.consumer(PATIENT_SECONDS)
-        begin = await consumer.offsets(*place, LATEST)
-        asked = loop.time()
-        fetched = await consumer.fetch(*place, begin, max_wait=operation.argument["wait"] / 1000)
+        begin = await consumer.offsets(*partition, LATEST)
+        begun = loop.time()
+        fetched = await consumer.fetch(*partition, begin, max_wait=operation.argument["wait"] / 1000)
         if fetched.error is not ErrorCode.NONE:
             return fail(format_error(fetched.error))
-        slept = round(1000 * (loop.time() - asked))
+        slept = round(1000 * (loop.time() - begun))
         return ok(to_poll_result(begin, fetched, next(self.session.numbers)) | {"sought": True, "slept": slept})
 
     @classmethod
-    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+    def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
         yield from iterate_observed(key, result)
         yield Effect(
             "waited",

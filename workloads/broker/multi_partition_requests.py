@@ -1,6 +1,5 @@
-"""Produce requests for many partitions, as only other clients' producers make them.
-
-Each partition has an outcome of its own.
+"""Produce requests for many partitions, which this project's producer does not make. Each partition has an outcome of
+its own.
 """
 
 import asyncio
@@ -36,9 +35,9 @@ ANSWER_SECONDS: Final = 1.2
 """Within ``SHORT_SECONDS``, together with the preceding metadata request."""
 BROKER_MILLISECONDS: Final = 1000
 SILENT_SECONDS: Final = 0.5
-WHOLE: Final = 1000
-"""In thousandths."""
+THOUSAND: Final = 1000
 STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
+"""Partitions that must be rejected."""
 WIDEST: Final = 6
 """Maximum number of partitions in one request."""
 FROM_THE_END: Final = 3
@@ -53,21 +52,21 @@ class Wide(Verb):
     Argument: ``{"parts": [{"key", "values", "padding"?, "damaged"?}, ...], "astray", "acks", "codec", "version",
     "strange"}``. Result: ``{"parts": [{"outcome", "offset", "node", "error"}, ...]}``.
 
-    - Parts with another leader are not sent. With ``astray`` the first of them is sent, and the broker must reject it.
+    - Parts with another leader are left out. With ``astray`` the first of them is sent, and the broker must reject it.
     - ``damaged``: the set does not match its checksum.
     - ``strange``: the request also contains missing partitions, and the offsets topic, to which no client may send.
     - ``client``: the request is a try, which succeeds with any answer: a broker may reject records, but must read the
       request.
-    - ``broken_off``: only so many thousandths of the request are sent, on a connection of its own. The client closes
-      the connection, with ``silent`` a moment later, and waits for no answer. The outcome is unknown, unless there was
-      no connection.
+    - ``broken_off``: only this number of thousandths of the request is sent, on a connection of its own. The client
+      closes the connection, with ``silent`` a moment later, and waits for no answer. The outcome is unknown, unless
+      there was no connection.
     """
 
     f = "wide"
 
     @staticmethod
     def draw(keys: Sequence[str], first: int) -> Generator:
-        """Requests for several partitions, for ever; some of the parts are invalid and must be rejected.
+        """Sends requests for several partitions, for ever; some of the parts are invalid and must be rejected.
 
         ``first``: the first value to send.
         """
@@ -128,7 +127,7 @@ class Wide(Verb):
             return fail(f"no connection to {address}: {error}")
         closed = False
         try:
-            writer.write(frame[: len(frame) * argument["broken_off"] // WHOLE])
+            writer.write(frame[: len(frame) * argument["broken_off"] // THOUSAND])
             with contextlib.suppress(TimeoutError, OSError):
                 async with asyncio.timeout(ANSWER_SECONDS - SILENT_SECONDS):
                     await writer.drain()

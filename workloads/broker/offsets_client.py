@@ -17,7 +17,7 @@ from assay.workloads.broker.topic_admin import ADMIN
 from assay.workloads.broker.verbs import BrokerClient, Verb, fail, ok
 
 GUISES: Final = ("no-one", "unknown", "neighbour")
-UNKNOWN: Final = "stranger-00000000-0000-0000-0000-000000000000"
+UNKNOWN_MEMBER: Final = "stranger-00000000-0000-0000-0000-000000000000"
 
 MEMBERS: Final = "members"
 TOOLS: Final = "tools"
@@ -39,15 +39,15 @@ class OffsetsVerb(Verb):
 
     async def enter(self) -> dict[str, Any]:
         entered = await self.membership(MEMBERS).enter()
-        self.note(entered)
+        self.remember(entered)
         return {
             "generation": entered.number,
             "owner": entered.member_id,
             "partitions": [f"{topic}-{index}" for topic, index in entered.partitions],
         }
 
-    def note(self, generation: Generation) -> None:
-        """Remembers the previous generation for ``zombie`` commits."""
+    def remember(self, generation: Generation) -> None:
+        """Remembers the member's generation, and the previous one for ``zombie`` commits."""
         session = self.session
         if session.present is not None and session.present != generation:
             session.former = session.present
@@ -102,7 +102,7 @@ class Commit(OffsetsVerb):
             generation = membership.generation
             if generation is None:
                 return fail("not-a-member", {"entered": entered})
-            self.note(generation)
+            self.remember(generation)
         return await self.commit(membership, operation, generation, {"entered": entered})
 
     async def _try(self, operation: Operation, client: str) -> Completion:
@@ -124,13 +124,13 @@ class Commit(OffsetsVerb):
     ) -> Completion:
         """Commits in this generation, or as a client that is not a member. ``more``: goes into the result."""
         argument = operation.argument
-        said: dict[str, Any] = {"generation": None if generation is None else generation.number}
+        result: dict[str, Any] = {"generation": None if generation is None else generation.number}
         position = Position(argument["offset"], str(argument["number"]))
         try:
             await membership.commit({split_register(operation)[1]: position}, generation)
         except CommitFailed as error:
-            return to_failure(error, said | (more or {"entered": None}))
-        return ok(said | (more or {}))
+            return to_failure(error, result | (more or {"entered": None}))
+        return ok(result | (more or {}))
 
     @classmethod
     def effects(cls, completed: Completed) -> Iterable[Effect]:
@@ -176,14 +176,14 @@ class Stranger(Commit):
 
     async def invoke(self, operation: Operation) -> Completion:
         present, guise = self.session.present, operation.argument["guise"]
-        said: Generation | None = None
+        generation: Generation | None = None
         if guise == "unknown":
-            said = Generation(1 if present is None else present.number, UNKNOWN, ())
+            generation = Generation(1 if present is None else present.number, UNKNOWN_MEMBER, ())
         elif guise == "neighbour":
-            said = present or Generation(1, UNKNOWN, ())
+            generation = present or Generation(1, UNKNOWN_MEMBER, ())
         group = self.find_register(operation).partition("/")[0]
         outsider = self.session.membership("outsider", group, retention=TOOLS_RETENTION)
-        return await self.commit(outsider, operation, said)
+        return await self.commit(outsider, operation, generation)
 
     @staticmethod
     def find_register(operation: Operation) -> str:

@@ -1,4 +1,4 @@
-"""Producer profiles ("habits"): settings that differ from the usual ones.
+"""Producer profiles: settings that differ from the usual ones. The argument ``habit`` of a burst names a profile.
 
 A producer that retries unknown outcomes may append a message once per try. A producer that waits for no replica, or for
 no answer, cannot know a message's outcome, whatever the answer.
@@ -17,7 +17,7 @@ SHORT_SECONDS: Final = 1.6
 SINGLE: Final = "single"
 """Each message is a set of its own, sent without delay."""
 
-HABITS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+PROFILES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         SINGLE: {"linger": 0.0, "batch_size": 1, "timeout": SEND_SECONDS},
         "together": {"linger": 0.03, "batch_count": 3, "batch_size": 1 << 20},
@@ -43,16 +43,16 @@ HABITS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 """By name: differences from ``AsyncProducerConfig``; ``timeout`` defaults to ``SHORT_SECONDS``."""
 
 
-def build_config(habit: str) -> AsyncProducerConfig:
-    return AsyncProducerConfig(**({"timeout": SHORT_SECONDS} | dict(HABITS[habit])))
+def build_config(profile: str) -> AsyncProducerConfig:
+    return AsyncProducerConfig(**({"timeout": SHORT_SECONDS} | dict(PROFILES[profile])))
 
 
-def count_tries(habit: str) -> int:
+def count_tries(profile: str) -> int:
     """Returns the maximum number of times that a message may be appended."""
-    settings = build_config(habit)
+    settings = build_config(profile)
     return 1 + settings.retries if settings.repeat_unknown else 1
 
 
-def waits_for_all(habit: str) -> bool:
+def waits_for_all(profile: str) -> bool:
     """Whether an acknowledgement means that the message stays."""
-    return build_config(habit).acks == -1
+    return build_config(profile).acks == -1

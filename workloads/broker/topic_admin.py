@@ -26,7 +26,9 @@ class AdminVerb(Verb):
     @property
     def admin(self) -> Admin:
         session = self.session
-        return session.keep(Admin, lambda: Admin(session.bootstrap, runtime=session.runtime, timeout=ADMIN_SECONDS))
+        return session.get_or_make(
+            Admin, lambda: Admin(session.bootstrap, runtime=session.runtime, timeout=ADMIN_SECONDS)
+        )
 
 
 class Change(AdminVerb):
@@ -145,7 +147,7 @@ class Describe(Read, AdminVerb):
         return ok({"controller": _format_node(view.controller), "partitions": partitions})
 
     @classmethod
-    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+    def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
         partitions = result["partitions"]
         yield Effect("topic-seen", key, value=None if partitions is None else len(partitions))
         for index, one in enumerate(partitions or ()):
@@ -166,7 +168,7 @@ class ListSettings(Read, AdminVerb):
             raise
 
     @classmethod
-    def show(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
+    def iterate_effects(cls, key: str, result: Mapping[str, Any], operation: Operation) -> Iterator[Effect]:
         if result["settings"] is None:
             yield Effect("topic-seen", key)
             return
@@ -179,11 +181,11 @@ ADMIN: Final = (Create, Delete, Grow, Alter, Move, Elect, Describe, ListSettings
 
 
 def to_completion(known: TopicOutcome) -> Completion:
-    """A rejection is ``fail``. A change of unknown outcome is ``info``, because it may take effect later."""
+    """Returns ``fail`` for a rejection. A change of unknown outcome is ``info``, because it may take effect later."""
     if known.outcome is Certainty.DONE:
         return ok()
-    named = "no-answer" if known.error is None else format_error(known.error)
-    error = named if known.message is None else f"{named}: {known.message}"
+    name = "no-answer" if known.error is None else format_error(known.error)
+    error = name if known.message is None else f"{name}: {known.message}"
     return Completion(to_outcome(known.outcome), error=error)
 
 

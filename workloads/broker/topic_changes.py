@@ -65,21 +65,21 @@ def change_settings(topic: str) -> Generator:
                 return Operation(Alter.f, topic, {"name": name, "value": value}), turn + 1
             case 3:
                 return Operation(ListSettings.f, topic), turn + 1
-            case half:
-                name, values = CHANGES[turn // 6 % len(CHANGES)] if half < 2 else CHANGES[-1 - turn // 6 % len(CHANGES)]
-                there = half in (0, 4)
-                wanted = context.choose(values, salt=2) if there else None
+            case stage:  # sets a value in stages 0 and 4, and resets it to the default in stages 1 and 5
+                place = turn // 6 % len(CHANGES)
+                name, values = CHANGES[place if stage < 2 else -1 - place]
+                wanted = context.choose(values, salt=2) if stage in (0, 4) else None
                 return Operation(Alter.f, topic, {"name": name, "value": wanted}), turn + 1
 
     return unfold(step, 0)
 
 
 def make_move(key: str, replicas: Iterable[int], brokers: int, phase: Phase = Phase.MAIN) -> Operation:
-    """Moves a partition to these brokers, which are counted from 0 and start again after the last."""
+    """Moves a partition to these brokers, which are counted from 0, modulo their number."""
     return Operation(Move.f, key, {"replicas": [1 + replica % brokers for replica in replicas]}, phase)
 
 
-def hand_over(keys: Sequence[str], brokers: int) -> Generator:
+def move_and_revert(keys: Sequence[str], brokers: int) -> Generator:
     """Moves one partition after another to other replicas, elects the first of them, and reverts the move at once."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
@@ -102,11 +102,11 @@ def change_leaders(keys: Sequence[str], brokers: int, *, back: bool = False) -> 
 
     number = min(3, brokers)
 
-    def led(by: int) -> Generator:
-        moves = [make_move(key, range(first, first + number), brokers) for first, key in enumerate(keys, by)]
+    def elect(shift: int) -> Generator:
+        moves = [make_move(key, range(first, first + number), brokers) for first, key in enumerate(keys, shift)]
         return sequence(*moves, *[Operation(Elect.f, key) for key in keys] * 3)
 
-    return stagger(CHANGE_SECONDS / len(keys), sequence(led(1), led(0)) if back else led(1))
+    return stagger(CHANGE_SECONDS / len(keys), sequence(elect(1), elect(0)) if back else elect(1))
 
 
 def rotate_leaders(keys: Sequence[str], brokers: int, replication: int) -> Generator:
@@ -146,9 +146,9 @@ def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Ge
     """
     number = min(replication, brokers)
 
-    def turn(by: int) -> Generator:
+    def elect_and_read(shift: int) -> Generator:
         moves = [
-            make_move(key, range(first, first + number), brokers, Phase.DRAIN) for first, key in enumerate(keys, by)
+            make_move(key, range(first, first + number), brokers, Phase.DRAIN) for first, key in enumerate(keys, shift)
         ]
         elections = [Operation(Elect.f, key, phase=Phase.DRAIN) for key in keys]
         looks = mix(Glance.draw(keys, steps=TURN_STEPS), LookUp.draw(keys), End.draw(keys), weights=(4, 2, 1))
@@ -158,4 +158,4 @@ def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Ge
             time_limit(TURN_SECONDS, in_phase(Phase.DRAIN, limit(TURN_LOOKS * len(keys), looks))),
         )
 
-    return phases(*(turn(by) for by in range(brokers)))
+    return phases(*map(elect_and_read, range(brokers)))

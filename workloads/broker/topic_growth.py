@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from assay.harness.core.generator import EXHAUSTED, PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome, Phase
@@ -13,14 +13,19 @@ from assay.workloads.broker.log_operations import EARLIEST, LATEST, End, Poll, S
 from assay.workloads.broker.mixed_traffic import ValueRange
 from assay.workloads.broker.topic_admin import Grow
 
-EVERY: Final = 2 * NANOSECONDS
-AGAIN: Final = NANOSECONDS // 2
+GROWTH_INTERVAL: Final = 2 * NANOSECONDS
+RETRY_INTERVAL: Final = NANOSECONDS // 2
 MOST_TRIES: Final = 20
 
 
 class Growth(Generator, frozen=True):
     """Grows ``topic`` from ``first`` to ``most`` partitions, with traffic on the new ones. After each growth it
     requests fewer partitions, which must be rejected. ``closing``: completes the growth without traffic, and ends.
+
+    - ``partitions``: the acknowledged number of partitions, 0 before the first growth
+    - ``asking``: a request is in flight; ``asked``: an earlier request for this growth ended info
+    - ``rejecting``: the next request, or the one in flight, must be rejected
+    - ``later``: time of the next request
     """
 
     topic: str
@@ -33,7 +38,7 @@ class Growth(Generator, frozen=True):
     rejecting: bool = False
     tries: int = 0
     value: int = ValueRange.GROWN
-    later: int = EVERY
+    later: int = GROWTH_INTERVAL
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         have = max(self.partitions, self.first)
@@ -46,7 +51,7 @@ class Growth(Generator, frozen=True):
             wanted = have - 1 if self.rejecting else self.most if self.closing else have + 1
             phase = Phase.DRAIN if self.closing else Phase.MAIN
             operation = Operation(Grow.f, self.topic, {"partitions": wanted}, phase)
-            return Invoke(operation, context.pick()), self._with(asking=True, tries=self.tries + 1)
+            return Invoke(operation, context.pick()), replace(self, asking=True, tries=self.tries + 1)
         if self.closing or have == self.first:
             return Pending(self.later) if context.time < self.later else PENDING, self
         key = f"{self.topic}-{self.first + context.random_below(have - self.first, salt=61)}"
@@ -54,7 +59,7 @@ class Growth(Generator, frozen=True):
         argument: Any = {"start": EARLIEST if context.random_below(2, salt=63) else LATEST} if verb == Poll.f else None
         if verb == Send.f:
             argument = {"values": [self.value, self.value + 1]}
-        return Invoke(Operation(verb, key, argument), context.pick()), self._with(value=self.value + 2)
+        return Invoke(Operation(verb, key, argument), context.pick()), replace(self, value=self.value + 2)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         operation = event.operation
@@ -62,14 +67,9 @@ class Growth(Generator, frozen=True):
             return self
         completion, wanted = event.completed.completion, operation.argument["partitions"]
         if self.rejecting:
-            return self._with(asking=False, rejecting=False, later=context.time + EVERY)
-        known = (completion.error or "").startswith("invalid-partitions") and (self.asked or self.closing)
-        if completion.outcome is Outcome.OK or known:
-            return self._with(
-                asking=False, asked=False, rejecting=not self.closing, partitions=wanted, later=context.time + AGAIN
-            )
-        asked = self.asked or completion.outcome is Outcome.INFO
-        return self._with(asking=False, asked=asked, later=context.time + AGAIN)
-
-    def _with(self, **changes: Any) -> Growth:
-        return msgspec.structs.replace(self, **changes)
+            return replace(self, asking=False, rejecting=False, later=context.time + GROWTH_INTERVAL)
+        later = context.time + RETRY_INTERVAL
+        done_before = (completion.error or "").startswith("invalid-partitions") and (self.asked or self.closing)
+        if completion.outcome is Outcome.OK or done_before:
+            return replace(self, asking=False, asked=False, rejecting=not self.closing, partitions=wanted, later=later)
+        return replace(self, asking=False, asked=self.asked or completion.outcome is Outcome.INFO, later=later)

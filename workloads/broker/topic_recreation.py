@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from assay.harness.core.generator import PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome
@@ -83,42 +83,42 @@ class TopicIncarnations(Generator, frozen=True):
         if not context.free:
             return PENDING, self
         if self.stage == IncarnationStage.LIVING and context.time >= self.until:
-            return self._with(stage=IncarnationStage.ENDING).op(context)
+            return replace(self, stage=IncarnationStage.ENDING).op(context)
         if self.stage == IncarnationStage.ENDING and not self.open:
-            return self._with(stage=IncarnationStage.READING).op(context)
+            return replace(self, stage=IncarnationStage.READING).op(context)
         if self.stage == IncarnationStage.READING and self.read == self.partitions and not self.open:
-            return self._with(stage=IncarnationStage.DELETED).op(context)
+            return replace(self, stage=IncarnationStage.DELETED).op(context)
         if self.stage == IncarnationStage.LIVING:
-            return self._use(context)
+            return self._use_incarnation(context)
         if self.stage == IncarnationStage.READING and self.read < self.partitions:
             argument = {"start": EARLIEST, "seek": True}
             operation = Operation(Poll.f, f"{self.topic}-{self.read}", argument)
-            return Invoke(operation, context.pick()), self._with(read=self.read + 1, open=self.open + 1)
+            return Invoke(operation, context.pick()), replace(self, read=self.read + 1, open=self.open + 1)
         if (
             self.stage in (IncarnationStage.CREATED, IncarnationStage.DELETED, IncarnationStage.VERIFYING_DELETION)
             and not self.changing
         ):
             if context.time < self.later:
                 return Pending(self.later), self
-            return Invoke(self._change(), context.pick()), self._with(changing=True)
+            return Invoke(self._make_change(), context.pick()), replace(self, changing=True)
         if self.stage != IncarnationStage.READING and self.adrift < MOST_ADRIFT:
             if context.time < self.later:
                 return Pending(self.later), self
-            operation = self._traffic(context, adrift=True)
+            operation = self._make_traffic(context, adrift=True)
             later = context.time + ADRIFT_PACE
-            return Invoke(operation, context.pick()), self._with(
-                adrift=self.adrift + 1, value=self.value + 1, later=later
+            return Invoke(operation, context.pick()), replace(
+                self, adrift=self.adrift + 1, value=self.value + 1, later=later
             )
         return PENDING, self
 
-    def _use(self, context: Context) -> tuple[Answer, Generator]:
+    def _use_incarnation(self, context: Context) -> tuple[Answer, Generator]:
         if self.partitions == PARTITIONS and not context.random_below(20, salt=41):
             operation = Operation(Grow.f, self.topic, {"partitions": PARTITIONS + 1})
-            return Invoke(operation, context.pick()), self._with(open=self.open + 1)
-        operation = self._traffic(context, adrift=False)
-        return Invoke(operation, context.pick()), self._with(open=self.open + 1, value=self.value + 3)
+            return Invoke(operation, context.pick()), replace(self, open=self.open + 1)
+        operation = self._make_traffic(context, adrift=False)
+        return Invoke(operation, context.pick()), replace(self, open=self.open + 1, value=self.value + 3)
 
-    def _traffic(self, context: Context, *, adrift: bool) -> Operation:
+    def _make_traffic(self, context: Context, *, adrift: bool) -> Operation:
         key = f"{self.topic}-{context.random_below(self.partitions, salt=42)}"
         lives = [
             f"{format_incarnation(strip_incarnation(self.topic), self.incarnation + more)}-{key.rpartition('-')[2]}"
@@ -135,7 +135,7 @@ class TopicIncarnations(Generator, frozen=True):
             return Operation(Poll.f, key, {"start": start} | mark)
         return Operation(End.f, key, mark or None)
 
-    def _change(self) -> Operation:
+    def _make_change(self) -> Operation:
         if self.stage == IncarnationStage.CREATED:
             configs = {"min.insync.replicas": str(self.min_insync)}
             shape = {"partitions": PARTITIONS, "replication": self.replication, "configs": configs}
@@ -147,39 +147,40 @@ class TopicIncarnations(Generator, frozen=True):
         if event.completed is None or operation.key is None or not operation.key.startswith(NAME):
             return self
         if isinstance(operation.argument, dict) and operation.argument.get("adrift"):
-            return self._with(adrift=self.adrift - 1)
+            return replace(self, adrift=self.adrift - 1)
         completion = event.completed.completion
         if operation.f in (Create.f, Delete.f, ListSettings.f):
             error = (completion.error or "").partition(":")[0]
             lost = completion.outcome is Outcome.INFO and error in UNANSWERED
-            return self._changed(context, operation.f, completion.outcome, completion.result, error, lost=lost)
+            return self._end_change(context, operation.f, completion.outcome, completion.result, error, lost=lost)
         grown = operation.f == Grow.f and completion.outcome is Outcome.OK
-        return self._with(open=self.open - 1, partitions=PARTITIONS + 1 if grown else self.partitions)
+        return replace(self, open=self.open - 1, partitions=PARTITIONS + 1 if grown else self.partitions)
 
-    def _changed(self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool) -> Generator:
-        again = self._with(changing=False, later=context.time + PAUSE)
+    def _end_change(
+        self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool
+    ) -> Generator:
+        """Returns the state after a change ended. ``lost``: there was no answer."""
+        retried = replace(self, changing=False, later=context.time + PAUSE)
         if lost and f != ListSettings.f:
-            return again._with(name=self.name + 1, incarnation=1, stage=IncarnationStage.CREATED, asked=False)
+            return replace(retried, name=self.name + 1, incarnation=1, stage=IncarnationStage.CREATED, asked=False)
         if f == Create.f:
             if outcome is Outcome.OK or (error == "topic-already-exists" and self.asked):
-                lasts = SHORTEST_INCARNATION + context.random_below(2 * NANOSECONDS, salt=46)
-                return self._with(
+                duration = SHORTEST_INCARNATION + context.random_below(2 * NANOSECONDS, salt=46)
+                return replace(
+                    self,
                     changing=False,
                     asked=False,
                     stage=IncarnationStage.LIVING,
                     partitions=PARTITIONS,
                     read=0,
-                    until=context.time + lasts,
+                    until=context.time + duration,
                 )
         elif (f == Delete.f and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.asked))) or (
             f == ListSettings.f and outcome is Outcome.OK and result["settings"] is None
         ):
-            return self._with(
-                changing=False, asked=False, stage=IncarnationStage.CREATED, incarnation=self.incarnation + 1
+            return replace(
+                self, changing=False, asked=False, stage=IncarnationStage.CREATED, incarnation=self.incarnation + 1
             )
         elif f == Delete.f and outcome is Outcome.INFO:
-            return again._with(stage=IncarnationStage.VERIFYING_DELETION)
-        return again._with(asked=self.asked or outcome is Outcome.INFO)
-
-    def _with(self, **changes: Any) -> TopicIncarnations:
-        return msgspec.structs.replace(self, **changes)
+            return replace(retried, stage=IncarnationStage.VERIFYING_DELETION)
+        return replace(retried, asked=self.asked or outcome is Outcome.INFO)

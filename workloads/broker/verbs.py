@@ -5,7 +5,7 @@ A verb says everything about one operation:
 - its docstring has the argument, and the result of an ok operation
 - ``invoke`` executes it
 - ``effects`` says what the checks read of it
-- ``draw`` generates it for ever, if a workload draws it as it is
+- ``draw`` returns a generator of it, for ever, if workloads need no other
 
 A client is a list of verbs. They share a :class:`Session`: connections, and the state that one operation leaves for the
 next.
@@ -76,19 +76,19 @@ class Session:
         self.assignments: dict[str, int] = {}
         self._resources: dict[Hashable, Closable] = {}
 
-    def keep(self, name: Hashable, make: Callable[[], R]) -> R:
+    def get_or_make(self, name: Hashable, make: Callable[[], R]) -> R:
         """Returns the resource of this name. It is made on first use, and closed with the session."""
         if name not in self._resources:
             self._resources[name] = make()
         return cast(R, self._resources[name])
 
-    def drop(self, name: Hashable) -> None:
+    def forget(self, name: Hashable) -> None:
         """Forgets a resource that its user closes."""
         del self._resources[name]
 
     def consumer(self, timeout: float = READ_SECONDS, version: int = FETCH_VERSION) -> SimpleConsumer:
         """Returns a consumer that shows damaged records: the checks report them, so no CRC error may hide them."""
-        return self.keep(
+        return self.get_or_make(
             (SimpleConsumer, timeout, version),
             lambda: SimpleConsumer(
                 self.bootstrap, runtime=self.runtime, timeout=timeout, fetch_version=version, check_crcs=False
@@ -101,10 +101,10 @@ class Session:
         return Producer(self.bootstrap, config, runtime=self.runtime, callbacks=callbacks, traits=traits)
 
     def leaders(self, name: str) -> Leaders:
-        return self.keep((Leaders, name), lambda: Leaders(name, self.bootstrap, self.runtime.random))
+        return self.get_or_make((Leaders, name), lambda: Leaders(name, self.bootstrap, self.runtime.random))
 
-    def go_on(self) -> None:
-        """Called after an unknown outcome: if the client goes on, it does so as another process of the history."""
+    def on_unknown_outcome(self) -> None:
+        """Called after an unknown outcome. A client that survives it continues as another process of the history."""
 
     async def close(self) -> None:
         for resource in list(self._resources.values()):
@@ -154,7 +154,7 @@ class BrokerClient:
     session_type: ClassVar[type[Session]] = Session
     table: ClassVar[Table] = {}
     survives_info = False
-    """Whether the client goes on after an unknown outcome; see ``assay.harness.core.client``."""
+    """Whether the client is used on after an unknown outcome; see ``assay.harness.core.client``."""
 
     def __init_subclass__(cls) -> None:
         cls.table = {(verb.f, verb.keyed): verb for verb in cls.verbs}
@@ -176,7 +176,7 @@ class BrokerClient:
             completion = to_failure(error)
         finally:
             if completion is None or completion.outcome is Outcome.INFO:
-                self.session.go_on()
+                self.session.on_unknown_outcome()
         return completion
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any, Final
 from assay import TRANSACTION_ANOMALIES, Context, Contract, Generator, Operation, Phase, forbid, unfold
 
 TXN: Final = "txn"
-AT_ONCE: Final = 3
+LISTS_AT_ONCE: Final = 3
 """Number of lists in use at a time."""
 LONGEST: Final = 60
 """Number of transactions after which new lists replace the present ones, because reads show whole lists."""
@@ -21,16 +21,18 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     """A transaction on one to three lists, each read or appended to; values are unique."""
     first = number // LONGEST
     micros: list[list[Any]] = []
-    for place in range(AT_ONCE):
-        key = first * AT_ONCE + (place + context.random_below(AT_ONCE, salt=1)) % AT_ONCE
+    for place in range(LISTS_AT_ONCE):
+        key = first * LISTS_AT_ONCE + (place + context.random_below(LISTS_AT_ONCE, salt=1)) % LISTS_AT_ONCE
         doing = context.random_below(3, salt=10 + place)
         if doing:
-            micros.append(["append", key, number * AT_ONCE + place] if doing == 1 else ["r", key, None])
-    return Operation(TXN, argument=micros or [["r", first * AT_ONCE, None]]), number + 1
+            micros.append(["append", key, number * LISTS_AT_ONCE + place] if doing == 1 else ["r", key, None])
+    return Operation(TXN, argument=micros or [["r", first * LISTS_AT_ONCE, None]]), number + 1
 
 
 def traffic() -> Generator:
-    return unfold(step, 0) | [Operation(TXN, argument=[["r", key, None]], phase=Phase.DRAIN) for key in range(AT_ONCE)]
+    return unfold(step, 0) | [
+        Operation(TXN, argument=[["r", key, None]], phase=Phase.DRAIN) for key in range(LISTS_AT_ONCE)
+    ]
 
 
 ALLOWED: Final = {

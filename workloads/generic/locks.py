@@ -21,12 +21,12 @@ from typing import Any, ClassVar, Final
 from assay import Completed, Completion, Context, Effect, Generator, Operation, Outcome, Phase, unfold
 from assay.workloads.generic import sets
 
-THINKS: Final = 0.05
+THINK_SECONDS: Final = 0.05
 """Seconds between a holder's read and its write."""
 ACQUIRE, GUARDED, RELEASE = "acquire", "guarded", "release"
-HELD, STALE, NOT_HELD, HAS = "held", "stale-epoch", "not-held", "has-a-token"
-"""Reasons of a failed operation: another client holds the lock, a newer token is known, the client has no token, or has
-one already.
+HELD, STALE, NOT_HELD, HAS_TOKEN = "held", "stale-epoch", "not-held", "has-a-token"
+"""Reasons of a failed operation: another client holds the lock, a newer token is known, the client has no token, or it
+has one already.
 
 A client that has a token does not check whether the token is still valid, so its acquire fails.
 """
@@ -61,7 +61,7 @@ class LockedSet(sets.SetClient):
                 return Completion(Outcome.OK, self.load())
             lock = self.acquire()
             elements = [*self.load(), operation.argument]
-            time.sleep(THINKS)
+            time.sleep(THINK_SECONDS)
         except self.errors as error:
             return Completion(Outcome.FAIL, error=type(error).__name__)
         else:
@@ -103,7 +103,7 @@ class Leases:
         """Returns a token above all earlier tokens, or None if another client holds the lock."""
         raise NotImplementedError
 
-    def guarded(self, name: str, token: int, argument: Any) -> bool:
+    def act(self, name: str, token: int, argument: Any) -> bool:
         """Acts under the token. Returns False if the action was rejected because of a newer token."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class Leases:
         try:
             if operation.f == ACQUIRE:
                 if token is not None:
-                    return Completion(Outcome.FAIL, error=HAS)
+                    return Completion(Outcome.FAIL, error=HAS_TOKEN)
                 self.token = self.acquire(name)
                 held = Completion(Outcome.OK, {"token": self.token})
                 return held if self.token is not None else Completion(Outcome.FAIL, error=HELD)
@@ -124,7 +124,7 @@ class Leases:
             if operation.f == RELEASE:
                 self.token = None
                 self.release(name, token)
-            elif not self.guarded(name, token, operation.argument):
+            elif not self.act(name, token, operation.argument):
                 self.token = None
                 return Completion(Outcome.FAIL, {"token": token}, error=STALE)
             return Completion(Outcome.OK, {"token": token})
@@ -133,7 +133,7 @@ class Leases:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """An operation that the harness gave up has no token, and tells the checks nothing."""
+        """Returns the row of an operation, and one for a lost lock. An operation that the harness gave up has none."""
         operation, completion = completed.operation, completed.completion
         token = (completion.result or {}).get("token")
         if token is None:

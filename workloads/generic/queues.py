@@ -31,18 +31,18 @@ from assay import (
 )  # fmt: skip
 
 ENQUEUE, DEQUEUE, DRAIN = "enqueue", "dequeue", "drain"
-SETTLED: Final = 10.0
+REQUEUE_SECONDS: Final = 10.0
 """Seconds after the last heal in which a system requeues the elements that lost clients held."""
 
 
 def traffic(key: str) -> Generator:
-    """As many enqueues as dequeues; after the last heal dequeues for ``SETTLED`` seconds, then drains."""
+    """Enqueues and dequeues equally often. After the last heal dequeues for ``REQUEUE_SECONDS``, then drains."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f = context.choose((ENQUEUE, DEQUEUE), salt=1)
         return Operation(f, key, number if f == ENQUEUE else None), number + 1
 
-    slowly = time_limit(SETTLED, stagger(0.1, repeat(Operation(DEQUEUE, key, phase=Phase.DRAIN))))
+    slowly = time_limit(REQUEUE_SECONDS, stagger(0.1, repeat(Operation(DEQUEUE, key, phase=Phase.DRAIN))))
     return unfold(step, 0) | phases(slowly, [Operation(DRAIN, key, phase=Phase.DRAIN)] * 5)
 
 

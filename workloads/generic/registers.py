@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 from assay import BlockingClient, Completed, Completion, Context, Effect, Generator, Operation, Outcome, Phase, unfold
 
 READ, WRITE, CAS = "read", "write", "cas"
-OFTEN: Final = (READ, READ, WRITE, CAS)
+WEIGHTS: Final = (READ, READ, WRITE, CAS)
 VALUES: Final = 5
 """Number of distinct values."""
 
@@ -27,13 +27,9 @@ def few_values(keys: Sequence[str]) -> Generator:
     """Random operations, then three reads of each register after the last heal."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
-        f, key, value = (
-            context.choose(OFTEN, salt=1),
-            context.choose(keys, salt=2),
-            context.random_below(VALUES, salt=3),
-        )
+        f, value = context.choose(WEIGHTS, salt=1), context.random_below(VALUES, salt=3)
         argument = {READ: None, WRITE: value, CAS: [context.random_below(VALUES, salt=4), value]}[f]
-        return Operation(f, key, argument), number + 1
+        return Operation(f, context.choose(keys, salt=2), argument), number + 1
 
     return unfold(step, 0) | [Operation(READ, key, phase=Phase.DRAIN) for key in keys] * 3
 
@@ -42,7 +38,7 @@ def unique_values(keys: Sequence[str]) -> Generator:
     """Random operations, then a read of each register after the last heal."""
 
     def step(value: int, context: Context) -> tuple[Operation, int]:
-        f = context.choose(OFTEN, salt=1)
+        f = context.choose(WEIGHTS, salt=1)
         return Operation(f, context.choose(keys, salt=2), None if f == READ else value), value + 1
 
     return unfold(step, 1) | [Operation(READ, key, phase=Phase.DRAIN) for key in keys]
@@ -110,8 +106,8 @@ class VersionedRegisters:
             self.replacing = {"expected": seen["value"]}  # known even if no answer arrives
             return Completion(Outcome.OK, self.write(key, operation.argument, seen["version"]) | self.replacing)
         except self.errors as error:  # a write may still arrive
-            asked = f == WRITE or self.replacing is not None
-            unchanged = not asked or isinstance(error, self.refusals)
+            may_have_written = f == WRITE or self.replacing is not None
+            unchanged = not may_have_written or isinstance(error, self.refusals)
             return Completion(Outcome.FAIL if unchanged else Outcome.INFO, self.replacing, error=type(error).__name__)
 
     @staticmethod

@@ -15,9 +15,9 @@ TROUBLE: Final = (OSError, HTTPException)
 
 def ask(address: str, what: str, *, seconds: float = SECONDS, **request: Any) -> dict[str, Any]:
     """Sends one request, such as ``kv/range``, to the member at ``host:port``, and returns the answer."""
-    asked = Request(f"http://{address}/v3/{what}", json.dumps(request).encode())
+    http_request = Request(f"http://{address}/v3/{what}", json.dumps(request).encode())
     try:
-        with urlopen(asked, timeout=seconds) as answer:
+        with urlopen(http_request, timeout=seconds) as answer:
             return dict(json.load(answer))
     except HTTPError as refusal:
         refusal.close()  # the error holds a response body, and so a socket

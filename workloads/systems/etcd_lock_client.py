@@ -57,9 +57,9 @@ class EtcdLockedSet(locks.LockedSet):
         return list(json.loads(b64decode(found[0]["value"]))) if found else []
 
     def store(self, elements: list[int], lock: tuple[str, str] | None) -> bool:
-        there = [{"key": lock[1], "target": "CREATE", "result": "GREATER", "createRevision": 0}] if lock else []
+        compare = [{"key": lock[1], "target": "CREATE", "result": "GREATER", "createRevision": 0}] if lock else []
         put = {"requestPut": {"key": encode_text(sets.KEY), "value": encode_text(json.dumps(elements))}}
-        return bool(ask(self.address, "kv/txn", compare=there, success=[put]).get("succeeded", False))
+        return bool(ask(self.address, "kv/txn", compare=compare, success=[put]).get("succeeded", False))
 
     def close(self) -> None:
         """Does nothing: each request has a connection of its own."""

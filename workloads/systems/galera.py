@@ -38,13 +38,13 @@ class Galera(MariaDB):
         return ["sh", "-ec", " ".join((START, *self.chosen))]
 
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
-        everyone = ",".join(one.address for one in cluster.nodes)
+        addresses = ",".join(one.address for one in cluster.nodes)
         lines = ["[mariadb]", f"datadir = {DATA}", "bind_address = 0.0.0.0", "skip_name_resolve", "binlog_format = ROW"]
         lines += ["innodb_autoinc_lock_mode = 2", "wsrep_on = ON", "wsrep_provider = /usr/lib/galera/libgalera_smm.so"]
-        lines += ["wsrep_cluster_name = assay", f"wsrep_cluster_address = gcomm://{everyone}"]
+        lines += ["wsrep_cluster_name = assay", f"wsrep_cluster_address = gcomm://{addresses}"]
         lines += [f"wsrep_node_address = {node.address}", f"wsrep_node_name = {node.name}", "wsrep_sst_method = rsync"]
-        begins = (TABLES + TABLE_OF_SETS).encode() if node.name == cluster.nodes[0].name else b""
-        return {SETTINGS: "\n".join(lines).encode() + b"\n", BEGIN: begins}
+        tables = (TABLES + TABLE_OF_SETS).encode() if node.name == cluster.nodes[0].name else b""
+        return {SETTINGS: "\n".join(lines).encode() + b"\n", BEGIN: tables}
 
     async def ready(self, node: Node) -> bool:
         session = connect(node.address)

@@ -19,10 +19,10 @@ from assay.workloads.broker.log_operations import EARLIEST, End, Send
 SECONDS: Final = 3.0
 """Timeout of a request, and of a send before its outcome counts as unknown."""
 POLL_SECONDS: Final = 0.1
-AT_ONCE: Final = 0.01
-AT_MOST: Final = 0.1
+CONSUME_SECONDS: Final = 0.01
+REPORT_SECONDS: Final = 0.1
 """Seconds of one wait for a delivery report."""
-MOST: Final = 500
+MAX_RECORDS: Final = 500
 """Maximum number of records of one poll."""
 
 
@@ -35,8 +35,8 @@ class KafkaLog:
     """Client with one producer and one consumer without a group; it keeps the positions itself."""
 
     blocking = True
-    first_alone = False
-    """Whether all clients use the same node, because the nodes do not form a cluster."""
+    only_first_node = False
+    """Whether all clients use the first node, because the nodes do not form a cluster."""
 
     def __init__(self) -> None:
         self._assignments = itertools.count(1)
@@ -46,7 +46,7 @@ class KafkaLog:
         """The partition that librdkafka reads, and the offset that it returns next."""
 
     def open(self, endpoint: Endpoint, runtime: object) -> None:
-        brokers = sorted(endpoint.all)[:1] if self.first_alone else endpoint.all
+        brokers = sorted(endpoint.all)[:1] if self.only_first_node else endpoint.all
         common = {"bootstrap.servers": ",".join(brokers), "socket.timeout.ms": int(SECONDS * 1000)}
         common |= {"topic.metadata.refresh.interval.ms": 1000, "log_level": 0}
         self._producer = Producer(
@@ -76,11 +76,11 @@ class KafkaLog:
         done: list[tuple[KafkaError | None, Message]] = []
         place = _to_topic_partition(key)
         self._producer.produce(
-            place.topic, str(values[0]).encode(), partition=place.partition, on_delivery=lambda *said: done.append(said)
+            place.topic, str(values[0]).encode(), partition=place.partition, on_delivery=lambda *args: done.append(args)
         )
-        for _ in range(int(2 * SECONDS / AT_MOST)):
+        for _ in range(int(2 * SECONDS / REPORT_SECONDS)):
             if not done:
-                self._producer.poll(AT_MOST)
+                self._producer.poll(REPORT_SECONDS)
         if not done:
             return Completion(Outcome.INFO, error="no delivery report")
         ((error, message),) = done
@@ -108,7 +108,7 @@ class KafkaLog:
         self._assigned = None  # unknown until the records have arrived
         records: list[list[int]] = []
         first = self._consumer.poll(POLL_SECONDS)  # more records are buffered already, or there are none
-        more = [] if first is None else self._consumer.consume(MOST, AT_ONCE)
+        more = [] if first is None else self._consumer.consume(MAX_RECORDS, CONSUME_SECONDS)
         for message in [] if first is None else [first, *more]:
             if message.error() is not None:
                 del self._positions[key]
@@ -118,15 +118,12 @@ class KafkaLog:
         self._positions[key] = end, assignment
         self._assigned = key, end
         result = {"begin": begin, "records": records, "end": end, "assignment": assignment}
-        return Completion(Outcome.OK, result | ({"sought": True} if sought else {}) | _to_mapping("start", start))
+        result |= {"sought": True} if sought else {}
+        return Completion(Outcome.OK, result | ({} if start is None else {"start": start}))
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
         return log_operations.effects(completed)
-
-
-def _to_mapping(name: str, value: int | None) -> dict[str, int]:
-    return {} if value is None else {name: value}
 
 
 def _to_topic_partition(key: str, offset: int = 0) -> TopicPartition:

@@ -49,9 +49,9 @@ class Redis(System):
             return "master_link_status:down" not in await ask(
                 f"{node.address}:{PORTS['server']}", "INFO", "replication"
             )
-        said = await ask(f"{node.address}:{PORTS['sentinel']}", "SENTINEL", "MASTER", "main")
-        known = dict(zip(said[::2], said[1::2], strict=True))
-        return int(known["num-other-sentinels"]) > 0 and int(known["num-slaves"]) > 0
+        reply = await ask(f"{node.address}:{PORTS['sentinel']}", "SENTINEL", "MASTER", "main")
+        state = dict(zip(reply[::2], reply[1::2], strict=True))
+        return int(state["num-other-sentinels"]) > 0 and int(state["num-slaves"]) > 0
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         sentinels = [f"{node.address}:{PORTS['sentinel']}" for node in by_role(cluster, "sentinel")]

@@ -73,10 +73,10 @@ class RedisCluster(Redis):
         """Before ``set_up`` a ready node is alone; afterwards it knows the owner of each slot and is in sync with its
         master.
         """
-        said = await ask(f"{node.address}:{PORT}", "CLUSTER", "INFO")
-        follows = await ask(f"{node.address}:{PORT}", "INFO", "replication")
-        joined = "cluster_state:ok" in said and "master_link_status:down" not in follows
-        return joined or "cluster_known_nodes:1\r" in said
+        info = await ask(f"{node.address}:{PORT}", "CLUSTER", "INFO")
+        replication = await ask(f"{node.address}:{PORT}", "INFO", "replication")
+        joined = "cluster_state:ok" in info and "master_link_status:down" not in replication
+        return joined or "cluster_known_nodes:1\r" in info
 
     async def set_up(self, cluster: Cluster) -> None:
         masters, replicas = ([f"{node.address}:{PORT}" for node in by_role(cluster, role)] for role in self.roles)
@@ -93,8 +93,8 @@ class RedisCluster(Redis):
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         """Returns the owner that most nodes name, because an isolated master names itself."""
-        said = await asyncio.gather(*(find_owner(f"{node.address}:{PORT}", key or KEYS[0]) for node in cluster.nodes))
-        most = Counter(filter(None, said)).most_common(1)
+        owners = await asyncio.gather(*(find_owner(f"{node.address}:{PORT}", key or KEYS[0]) for node in cluster.nodes))
+        most = Counter(filter(None, owners)).most_common(1)
         return next((node for node in cluster.nodes if most and f"{node.address}:{PORT}" == most[0][0]), None)
 
     def keys(self) -> Sequence[str]:

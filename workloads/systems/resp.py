@@ -9,10 +9,10 @@ async def ask(address: str, *words: object, seconds: float = 1.0) -> Any:
     """Sends one command on a connection of its own. Raises ``OSError``, ``EOFError``, or ``ValueError`` for an error
     reply.
     """
-    (said,) = await converse(address, words, seconds=seconds)
-    if isinstance(said, ValueError):
-        raise said
-    return said
+    (reply,) = await converse(address, words, seconds=seconds)
+    if isinstance(reply, ValueError):
+        raise reply
+    return reply
 
 
 async def converse(address: str, *commands: Sequence[object], seconds: float = 1.0) -> list[Any]:

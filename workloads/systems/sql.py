@@ -37,19 +37,18 @@ class SqlClient:
         """Returns a connection without autocommit."""
         raise NotImplementedError
 
-    def broken_off(self, error: Exception) -> bool:
-        """Whether the database has rolled the transaction back."""
+    def is_rolled_back(self, error: Exception) -> bool:
+        """Returns whether the error says that the database has rolled the transaction back."""
         raise NotImplementedError
 
-    def elements(self, stored: Any) -> list[int]:
-        """Decodes a stored list."""
+    def decode_list(self, stored: Any) -> list[int]:
         raise NotImplementedError
 
     def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.session = self.connect(endpoint.address.partition(":")[0])
         self.ask(self.isolate.format(level=self.level))
         self.session.commit()
-        self._doing: dict[str, Callable[[Any], Any]] = {
+        self._handlers: dict[str, Callable[[Any], Any]] = {
             list_append.TXN: self._txn,
             bank.OPEN: self._open_accounts,
             bank.TRANSFER: self._transfer,
@@ -58,15 +57,15 @@ class SqlClient:
 
     def invoke(self, operation: Operation) -> Completion:
         try:
-            result = self._doing[operation.f](operation.argument)
+            result = self._handlers[operation.f](operation.argument)
             self.session.commit()
             return Completion(Outcome.OK, result)
         except InsufficientFunds:
-            return self._undone("insufficient-funds")
+            return self._roll_back("insufficient-funds")
         except self.errors as error:
-            return self._undone("broken-off") if self.broken_off(error) else to_unknown(error)
+            return self._roll_back("broken-off") if self.is_rolled_back(error) else to_unknown(error)
 
-    def _undone(self, why: str) -> Completion:
+    def _roll_back(self, why: str) -> Completion:
         """Rolls back. If the connection is lost, the outcome is unknown, so that the harness opens a new session."""
         try:
             self.session.rollback()
@@ -74,10 +73,10 @@ class SqlClient:
             return to_unknown(error)
         return Completion(Outcome.FAIL, error=why)
 
-    def ask(self, query: str, *given: Any) -> Sequence[Any]:
+    def ask(self, query: str, *parameters: Any) -> Sequence[Any]:
         """Executes a query and returns its rows."""
         with self.session.cursor() as cursor:
-            cursor.execute(query, given)
+            cursor.execute(query, parameters)
             return list(cursor.fetchall()) if cursor.description else []
 
     def _txn(self, micros: Sequence[Any]) -> list[Any]:
@@ -88,7 +87,7 @@ class SqlClient:
                 done.append([f, key, value])
             else:
                 found = self.ask("select elements from lists where id = %s", key)
-                done.append([f, key, self.elements(found[0][0]) if found else []])
+                done.append([f, key, self.decode_list(found[0][0]) if found else []])
         return done
 
     def _open_accounts(self, _: None) -> None:
@@ -98,11 +97,11 @@ class SqlClient:
     def _transfer(self, argument: Sequence[Any]) -> None:
         """Moves money as an application would that reads first, and then writes the computed balances."""
         source, target, amount = argument
-        there = self._balances(None)
-        if there[source] < amount:
+        balances = self._balances(None)
+        if balances[source] < amount:
             raise InsufficientFunds
         for account, change in ((source, -amount), (target, amount)):
-            self.ask("update accounts set balance = %s where id = %s", there[account] + change, account)
+            self.ask("update accounts set balance = %s where id = %s", balances[account] + change, account)
 
     def _balances(self, _: None) -> dict[str, int]:
         return dict(self.ask("select id, balance from accounts"))

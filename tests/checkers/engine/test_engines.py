@@ -47,9 +47,9 @@ from assay.checkers.liveness.client_progress import PROGRESS
 from assay.checkers.liveness.family import REST
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
-from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
-from assay.checkers.objects.snapshots import SNAPSHOTS
+from assay.checkers.objects.queues import LINEARIZABLE_QUEUES
+from assay.checkers.objects.sets import LINEARIZABLE_SETS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from assay.harness.cli.main import main
@@ -166,8 +166,8 @@ APART = (
     REPORTED,
     *OBJECT_FAMILIES,
     MONOTONIC_REAL_TIME,
-    EMPTINESS,
-    SNAPSHOTS,
+    LINEARIZABLE_QUEUES,
+    LINEARIZABLE_SETS,
     ORPHANS,
     GROUP_CONVERGENCE,
     FENCING,
@@ -511,8 +511,10 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
     contract = Contract(linearizable_queues=True, linearizable_sets=True, transaction_order="real-time")
     families = (
         family,
-        *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,), "monotonic": (MONOTONIC_REAL_TIME,)}.get(family.name, ()),
-    )
+        *{
+            "queue": (LINEARIZABLE_QUEUES,), "set": (LINEARIZABLE_SETS,), "monotonic": (MONOTONIC_REAL_TIME,),
+        }.get(family.name, ()),
+    )  # fmt: skip
     with DuckDB() as duck:
         by_duck = answers(duck, folder, contract, families)
     assert all(answer.findings for answer in by_duck.values())
@@ -791,7 +793,7 @@ def test_duckdb_says_which_query_it_could_not_run() -> None:
 def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are parsed once: in another history, or after another table of that name, they mean something else."""
     monkeypatch.setattr(duck, "KEPT_TEXTS", 3)
-    monkeypatch.setattr(duck, "_read", {})
+    monkeypatch.setattr(duck, "_parsed_statements", {})
     for value in (1, "one", None):
         with DuckDB() as engine:
             for number in range(3):
@@ -799,7 +801,7 @@ def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.Monk
                 assert engine.rows("select * from here") == [{"value": value, "number": number}]
                 engine.table("there", "select number + ? as number from here", [10])
                 assert engine.rows("select number from there where number > ?", [5]) == [{"number": 10 + number}]
-                assert len(duck._read) <= 3
+                assert len(duck._parsed_statements) <= 3
     with DuckDB() as engine, pytest.raises(EngineError, match="could not run select value from here"):
         engine.rows("select value from here")
 

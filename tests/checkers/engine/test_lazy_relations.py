@@ -143,7 +143,7 @@ class Said:
         def checked(lacks: IsEmpty) -> bool:
             if not says(lacks):
                 return False
-            self._engine._deferred.ensure(sql)
+            self._engine._relations.ensure(sql)
             rows = self._engine._connection.execute(f"select 1 from ({sql}) as found limit 1").fetchall()
             assert rows == [], f"it has rows: {sql}"
             self.texts[sql] += 1
@@ -175,10 +175,10 @@ def judged(history: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Judgement, i
 
 def nothing_by_lack_of_one(engine: DuckDB) -> None:
     """Each text that has been declared has no rows as soon as one that it needs has none, whatever the others have."""
-    for relation in list(engine._deferred._relations.values()):
+    for relation in list(engine._relations._relations.values()):
         if relation.sql is None or not relation.current:
             continue
-        engine._deferred.ensure(relation.sql)
+        engine._relations.ensure(relation.sql)
         for name in relation.reads:
             if not empty_relations.find_rowless_condition(relation.sql)(lambda one, name=name: one == name):
                 continue

@@ -18,7 +18,7 @@ from assay.checkers.engine.spark_parts import (
     BUCKETS,
     RowGroupRange,
     SortTask,
-    assign_places,
+    assign_parts,
     divide_into_ranges,
     find_bucket,
 )
@@ -35,7 +35,7 @@ from helpers.judging import without_times
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 2_000_000), max_size=30), st.integers(1, 5))
 def test_parts_are_as_even_as_keys_allow(keys: dict[str, int], tasks: int) -> None:
-    found, said = assign_places(keys.items(), tasks)
+    found, said = assign_parts(keys.items(), tasks)
     parts = len(said)
     assert parts % tasks == 0
     assert len(found) == BUCKETS

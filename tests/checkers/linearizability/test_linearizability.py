@@ -276,13 +276,16 @@ def own(**parts: Any) -> Model:
 @pytest.mark.parametrize(
     ("model", "reported"),
     [
-        (own(encode=lambda self, call: Action(0, LIST)), "operation 0: the model own gave .*x=.1., .*cannot be hashed"),
-        (own(encode=lambda self, call: (0, 1)), "operation 0: the model own gave .0, 1., which is no Action"),
-        (own(initial=[]), "the model own gave .., which cannot be hashed"),
-        (own(lost=[]), "the model own gave .., which cannot be hashed"),
+        (
+            own(encode=lambda self, call: Action(0, LIST)),
+            "operation 0: the model own returned .*x=.1., .*cannot be hashed",
+        ),
+        (own(encode=lambda self, call: (0, 1)), "operation 0: the model own returned .0, 1., which is no Action"),
+        (own(initial=[]), "the model own returned .., which cannot be hashed"),
+        (own(lost=[]), "the model own returned .., which cannot be hashed"),
         (own(step=staticmethod(lambda state, f, x, y: (True, [*state, x]))), "step: the model own raised TypeError"),
         (own(foresee=lambda self, actions, call, ret: actions[:1]), "own foresaw 1 actions for 2 operations"),
-        (own(foresee=lambda self, actions, call, ret: [Action(0, LIST)] * 2), "own gave .*which cannot be hashed"),
+        (own(foresee=lambda self, actions, call, ret: [Action(0, LIST)] * 2), "own returned .*which cannot be hashed"),
         (Halving(), "step returns Tuple.bool, float64.; a compiled step returns .* an integer"),
     ],
 )
@@ -299,7 +302,7 @@ def test_what_has_no_place_in_64_bits_is_an_error(amount: int, fits: bool) -> No
     if fits:
         assert search(table([("k", ops)]), Account()).verdict is Verdict.PASS
     else:
-        with pytest.raises(ModelError, match=r"operation 0: the compiled model account gave .* 64-bit integers"):
+        with pytest.raises(ModelError, match=r"operation 0: the compiled model account returned .* 64-bit integers"):
             search(table([("k", ops)]), Account())
 
 

@@ -148,8 +148,8 @@ def test_a_key_for_which_its_share_of_the_memory_is_too_little_gets_all_of_it() 
 def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.checkers.engine.spark import Spark
 
-    asked, by_key = [], Spark.by_key
-    monkeypatch.setattr(Spark, "by_key", lambda *rest: asked.append(rest[-1]) or by_key(*rest))
+    asked, group_by_key = [], Spark.group_by_key
+    monkeypatch.setattr(Spark, "group_by_key", lambda *rest: asked.append(rest[-1]) or group_by_key(*rest))
     check_a_share_that_is_too_small(spark)
     assert asked[1:] == [[["wide"], ["wider"]]], "the history is read once more for all of them"
 
@@ -157,8 +157,8 @@ def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark, monkeypat
 def test_on_an_executor_what_a_key_has_spent_counts() -> None:
     ops = table([("a", exploding(12))])
     task = pickle.dumps((Mixer(), Limits(seconds=1000.0), {"a": 1000.0}))
-    (said,) = on_spark._search_key(task, ops)["said"].to_pylist()
-    assert pickle.loads(said).answer.unknown.startswith("key a: the time limit of 1000 s was reached")
+    (result,) = on_spark._search_key(task, ops)["result"].to_pylist()
+    assert pickle.loads(result).unknown.startswith("key a: the time limit of 1000 s was reached")
 
 
 def check_time(place: Place) -> None:
@@ -245,7 +245,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Model:
 def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model) -> None:
     ops = table([("a", exploding(3)), ("b", exploding(3))])
     with WorkerPool(nowhere, 2) as pool, pytest.raises(NotPortableError, match="Local"):
-        list(pool.answers(encode(ops, nowhere), [(0,), (1,)], AMPLE))
+        list(pool.search(encode(ops, nowhere), [(0,), (1,)], AMPLE))
     assert search(ops, nowhere, place=POOL).verdict is Verdict.PASS
 
 
@@ -312,8 +312,8 @@ def test_a_key_that_spark_does_not_answer_once_is_an_error(
 ) -> None:
     from assay.checkers.engine.spark import GroupedRows
 
-    answered = GroupedRows.part
-    monkeypatch.setattr(GroupedRows, "part", lambda rows, number: answered(rows, number) * again)
+    answered = GroupedRows.collect_part
+    monkeypatch.setattr(GroupedRows, "collect_part", lambda rows, number: answered(rows, number) * again)
     with pytest.raises(EngineError, match=f"key a 1 times and answered {again} times"):
         spark.search(table([("a", exploding(1))]), Mixer())
 
@@ -349,11 +349,12 @@ def test_parts_of_a_large_history_are_made_when_they_are_asked_for(application: 
         large.load("ops", ops)
         tracker = large._session.sparkContext.statusTracker()
         before = len(tracker.getJobIdsForGroup(None))
-        made = large.by_key("select * from ops", "key", first_of_each, FIRST, [[str(number)] for number in range(8)])
+        keys = [[str(number)] for number in range(8)]
+        grouped = large.group_by_key("select * from ops", "key", first_of_each, FIRST, keys)
         assert len(tracker.getJobIdsForGroup(None)) <= before + 1, (
             "more than to tell everyone which key is in which part"
         )
-        assert [row.key for number in range(8) for row in made.part(number)] == [str(number) for number in range(8)]
+        assert [[row.key for row in grouped.collect_part(number)] for number in range(8)] == keys
         assert without_times(search_on_spark(large, Mixer())) == without_times(search(ops, Mixer(), place=HERE))
 
 

@@ -12,8 +12,7 @@ from assay.checkers.check import build, findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.objects.emptiness import EMPTINESS, QUEUE_FALSE_EMPTY
-from assay.checkers.objects.queues import QUEUE_VIEWS
+from assay.checkers.objects.queues import LINEARIZABLE_QUEUES, QUEUE_FALSE_EMPTY, QUEUE_VIEWS
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
@@ -35,7 +34,7 @@ def step(op: int, kind: str, value: int | None, call: int, ret: int | None, outc
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, DECLARED)
-        assert engine.rows(EMPTINESS.applies)[0]["examined"]
+        assert engine.rows(LINEARIZABLE_QUEUES.applies)[0]["examined"]
         build(engine, (*QUEUE_VIEWS, *QUEUE_FALSE_EMPTY.views))
         return findings(engine, QUEUE_FALSE_EMPTY)
 

@@ -12,8 +12,7 @@ from assay.checkers.check import build, findings
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.objects.sets import SET_VIEWS
-from assay.checkers.objects.snapshots import SET_FORK, SNAPSHOTS
+from assay.checkers.objects.sets import LINEARIZABLE_SETS, SET_FORK, SET_VIEWS
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
@@ -38,7 +37,7 @@ def rows_of(steps: list[Step], outcome: str = "ok") -> list[Row]:
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, DECLARED)
-        assert engine.rows(SNAPSHOTS.applies)[0]["examined"]
+        assert engine.rows(LINEARIZABLE_SETS.applies)[0]["examined"]
         build(engine, (*SET_VIEWS, *SET_FORK.views))
         return findings(engine, SET_FORK)
 

@@ -176,7 +176,7 @@ from assay.checkers.judging import judge
 def names(self):
     send(signal.SIGTERM)
 
-judge._Judging._check_names = names
+judge._Judging._compare_with_contract = names
 """,
     )
     result = toy_project.runpytest_subprocess(*SIM, "--repeat=2")

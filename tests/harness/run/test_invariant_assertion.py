@@ -92,7 +92,7 @@ def test_a_broken_invariant_ends_the_run_and_fails_it_also_when_it_is_judged_aga
         assert finding.anomaly == "broken-invariant"
         assert (finding.key, finding.time) == ("orders-0", broken["time"])
         assert finding.claim.endswith(" on n1, the invariant starts-once was broken: n1 started again.")
-        assert "the run was ended at once, as an invariant was broken" in judgement.unknown
+        assert "the run was ended at once, because an invariant was broken" in judgement.unknown
 
 
 def test_one_that_holds_lets_the_run_come_to_its_end(toy: ModuleType, tmp_path: Path) -> None:

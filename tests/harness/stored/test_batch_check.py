@@ -305,7 +305,7 @@ def test_executors_get_whole_paths_and_what_they_say_has_those_that_were_given(m
     """They have a working folder of their own."""
 
     class Elsewhere:
-        def each(self, function: Any, tasks: Any, progress: Any) -> list[bytes]:
+        def map_arguments(self, function: Any, tasks: Any, progress: Any) -> list[bytes]:
             with monkeypatch.context() as there:
                 there.chdir("/")
                 return [function(task) for task in tasks]

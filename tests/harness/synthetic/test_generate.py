@@ -38,10 +38,10 @@ from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
-from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
 from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
-from assay.checkers.objects.snapshots import SNAPSHOTS
+from assay.checkers.objects.queues import LINEARIZABLE_QUEUES
+from assay.checkers.objects.sets import LINEARIZABLE_SETS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.servers.acknowledged_state import INSPECTION
 from assay.checkers.servers.invariants import INVARIANTS
@@ -149,8 +149,8 @@ def within(planted: Planted, finding: Any) -> bool:
 UNPLANTED = (
     *COMMITS,
     *REPLICATION,
-    EMPTINESS,
-    SNAPSHOTS,
+    LINEARIZABLE_QUEUES,
+    LINEARIZABLE_SETS,
     EXPIRY,
     INSPECTION,
     INVARIANTS,
