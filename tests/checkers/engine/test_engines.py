@@ -128,7 +128,7 @@ INSTANCE = {
     "revived-offset": ("look_op",),
     "overdue-offset": ("look_op",),
     "done-but-lost": ("name", "asked_op", "value", "seen", "look_op", "since", "until"),
-    "read-after-release": ("parting_op", "read_op", "reached"),
+    "read-after-release": ("end_op", "read_op", "reached"),
     "split-brain": ("group_name", "made", "other"),
     "refused-but-done": ("value", "asked_op"),
     "orphaned-partition": ("group_name", "since", "until"),

@@ -150,7 +150,7 @@ def test_a_damaged_part_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
 def test_who_waits_says_for_whom_and_gives_up_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(file_lock, "SILENT", 0.0)
+    monkeypatch.setattr(file_lock, "ANNOUNCE_AFTER", 0.0)
     monkeypatch.setattr(dataset, "DATA_SET_LOCK", 0.4)
     with lock_dataset(tmp_path, alone=True):
         for alone in (True, False):
