@@ -129,7 +129,7 @@ INSTANCE = {
     "overdue-offset": ("look_op",),
     "done-but-lost": ("name", "asked_op", "value", "seen", "look_op", "since", "until"),
     "read-after-release": ("end_op", "read_op", "reached"),
-    "split-brain": ("group_name", "made", "other"),
+    "split-brain": ("group_name", "claim_number", "other"),
     "refused-but-done": ("value", "asked_op"),
     "orphaned-partition": ("group_name", "since", "until"),
     "fencing-violation": ("place",),
