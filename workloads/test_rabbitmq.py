@@ -43,7 +43,9 @@ class RabbitElements(queues.QueueClient):
                         break
             return Completion(Outcome.OK, taken)
         except TROUBLE as error:
-            return Completion(Outcome.INFO, taken, error=type(error).__name__)
+            # an element whose delivery was not acknowledged is delivered again
+            certain = operation.f == queues.DEQUEUE and not taken
+            return Completion(Outcome.FAIL if certain else Outcome.INFO, taken, error=type(error).__name__)
 
     async def close(self) -> None:
         with suppress(*TROUBLE):

@@ -6,7 +6,9 @@ A client inherits from :class:`QueueClient` and executes three operations on the
 - ``dequeue`` takes one element, if there is any
 - ``drain`` takes elements until the queue is empty
 
-Dequeue and drain return a list of the elements that they took, also if they were interrupted.
+Dequeue and drain return a list of the elements that they took. An interrupted one has outcome ``info`` and the list so
+far: the system may have taken one more element for it, unless a dequeue already has its element. If it certainly took
+none, because the system gives an element to another client until its taker confirms it, a dequeue has outcome ``fail``.
 """
 
 from collections.abc import Sequence
@@ -57,8 +59,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
         return [*taken, Effect("queue-drained", key)]
     if f == DRAIN and completion.outcome is Outcome.INFO:  # an element in flight may be delivered to no client
         return [*taken, Effect("queue-dequeue", key)]
-    nothing = Outcome.OK if completion.outcome is Outcome.OK else Outcome.FAIL
-    return taken or [Effect("queue-dequeue", key, outcome=nothing)]
+    return taken or [Effect("queue-dequeue", key)]
 
 
 class QueueClient:
@@ -70,6 +71,9 @@ class QueueClient:
 
 
 def build_contract(*, may_stall: Sequence[str] = ()) -> Contract:
-    """Forbids all queue anomalies except duplicates. ``may_stall``: the faults under which no request is served."""
+    """Forbids all queue anomalies but ``queue-duplicate``, which it tolerates. ``may_stall`` as in ``assay.forbid``.
+
+    For a queue that promises to deliver each element once, use ``forbid(*QUEUE_ANOMALIES)``.
+    """
     because = "an element is given out again when its first taker does not say that it has it"
     return forbid(*QUEUE_ANOMALIES, may_stall=may_stall).tolerate("queue-duplicate", because=because)
