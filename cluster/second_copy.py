@@ -45,7 +45,7 @@ class SupportsSecondCopy(Protocol):
         """Returns the status of the copy. Raises ``NodeError`` if none was started."""
 
     async def end_second(self) -> None:
-        """Sends SIGKILL and waits until the copy is gone. Does nothing if there is none."""
+        """Ends the second copy: sends SIGKILL and waits until it is gone. Does nothing if there is none."""
 
 
 def with_second_log(value: str, path: str) -> str:

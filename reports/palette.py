@@ -61,15 +61,15 @@ def iterate_css_variables(palette: Mapping[str, str]) -> Iterator[str]:
 
 @dataclass
 class Painter:
-    """Colours models, and remembers which property has which colour name, so that the page can change the theme.
+    """Colours Bokeh models, and remembers which property has which colour name, so that the page can change the theme.
 
     ``entries``: model id, property, colour name.
     """
 
     entries: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def paint(self, model: Any, **roles: str) -> None:
+    def paint(self, model: Any, **colour_names: str) -> None:
         """Paints properties: ``paint(axis, axis_line_color="grid")``."""
-        for name, role in roles.items():
-            setattr(model, name, LIGHT[role])
-            self.entries.append((model.id, name, role))
+        for name, colour_name in colour_names.items():
+            setattr(model, name, LIGHT[colour_name])
+            self.entries.append((model.id, name, colour_name))

@@ -1,4 +1,4 @@
-"""Examines which of a node's needs an image has, in a short-lived container without a network."""
+"""Finds out which programs of a node an image contains, in a short-lived container without a network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PYTHON_SCRIPT = "import platform, sys; print(*sys.version_info[:2], *platform.li
 class ImageContents:
     """``missing``: tools from :data:`TOOLS`, in that order.
 
-    ``manager``: one of :data:`MANAGERS`. ``system``: its own name.
+    ``manager``: one of :data:`MANAGERS`. ``system``: the distribution's name, from ``/etc/os-release``.
     """
 
     missing: tuple[str, ...]

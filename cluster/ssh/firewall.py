@@ -5,8 +5,8 @@ cable would: neither side gets a reset. A rejected packet is answered with a res
 otherwise two nodes that reject each other would never notice. ``-w`` waits for the lock of xtables instead of failing.
 Nodes known by IPv6 addresses use the filter for IPv6.
 
-A second chain silences a machine before it is frozen. Its processes can be stopped from outside, but its kernel is the
-host's and would still acknowledge packets. Only SSH passes, and no process is there to answer it.
+A second chain silences a machine before it is frozen. A frozen container shares the host's kernel, which would go on
+acknowledging packets. So the chain drops everything but SSH, which no process answers while the machine is frozen.
 """
 
 import re

@@ -202,7 +202,7 @@ class _PandasHider:
 def hide_pandas() -> None:
     """Makes pyarrow look for pandas while pandas is hidden, unless it is imported already.
 
-    Call it only in processes that run no code of a user.
+    This saves the import of pandas, which takes long. Call it only in processes that run no code of a user.
     """
     import pyarrow as pa
 

@@ -11,8 +11,8 @@ may import it. In reading order:
 - ``generator``: pure values such as ``mix(send(), poll()) | drain()``. ``split_phases(main | drain)`` returns the parts
   that run before and after the last heal; ``simulate`` shows what a generator would do.
 - ``interpreter``: runs generators with ``async with Interpreter(...) as it: await it.run(generator, stop=event)``. It
-  can run several in turn with the same processes. The result is a ``RunReport``; ``report.unknown`` says why no verdict
-  can be pass.
+  can run several in turn with the same processes. The result is a ``RunReport``; ``report.unknown`` has the
+  reasons for which this run's verdict cannot be pass.
 - ``timestamps``: ``Stamps().now()``, strictly increasing nanoseconds since the run began. The interpreter, the nemesis
   and the event collector share one instance per run.
 - ``history``: ``HistoryWriter``, ``HistoryReader``, the schemas of the data sets and ``HistoryError``.

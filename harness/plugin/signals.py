@@ -78,7 +78,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Lets a worker only record a signal between two tests. The controller lets the workers end first."""
+        """Makes a worker only record a signal between two tests. The controller ends after its workers."""
         if self._config.pluginmanager.hasplugin("dsession"):
             with self.signals.installed(), self.signals.handling_first(self._end_workers):
                 return (yield)

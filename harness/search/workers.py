@@ -1,8 +1,8 @@
 """A search on every core: independent explorers in processes of their own, each with its own seed.
 
-The first explorer that fails shrinks its example while the others are ended. If it breaks or is interrupted then, its
-last report is the result. The kernel ends the processes with their parent, however that ends. They share no corpus, so
-each explorer is a function of its seed; only their order varies.
+The first explorer that fails shrinks its example while the others are ended. If it crashes or is interrupted while it
+shrinks, the smallest example that it has reported is the result. The kernel ends the processes with their parent,
+however that ends. They share no corpus, so each explorer is a function of its seed; only their order varies.
 """
 
 import multiprocessing
@@ -39,7 +39,8 @@ class ExplorationResult:
     tally: Tally
     interrupted: bool = False
     reached: Mapping[str, int] = field(default_factory=dict)
-    """Each feature, with the number of examples that reached it; seconds old if the search was interrupted."""
+    """Each feature (``Tally.states`` counts them), with the number of examples that reached it. The numbers are seconds
+    old if the search was interrupted."""
     code: frozenset[CodePlace] = frozenset()
     """Each line and branch of the system that an example reached."""
     broken: str = ""

@@ -156,6 +156,7 @@ def judge_again(
     Raises ``HistoryError`` with file, row and reason for files that are damaged, changed or contradictory, and
     ``EngineUnavailable``.
     """
+    # The machine paused the tester itself for `stood_still` seconds.
     notes, stood_still = ((), 0.0) if stored.info is None else (stored.info.notes, stored.info.stood_still)
     if stored.info is not None and stored.info.status == store.ERROR:
         error = _find_last_line(stored.info.problem)

@@ -55,16 +55,17 @@ def prepare(model: str, plan: Plan) -> HistoryMaker:
             )
     objects = MODELS[model](plan)
     rng, spacing, many = random.Random(plan.seed), objects.key_spacing, len(plan.plant)
-    # A tile reaches few of very many keys, so they take turns, without the keys of scenes.
-    rotated = (plan.keys // spacing - many) * spacing if plan.keys > TILE and plan.keys % spacing == 0 else 0
-    keys = [spacing * place for place in rng.sample(range(rotated // spacing, -(-plan.keys // spacing)), many)]
+    # If there are more keys than operations in a tile, each copy of the tile uses other keys. The keys of planted
+    # anomalies are left out of this rotation.
+    rotating_keys = (plan.keys // spacing - many) * spacing if plan.keys > TILE and plan.keys % spacing == 0 else 0
+    keys = [spacing * place for place in rng.sample(range(rotating_keys // spacing, -(-plan.keys // spacing)), many)]
     objects.scene_keys = frozenset(keys)
     objects.begin(rng)
     scenes = [objects.scene(anomaly, key) for anomaly, key in zip(plan.plant, keys, strict=True)]
     for anomaly, scene in zip(plan.plant, scenes, strict=True):
         if scene.clients > plan.clients:
             raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")
-    return HistoryMaker(plan, objects, scenes, keys, rotated)
+    return HistoryMaker(plan, objects, scenes, keys, rotating_keys)
 
 
 def generate(model: str, plan: Plan, out: Path) -> GenerationResult:

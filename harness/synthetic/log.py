@@ -2,7 +2,8 @@
 
 A send appends one to three records. Each client has at least one reader. A reader reads one key, from the end of the
 log at the beginning of the tile. The value of a record is its offset. In each tile the log has another epoch, with
-leaders and a controller of its own.
+leaders and a controller of its own. Numbers made by ``relative`` are replaced in each copy of the tile (``tiles``);
+``PIECE`` is the number of the copy.
 """
 
 import random
@@ -177,7 +178,8 @@ class LogModel(PartitionModel):
         backwards = replace(first, end=3, effects=(*send(0, 3, (one, one)).effects, *send(1, 3, (zero, zero)).effects))
         # Anomaly -> steps, records of the log afterwards (None for a hole), and the value of the finding.
         scenes: dict[str, tuple[tuple[Step, ...], tuple[int | None, ...], int | None]] = {
-            # A poll that timed out saw the other value. The log start is beyond both, so neither counts as vanished.
+            # A poll that timed out saw the other value. The log start lies above this offset, so neither
+            # value counts as vanished.
             "inconsistent-offset": (
                 (send(0, 2, (zero, zero)), send(1, None, (None, other)), poll(3, None, 0, 1, (0, other))),
                 (None,), other,

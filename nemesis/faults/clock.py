@@ -3,8 +3,9 @@
 Parameters: ``seconds``, how far ahead (or behind) it is; ``strobe``, the seconds between two changes, 0 for a bump. The
 monotonic clock stays right: timeouts and leases that use it must not be affected.
 
-Proof: the clock was read and was wrong by that much. On a real node the system's process must have read it. If another
-fault keeps the process from running, this fault lingers until it has, for some seconds.
+Proof: the clock was read and was wrong by that much. On a real node the system's process must have read it. If the
+process cannot run because of another fault, this fault is prolonged by some seconds, until the process has read the
+clock.
 """
 
 import asyncio

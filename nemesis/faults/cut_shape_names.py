@@ -83,7 +83,9 @@ def _list_two_sided_cuts(cut: Collection[Drop], servers: Sequence[str], keepers:
 
 
 def _is_ring(cut: Collection[Drop], servers: Sequence[str]) -> bool:
-    """Returns whether every server reaches just a majority, no two the same one, and all of them ZooKeeper."""
+    """Returns whether each server reaches exactly a majority, no two of them reach the same majority, and no link to
+    ZooKeeper is cut.
+    """
     within = len(servers) >= 4 and all(drop[::-1] in cut and {*drop} <= {*servers} for drop in cut)
     reached = {frozenset(other for other in servers if (name, other) not in cut) for name in servers}
     return within and len(reached) == len(servers) and set(map(len, reached)) == {1 + 2 * reach_in_ring(len(servers))}

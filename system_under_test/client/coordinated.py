@@ -129,13 +129,13 @@ class CoordinatorClient:
         # Heartbeats use their own connection, because a broker answers one request after the other and a join may wait.
         self._heartbeat_pool = Pool(f"{client_id}-heartbeat")
         self._coordinator: Address | None = None
-        self._silent_until = -math.inf
+        self._heartbeats_paused_until = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
         """Heartbeats and other tasks that last as long as the generation."""
 
     def fall_silent(self, seconds: float) -> None:
         """Suppresses heartbeats for some seconds, so that the process looks stopped to its group."""
-        self._silent_until = asyncio.get_running_loop().time() + seconds
+        self._heartbeats_paused_until = asyncio.get_running_loop().time() + seconds
 
     async def close(self) -> None:
         """Closes the connections without leaving the group."""

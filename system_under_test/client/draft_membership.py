@@ -220,7 +220,7 @@ class DraftMembership(coordinated.CoordinatorClient):
         """Sends heartbeats until the generation is over."""
         while self.generation is generation:
             await self._await_next_heartbeat()
-            await asyncio.sleep(max(0.0, self._silent_until - asyncio.get_running_loop().time()))
+            await asyncio.sleep(max(0.0, self._heartbeats_paused_until - asyncio.get_running_loop().time()))
             if self.generation is not generation:
                 return
             try:

@@ -232,7 +232,7 @@ class Membership(CoordinatorClient):
             if loop.time() >= rejoin_deadline:
                 self._end_generation(ErrorCode.REQUEST_TIMED_OUT)
                 return
-            if loop.time() < self._silent_until:
+            if loop.time() < self._heartbeats_paused_until:
                 continue
             try:
                 code = ErrorCode.of(

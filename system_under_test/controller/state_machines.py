@@ -38,7 +38,7 @@ class ReplicaStateName(StrEnum):
     """Its broker is gone or about to stop, or the replica will be deleted."""
     DELETION_STARTED = "ReplicaDeletionStarted"
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
-    """Its files are gone; if the topic is deleted, also those of all other replicas."""
+    """Its files are gone. If the topic is deleted, a replica enters this state when all replicas' files are gone."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
     """The attempt to delete it has failed."""
 

@@ -16,10 +16,10 @@ PARTLY_ASSIGNED: Final = "group-partly-assigned"
 FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         PREPARING: "a change was noticed",
-        PARTLY_CALLED: "the answer that has a member join again was handed to one, and not yet to all",
+        PARTLY_CALLED: "one member has been asked to join again, and not yet all",
         PARTLY_JOINED: "a member has joined again, and others have not",
-        ASSIGNED: "generation and assignment are in the offsets topic, and no member has its part of it",
-        PARTLY_ASSIGNED: "what it owns was handed to one member, and not yet to all",
+        ASSIGNED: "generation and assignment are in the offsets topic, and no member knows its share yet",
+        PARTLY_ASSIGNED: "one member has received its share, and not yet all",
     }
 )
 """Events at which a coordinator is killed, to test its successor. Each occurs once in a rebalance."""
@@ -27,10 +27,10 @@ FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
 DRAFT_FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "draft-change": "a change was noticed",
-        "draft-notified": "the answer that has a consumer stop was handed to one",
+        "draft-notified": "one consumer has been asked to stop",
         "draft-joined": "a consumer has joined again, and others have not",
-        "draft-generation": "generation and assignment are in ZooKeeper, and no consumer has its part of it",
-        "draft-answered": "what it owns was handed to one consumer, and not yet to all",
+        "draft-generation": "generation and assignment are in ZooKeeper, and no consumer knows its share yet",
+        "draft-answered": "one consumer has received its share, and not yet all",
     }
 )
 """Kill points of the draft. The second, third and fifth occur for each consumer."""

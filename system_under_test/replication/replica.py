@@ -150,9 +150,9 @@ class Replica:
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def counted_end(self) -> int:
-        """Returns the log end, or a lower offset if ``flush_messages`` or more records would not be on disk.
+        """Returns the offset below which records count as flushed: at most ``flush_messages - 1`` beyond the disk's.
 
-        A leader counts records as its own only below this offset.
+        A leader counts only these records for its own replica.
         """
         return min(self.log.end_offset, self.log.flushed_offset + max(0, self.config.flush_messages - 1))
 

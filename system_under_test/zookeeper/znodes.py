@@ -25,8 +25,8 @@ class ZnodeError(Exception):
 class BrokerRegistration(msgspec.Struct, frozen=True):
     """/brokers/ids/N. Only host, port, ``jmx_port`` and version are required, as in the documents of 0.8.
 
-    ``clean_lives`` is not Kafka's (KIP-966). It holds former registrations (czxid) since which this broker has always
-    stopped cleanly, so that it still has all their records; none after an unclean start.
+    ``clean_lives`` is not Kafka's (KIP-966). It holds the czxids of the broker's earlier registrations, back to its
+    last unclean start. The broker has stopped cleanly since, so it still has all records of these registrations.
     """
 
     host: str

@@ -29,7 +29,9 @@ class GroupClient(LogClient):
 
 
 class NumberedDraftConsumer(DraftConsumer):
-    """Skips automatic commits before a rejoin, because they have no number; commits only on request."""
+    """Draft consumer whose commits have numbers in their metadata. Commits that the consumer makes by itself
+    before it rejoins have none, so they are skipped.
+    """
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
         if metadata:

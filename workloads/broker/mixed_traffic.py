@@ -209,8 +209,9 @@ def send_compressed_sets(keys: Sequence[str]) -> Generator:
     return send_sets(keys, ValueRange.TOGETHER, {"codec": (CODECS[1:], 17)}, longest=8)
 
 
-def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, settled: bool) -> Generator:
-    """Sends bursts by producers with these profiles. ``settled``: the topic will get no more partitions."""
+def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, partition_count_is_fixed: bool) -> Generator:
+    """Sends bursts by producers with these profiles. ``partition_count_is_fixed``: the topic gets no
+    more partitions."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 3 + context.random_below(8, salt=61)
@@ -224,7 +225,7 @@ def send_by_profile(keys: Sequence[str], profiles: Sequence[str], *, settled: bo
             argument["each"] = 1 + context.random_below(3, salt=67)
         else:
             argument["then"] = context.choose(("wait", "wait", "wait", "flush", "close"), salt=64)
-        if way == 1 and settled:
+        if way == 1 and partition_count_is_fixed:
             argument["message_key"] = context.choose(tuple(JAVA_HASHES), salt=68)
             key = keys[JAVA_HASHES[argument["message_key"]] % len(keys)]
         return Operation(Burst.f, key, argument), following + count

@@ -45,19 +45,20 @@ TAIL_THOUSANDTHS: Final = 300
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 TAIL_STEPS: Final = 10
 TURN_SECONDS: Final = 0.3
-"""Time between two requests to move a partition's leadership, which takes two requests."""
+"""Time between two requests. Each change of a leader takes two: a move and an election."""
 BULK_PADDINGS: Final = (0, 60, 200)
 QUEUED_BYTES: Final = 1_500_000
-"""A broker's memory for large requests. It holds six complete requests to break off, or sixteen others."""
+"""A broker's memory for large requests. It suffices for sixteen of them, or for six of those that are
+broken off if these were complete."""
 BREAKING_SECONDS: Final = 2.0
 """Average time between two broken-off requests; their clients reconnect as new processes."""
 BROKEN_EACH: Final = 24
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
-"""Longer than the contract's ``progress_deadline`` plus the changes."""
+"""Duration of the traffic that closes a run. Longer than the contract's ``progress_deadline`` plus the changes."""
 DRAIN_SECONDS: Final = 30.0
-GUST_SECONDS: Final = 0.25
-"""Average time between two volleys."""
+VOLLEY_SECONDS: Final = 0.25
+"""Average time between two volleys; a volley is a few messages sent to one partition at once."""
 NEW_PARTITIONS: Final = 2
 DAY_MS: Final = 24 * 3600 * 1000
 
@@ -233,7 +234,12 @@ def _add_producer_profiles(system: System, settings: Settings) -> Shares:
     profiles = Random(derive_seed(settings.seed, "habits")).sample(sorted(PROFILES), len(PROFILES) // 3)
     keys = system.keys()
     return [
-        (25, mixed_traffic.send_by_profile(keys, profiles, settled=GROWTH.name not in settings.workload_mix)),
+        (
+            25,
+            mixed_traffic.send_by_profile(
+                keys, profiles, partition_count_is_fixed=GROWTH.name not in settings.workload_mix
+            ),
+        ),
         (15, Wide.draw(keys, ValueRange.WIDELY)),
         (25, Sweep.draw(keys)),
     ]
@@ -250,6 +256,7 @@ PRODUCER_PROFILES: Final = WorkloadMix(
 def _close_with_broken_requests(system: System, settings: Settings) -> Source:
     """Breaks off so many requests that brokers could read no more requests if each one leaked its memory."""
     keys = system.keys()
+    # The range's first quarter is for the requests that are broken off during the run.
     broken = limit(BROKEN_EACH * len(keys), mixed_traffic.break_off_requests(keys, ValueRange.BROKEN + RANGE // 4))
     tries = mixed_traffic.try_large_requests(keys, ValueRange.BROKEN + RANGE // 2)
     return phases(broken, time_limit(PURSUIT_SECONDS, tries))
@@ -311,7 +318,7 @@ def _add_volleys(system: System, settings: Settings) -> Shares:
     configs = {"min.insync.replicas": str(broker.min_insync)}
     argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
     creation = Operation(Create.f, SELDOM.name, argument)
-    return [pace(GUST_SECONDS, mixed_traffic.send_volleys(keys, creation)), (5, Glance.draw(keys))]
+    return [pace(VOLLEY_SECONDS, mixed_traffic.send_volleys(keys, creation)), (5, Glance.draw(keys))]
 
 
 WRITTEN_SELDOM: Final = WorkloadMix(
@@ -345,7 +352,7 @@ def list_new_partitions(broker: Broker, first: int, count: int) -> tuple[str, ..
 
 
 def build_closing_growth(broker: Broker, first: int, count: int) -> Growth:
-    """Adds ``count`` partitions at the end of a run."""
+    """Adds ``count`` partitions at the end of a run, beginning at once."""
     have = broker.partitions + first
     return Growth(broker.topic, have, have + count, closing=True, later=0)
 

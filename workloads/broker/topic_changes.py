@@ -46,12 +46,13 @@ INVALID: Final = (
 )
 LIMITS: Final = ("retention.ms", "retention.bytes")
 CHANGE_SECONDS: Final = 0.15
-LOOKS: Final = 4
-LOOK_SECONDS: Final = 1.5
-TURN_LOOKS: Final = 32
-"""Number of looks into each partition in a turn."""
+DESCRIPTIONS: Final = 4
+"""Number of descriptions of each topic, and of its settings, after the last heal."""
+DESCRIPTION_SECONDS: Final = 1.5
+TURN_READS: Final = 32
+"""Number of reads of each partition in a turn."""
 TURN_STEPS: Final = 25
-"""Number of offsets that each look reads."""
+"""Number of offsets that each :class:`Glance` reads."""
 TURN_SECONDS: Final = 5.0
 
 
@@ -131,13 +132,13 @@ def end_retention(topic: str) -> Generator:
 
 
 def look_at_topics(*topics: str) -> Generator:
-    """Looks at the topics for some seconds after the last heal."""
+    """Describes the topics and lists their settings for some seconds after the last heal."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         f = (Describe.f, ListSettings.f)[turn // len(topics) % 2]
         return Operation(f, topics[turn % len(topics)], phase=Phase.DRAIN), turn + 1
 
-    return stagger(LOOK_SECONDS / (2 * len(topics)), limit(2 * LOOKS * len(topics), unfold(step, 0)))
+    return stagger(DESCRIPTION_SECONDS / (2 * len(topics)), limit(2 * DESCRIPTIONS * len(topics), unfold(step, 0)))
 
 
 def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Generator:
@@ -151,11 +152,11 @@ def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Ge
             make_move(key, range(first, first + number), brokers, Phase.DRAIN) for first, key in enumerate(keys, shift)
         ]
         elections = [Operation(Elect.f, key, phase=Phase.DRAIN) for key in keys]
-        looks = mix(Glance.draw(keys, steps=TURN_STEPS), LookUp.draw(keys), End.draw(keys), weights=(4, 2, 1))
+        reads = mix(Glance.draw(keys, steps=TURN_STEPS), LookUp.draw(keys), End.draw(keys), weights=(4, 2, 1))
         return phases(
             stagger(0.02, sequence(*moves)),
             stagger(0.1, sequence(*elections * 3)),
-            time_limit(TURN_SECONDS, in_phase(Phase.DRAIN, limit(TURN_LOOKS * len(keys), looks))),
+            time_limit(TURN_SECONDS, in_phase(Phase.DRAIN, limit(TURN_READS * len(keys), reads))),
         )
 
     return phases(*map(elect_and_read, range(brokers)))

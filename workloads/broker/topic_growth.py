@@ -25,7 +25,7 @@ class Growth(Generator, frozen=True):
     - ``partitions``: the acknowledged number of partitions, 0 before the first growth
     - ``asking``: a request is in flight; ``asked``: an earlier request for this growth ended info
     - ``rejecting``: the next request, or the one in flight, must be rejected
-    - ``later``: time of the next request
+    - ``later``: time of the next request, in nanoseconds since the run began
     """
 
     topic: str

@@ -37,6 +37,7 @@ class MariaDB(System):
     node_counts: NodeCounts = field(default_factory=lambda: {"server": 1})
     variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: VARIANTS)
     chosen: tuple[str, ...] = ()
+    """Command line options of the chosen settings."""
 
     def with_setting(self, name: str, value: str) -> System:
         if name not in self.variants:

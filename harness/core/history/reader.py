@@ -46,7 +46,7 @@ class ClosingNote(msgspec.Struct, frozen=True):
     digest: str
     rows: dict[str, int]
     reported: str | None = None
-    """None: an earlier version has written the history."""
+    """The digest of the data sets in ``REPORTED``. None: an earlier version has written the history."""
 
 
 class HistoryReader:
