@@ -686,7 +686,7 @@ class Named(DuckDB):
 
     name = "spark"
 
-    def __init__(self, *, effects: int, here: bool) -> None:
+    def __init__(self, *, effects: int, readable: bool) -> None:
         super().__init__(small=True)
 
 
@@ -696,7 +696,7 @@ class Running:
     quick = True
 
     def __init__(self, engine: Callable[..., Engine], called: list[Any], master: str, *, quick: bool) -> None:
-        self.judging, self._called = engine, called
+        self.judging_engine, self._called = engine, called
         called.append((master, quick))
 
     def close(self) -> None:
@@ -707,7 +707,7 @@ class Running:
 def here(
     application: Application, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[Path, Path, list[str]], Said]:
-    return in_this_process(application.judging, monkeypatch, capsys)
+    return in_this_process(application.judging_engine, monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -326,7 +326,7 @@ def test_no_key_is_at_fault_where_the_context_was_stopped(spark: OnSpark, monkey
         monkeypatch.setattr(spark.engine._session.sparkContext._jsc, "sc", lambda: Stopped())
         raise EngineError("Job 7 cancelled because SparkContext was shut down")
 
-    monkeypatch.setattr(GroupedRows, "part", stopped)
+    monkeypatch.setattr(GroupedRows, "collect_part", stopped)
     with pytest.raises(EngineError, match="has stopped its context"):
         spark.search(table([("a", exploding(1))]), Mixer())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,8 +42,13 @@ REWORDED: Final = {
     "nobody wrote it": "no one wrote it",
     "was told to begin": "had to begin",
     "Nobody of": "No one of",
+    's), the contract asks for 1"': 's), the contract asks for 1; if the design allows that, name the fault in may_stall"',
+    "Of the 26 adds below 26 the acknowledged ones are 25": "Only 25 of the 26 adds below 26 had been acknowledged",
 }
 """Findings, and reasons not to pass, whose words have changed on purpose."""
+LOG_END: Final = re.compile(
+    r"the lower log end offset (\d+) of \S+ was filled by an operation of (process \d+) that began only at ([\d.]+ s)\."
+)
 
 
 def case(path: Path, engine: str) -> Any:
@@ -78,7 +84,9 @@ def claims(judgement: dict[str, Any]) -> list[str]:
 def reworded(text: str) -> str:
     for former, present in REWORDED.items():
         text = text.replace(former, present)
-    return text
+    return LOG_END.sub(
+        r"\2, which asked only at \3, was answered that the log ends at \1, which excludes this record.", text
+    )
 
 
 @pytest.mark.parametrize(("path", "engine"), [case(path, one) for path in EXPECTED for one in ("sqlite", "duckdb")])
