@@ -125,19 +125,20 @@ class Check:
     a list such as ``3,17``. Empty: the columns that ``claim`` names, in its order.
     """
     more: str = ""
-    """A template of the number of further operations, which are not listed: ``{times-2}``."""
+    """A template of the number of further operations in the same finding, which are not listed: ``{times-2}``."""
     time: str = ""
     """The column with the time of a finding that has no operations: that of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
     """Columns of further times of cause and effect: a deadline, another event, call and return of an operation."""
     about: tuple[str | OffsetRange | EachOperation, ...] = ()
     """The subjects of a finding: templates that name the exact records, polls and answers that it is about (``OFFSET``,
-    ``VALUE``). A subject with a column that is null is left out.
+    ``VALUE``). A subject with a column that is null is left out. Findings with a common subject may have one cause
+    (``cause_grouping``).
     """
     evidence_views: tuple[View, ...] = ()
     """Further views that ``evidence`` reads; made only if something was found."""
     needs_close: bool = False
-    """Proves nothing about a run that was not closed."""
+    """Proves nothing about a run that was not closed: operations may be missing from its history."""
     optional: bool = False
     """Having no data is no reason for doubt, because a workload need not do what the check is about."""
     lacks: str = ""

@@ -2,22 +2,22 @@
 
 A workload records ``commit`` and ``fetched`` as in ``groups.family``. It records ``topic-create``, ``partitions-add``,
 ``setting`` and ``move`` for changes, and ``topic-seen``, ``setting-seen`` and ``replicas-seen`` for the results of
-looks.
+clients' reads.
 
-A change is found done if a look that returned after its call shows it. This is an anomaly if nothing else explains it:
+A change is found done if a read that returned after its call shows it. This is an anomaly if nothing else explains it:
 
-- No change to the same value, called before the look returned, may have happened (any outcome but fail).
-- The value was not there from the beginning. A commit's number is unique, so it was not. For other changes, a look must
-  have shown something else before the call of any change that did not fail. For a setting, that look must show all of
+- No change to the same value, called before the read returned, may have happened (any outcome but fail).
+- The value was not there from the beginning. A commit's number is unique, so it was not. For other changes, a read must
+  have shown something else before the call of any change that did not fail. For a setting, that read must show all of
   the topic's own settings: it has a row ``setting-seen`` without a ``name``.
 
-Looks may be old, so they prove nothing else, and least of all that a topic is gone. These are not judged:
+Reads may be old, so they prove nothing else, and least of all that a topic is gone. These are not judged:
 
 - rejected deletions,
-- creations rejected because the topic exists, and creations of a later incarnation, whose looks may show the one
-  before,
-- rejected moves, except before the first move that was not rejected, a client's or a fault's, because a moving
-  partition has the replicas of both assignments.
+- creations rejected because the topic exists, and creations of a later incarnation (its key is ``topic#2``), because
+  reads may show the incarnation before,
+- rejected moves after the first move that may have happened, by a client or a fault: while a partition moves, it has
+  the replicas of both assignments.
 """
 
 from typing import Final
@@ -50,8 +50,8 @@ REFUSED_BUT_DONE: Final = Check(
             _select_rows(quote_texts(("commit", "setting", "move", "topic-create", "partitions-add"))),
         ),
         *parse_views(f"""
-        create table refusal_looks as
-        select * from ({_select_rows(quote_texts(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
+        create table refusal_reads as
+        select * from ({_select_rows(quote_texts(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as reads
         where outcome = 'ok' and ret is not null
 
         -- When each object was first changed, or may have been.
@@ -59,11 +59,12 @@ REFUSED_BUT_DONE: Final = Check(
         select what, key, name, min(call) as call from refusal_changes where outcome <> 'fail'
         group by what, key, name
 
-        -- Rejected changes that a later look shows, and the return of the first such look.
+        -- Rejected changes that a later read shows, and the return of the first such read. A key `topic#2` names a
+        -- later incarnation.
         create table refusal_suspects as
         select a.what, a.key, a.name, a.value, a.replicas,
             a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
-        from refusal_changes a join refusal_looks b on {_SAME_CHANGE} and b.ret > a.call
+        from refusal_changes a join refusal_reads b on {_SAME_CHANGE} and b.ret > a.call
         where a.outcome = 'fail'
             and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
         group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
@@ -95,11 +96,11 @@ REFUSED_BUT_DONE: Final = Check(
                 where e.kind = 'setting-seen' and e.name is null and e.outcome = 'ok' and e.ret is not null
                 group by e.key, e.op) l
             on a.key = l.key
-            left join refusal_looks b on {_SAME_CHANGE} and b.op = l.op
+            left join refusal_reads b on {_SAME_CHANGE} and b.op = l.op
         where a.what = 'setting' and b.op is null and (a.touched is null or l.ret < a.touched)
         union
         select a.asked_op, a.key, a.name, a.value
-        from refusal_unexplained a join refusal_looks b on a.what = b.what and a.key = b.key
+        from refusal_unexplained a join refusal_reads b on a.what = b.what and a.key = b.key
         where a.what in ('partitions', 'replicas') and a.kind <> 'topic-create'
             and (a.value <> b.value or a.replicas <> b.replicas) and (a.touched is null or b.ret < a.touched)
         union
@@ -117,11 +118,11 @@ REFUSED_BUT_DONE: Final = Check(
     evidence=f"""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as look_op
         from {first_rows_subquery("found_refused_but_done", "key, name, value, asked_op")} a
-            join refusal_looks b on {_SAME_CHANGE} and a.seen = b.ret
+            join refusal_reads b on {_SAME_CHANGE} and a.seen = b.ret
         group by a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen
         {order_by("a.key, a.name, a.value, a.asked_op")}
         """,
-    examined="select count(*) as examined from refusal_looks",
+    examined="select count(*) as examined from refusal_reads",
     claim="{asked_op} asked [what=commit?for the commit with the number {value} to {key}|what=setting?to set {name} "
     "of {key} to {value}|what=replicas?to move {key} to the replicas {replicas}|that {key} has {value} partitions], "
     "called at {asked_op:called}, and it was certainly rejected, but {look_op} found it done by {look_op:returned}.",

@@ -12,6 +12,10 @@ A *hold* is one ownership of a partition (or a lease) by one owner: the rows of 
 Acquires of unknown outcome are dropped. With generations or tokens (``term`` is either), there is one owner per
 partition and term at any time. Giving a partition up does not permit another owner in the same generation, because the
 number would no longer distinguish the two. Without terms, two certain holds of different owners must not overlap.
+
+An ``acquire`` whose key is the group's own name reports a membership without a partition, so it is not a hold of one. A
+group that its coordinator has forgotten begins its generations again (``FORGOTTEN_GROUPS``). So each generation may
+have one more owner for each time that the group was forgotten.
 """
 
 from typing import Final
@@ -55,8 +59,8 @@ HOLD_VIEWS: Final = parse_views(f"""
     where e.kind not in ('append', 'end') and e.assignment is not null
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
 
-    -- `reported`: the last call of an operation that reports the hold, which began by then. `over`: when the owner
-    -- began to give it up or learned of its loss. `gone`: when it had certainly ended.
+    -- `reported`: when the last operation that reports the hold was called; the hold had begun by then at the latest.
+    -- `over`: when the owner began to give it up or learned of its loss. `gone`: when it had certainly ended.
     create table holds as
     select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.term, a.op, a.reported, a.begun,
         u.over, u.gone, u.alive
@@ -94,7 +98,7 @@ HOLD_VIEWS: Final = parse_views(f"""
     """)
 
 
-_BEGINS_REIGN: Final = "case when before >= begun then 0 else 1 end"
+_BEGINS_REIGN: Final = "case when earlier_end >= begun then 0 else 1 end"
 _FIRST: Final = first_rows_subquery("found_double_ownership", "group_name, key, term, begun")
 
 DOUBLE_OWNERSHIP: Final = Check(
@@ -112,10 +116,10 @@ DOUBLE_OWNERSHIP: Final = Check(
             and e.owner is not null and e.key <> coalesce(e.group, '')
         group by coalesce(e.group, ''), e.key, {TERM}, e.owner
 
-        -- Holds without a term. `before`: how long earlier holds of the same owner lasted.
+        -- Holds without a term. `earlier_end`: the latest end of earlier holds of the same owner.
         create view hold_order as
         select group_name, key, owner, begun, until,
-            {greatest_before("until", by="group_name, key, owner", order="begun, until")} as before
+            {greatest_before("until", by="group_name, key, owner", order="begun, until")} as earlier_end
         from certain_holds where term is null and key <> group_name
 
         -- Numbers an owner's reigns: overlapping or adjoining holds are one.
@@ -124,7 +128,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             {sum_so_far(_BEGINS_REIGN, by="group_name, key, owner", order="begun, until")} as reign
         from hold_order
 
-        -- Reigns. `before`: how long earlier reigns of any owner lasted.
+        -- Reigns. `before`: the latest end of earlier reigns of any owner.
         create view reigns as
         select group_name, key, begun, until, before from (
             select group_name, key, begun, until,

@@ -6,13 +6,17 @@ taken effect, the search tries every order of pending operations that ends in it
 operation cannot be placed. So memory depends on how much is pending at once, not on the length of the history. The
 source is Lowe, "Testing for linearizability", 2017, after Wing and Gong, 1993.
 
+A *blind* action leads to the same state from any state, as a write does. A *total* action is allowed in any state;
+blind actions are total. In the *lost* state the value is unknown, and only a blind action leads out of it.
+
 Six rules drop configurations that add nothing to another one that is kept:
 
 1. An action that only reads takes effect as soon as the state allows it.
 2. Among equal pending actions the one that returns first takes effect first; those that ended info come last.
 3. Right before a blind action any total one may have happened unseen. So when a blind action takes effect, all pending
    total ones become *optional*: they may still take effect, but need not.
-4. A total action that was not read has no blind one right behind it, because by rule 3 it need not have taken effect.
+4. After a total action whose effect no read saw, no blind action is tried. By rule 3, the order without the total
+   action stands for it.
 5. In the lost state only the returning operation and blind actions are tried. All others leave the state unchanged
    until a blind action takes effect, and may by rule 3 have happened unseen.
 6. At each return, a configuration is dropped if another with an equal state dominates it: that one can do all that it
@@ -76,9 +80,12 @@ PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, W
 
 @register_compiled
 def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory, row: Ints, trail: int) -> int:
-    """Applies every pending read that the row's state allows (rule 1). Returns the trail.
+    """Applies every pending read that the row's state allows (rule 1).
 
-    Returns -2 if a transition is missing, and -3 if an action that reads changed the state.
+    ``interned``: states are numbers of a table of known states. A transition that the table lacks is asked of Python.
+
+    Returns the number of the row's latest entry in the trail of operations that took effect. Returns -2 if a transition
+    is missing, and -3 if an action that reads changed the state.
     """
     missing = False
     for index in range(memory.counters[READS]):
@@ -110,7 +117,8 @@ def add_to_search(layout: Layout, memory: SearchMemory, row: Ints, trail: int) -
 
 @register_compiled
 def add_to_next(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op: int) -> None:
-    """Adds a row to those for the next return, without the slot of the returning operation and without the mark."""
+    """Adds a row to those for the next return, without the slot of the returning operation. The row's
+    last word, which marks an unread total action, is cleared."""
     counters = memory.counters
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     done, optional, mark = row[1 + word], row[1 + layout.words + word], row[layout.width - 1]
@@ -127,7 +135,11 @@ def add_to_next(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op:
 @register_compiled
 def take_events(layout: Layout, memory: SearchMemory) -> bool:
     """Makes the calls up to the next return pending and sets ``AT`` to the returning operation. Returns whether there
-    is one."""
+    is one.
+
+    Equal operations that ended info have no slot but share a group with a count (``layout``). So a negative ``slot`` is
+    the complement of a group.
+    """
     counters = memory.counters
     while counters[EVENT] < len(layout.events):
         event = layout.events[counters[EVENT]]
@@ -315,9 +327,9 @@ def remove_pending(layout: Layout, memory: SearchMemory, op: int) -> None:
 def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, read_mask: Ints) -> bool:
     """Returns whether ``one`` can do all that ``other``, with an equal state, can.
 
-    Compares each slot. An operation that is optional in ``one`` can do all that it can in ``other``. An operation that
-    is done must be done in ``other`` as well; a read may also be open there. ``one`` must not have used more of any
-    group.
+    In each slot an operation is open (it has not taken effect), done or optional (rule 3). If ``other`` has done it,
+    ``one`` has it done or optional. If ``other`` has it optional, so has ``one``. If ``one`` has done it, ``other`` has
+    it done or optional; a read may also be open there. ``one`` must not have used more of any group.
     """
     for word in range(layout.words):
         done, optional = one[1 + word], one[1 + layout.words + word]
@@ -326,6 +338,8 @@ def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, 
             return False
         if done & ~other_done & ~other_optional & ~read_mask[word]:
             return False
+    # All counts of a word are compared at once: the guard bit above a count stays set iff its difference is not
+    # negative.
     for word in range(len(layout.guards)):
         place = 1 + 2 * layout.words + word
         if ((other[place] | layout.guards[word]) - one[place]) & layout.guards[word] != layout.guards[word]:

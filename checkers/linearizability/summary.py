@@ -23,7 +23,7 @@ def summarize(
     """Returns the judgement. Raises ``ModelError`` if the model contradicted itself.
 
     - ``found``: results, by the number of the key
-    - ``keys``: number of keys with operations that count
+    - ``keys``: number of keys with operations that can constrain the order (not failed, and no reads that ended info)
     - ``operations``: number of operations of the whole history
     - ``seconds``: total time
     """

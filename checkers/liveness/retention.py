@@ -25,6 +25,8 @@ RETENTION_UNDONE: Final = at_rest_check(
     anomaly="retention-undone",
     meaning="a segment that retention no longer covers was not deleted by the deadline",
     views=parse_views(f"""
+        -- Only partitions whose leader is registered at that look (`rest_led`) and that are neither moved nor deleted
+        -- (`rest_busy`).
         create view retention_due as
         select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
             case when {_EXPIRED} then 0

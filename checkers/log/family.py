@@ -8,7 +8,8 @@ A log workload records itself in ``effects`` as follows (``key`` is always ``top
   - ``request``: an id of the message set, unique in the run (the operation's index). ``sub``: the rank.
   - ``node``: the broker that answered. ``leader_epoch``: if known.
   - ``message_key``: the message's key if the topic is compacted. ``tombstone``: whether the message is one.
-  - ``outcome``: ok (acknowledged), fail (in every internal retry) or info.
+  - ``outcome``: ok (acknowledged), fail (only if every attempt of the client certainly failed) or
+    info.
 - A poll gives these rows per key, with ``sub`` in this order:
 
   - ``observe-begin``: ``position`` is the fetched offset.

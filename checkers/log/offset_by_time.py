@@ -3,8 +3,8 @@
 Create times are taken from polls, because a broker may set its own. There are two violations:
 
 - A record below the answer is young enough. It must have been known, by an acknowledgement or a poll, before the
-  look-up was called. No limit may have deleted it during the run, and its topic may not be compacted. The answer "none"
-  is a statement about the log's end, and counts only if the contract declares ends to be linearizable.
+  look-up was called. Retention cannot have deleted it during the run, and its topic is not compacted. The answer
+  "none" is a statement about the log's end, and counts only if the contract declares ends to be linearizable.
 - The answer's own record is older than the time asked for. This is always wrong.
 """
 
@@ -39,11 +39,12 @@ TIME_LOOK_UP: Final = Check(
     views=(
         LOOK_UPS,
         *parse_views(f"""
-        -- Records with their create time, and when each was first known.
+        -- Records with their create time, and when each was first known. `must_exist`: neither retention nor compaction
+        -- can have taken the offset before.
         create table log_dated_records as
         select p.key, p.position, p.value, t.timestamp, t.op,
             least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,
-            case when p.judged = 1 and p.compacted is null then 1 else 0 end as judged
+            case when p.judged = 1 and p.compacted is null then 1 else 0 end as must_exist
         from log_judged p join (
             select e.key, e.value, e.position, min(e.timestamp) as timestamp, min(e.op) as op
             from log_effects e join (select key from log_look_ups group by key) k on e.key = k.key
@@ -51,13 +52,14 @@ TIME_LOOK_UP: Final = Check(
             group by e.key, e.value, e.position having min(e.timestamp) = max(e.timestamp)) t
             on p.key = t.key and p.value = t.value and p.position = t.position
 
-        -- Records that no limit may have deleted during the run.
+        -- Records that retention cannot have deleted during the run. They depend on more than their key's effects
+        -- (`across`): on the topic's settings and on all nodes' clocks.
         create table log_lasting_records (across) as
         select d.key, d.position, d.timestamp, d.known, d.op, d.value
-        from log_dated_records d {keep_lasting("d")} and d.judged = 1
+        from log_dated_records d {keep_lasting("d")} and d.must_exist = 1
 
         -- Look-ups that may have missed a record: one young enough was known before, and one lies below the answer.
-        -- Nearly always there are none; if there are, it usually is the same record.
+        -- This is only a filter: usually both conditions are met by the same record, and the violations check that.
         create table log_look_up_suspects as
         select q.op, q.sub, q.key, q.timestamp, q.position, q.call
         from log_look_ups q join ({

@@ -136,6 +136,9 @@ COUNTER_PHANTOM: Final = Check(
         View("counter_spares", "select key, count(*) as spare from counter_spare group by key"),
         View(
             "counter_levels",
+            # `filled`: slots below the value that acknowledged adds filled. `needed`: the other slots below the value.
+            # `missing`: those of them that are not below the previous known value (`floor_value`) as well.
+            # `floor_filled`: 1 if the slot of that value itself is filled (its `own`).
             f"""
             select key, value, bound, value - filled as needed, value - floor_value - floor_filled as missing from (
                 select key, value, first_ret, filled,

@@ -21,8 +21,8 @@ Reads that lack an element are counted, not listed: those called after a moment,
 
 Reads must agree on the order in which elements came (``set-fork``) only if the contract declares sets linearizable
 (``linearizable_sets``); other reads may be torn. Elements that may have been removed are left out. The set then only
-grows, so of two reads one shows all the elements that the other shows. Reads are sorted by their number of elements.
-If each contains the read before it, then all agree.
+grows, by one element at a time. So of two reads, one must show all elements of the other. Reads are sorted by their
+number of elements. If each contains the read before it, then all agree.
 """
 
 from typing import Final

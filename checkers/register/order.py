@@ -1,8 +1,10 @@
 """The order of a register's values: no value is seen again after another one replaced it.
 
-Inside a chain the order of the values is known, so rule U applies: no operation may have a lower place than one that
-had returned before its call. So a value's place is violated iff an operation on an earlier value was called after one
-on this value had returned. Between chains only time orders (Gibbons and Korach, "Testing shared memories", 1997):
+A *chain* is a sequence of values in known order: each was put in place by a CAS that expected the one before, or
+versions order them (``views``). So rule U applies inside a chain: no operation may have a lower place than one that had
+returned before its call. In other words, a value comes too early iff an operation on an earlier value was called after
+an operation on this value had returned. Between chains only time orders (Gibbons and Korach, "Testing shared memories",
+1997):
 
 1. A chain's *zone* lies between its first return and its last call.
 2. The zone is forward if the first return is before the last call: the register held the chain all the time between
@@ -21,8 +23,9 @@ from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number
 
-_SAME_CHAIN: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
-"""The two values belong to one chain but differ."""
+_DIFFERENT_VALUES: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
+"""The value that the late chain had before and the value of the late call differ. Both are of the late call's chain."""
+
 _LATE: Final = (
     "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "
     f"{describe_value('late_value')}"
@@ -34,7 +37,7 @@ STALE_READ: Final = Check(
     anomaly="stale-read",
     meaning="an old value was read, or put in place, after a newer one",
     views=parse_views(f"""
-        -- Late calls inside a chain.
+        -- Late calls inside a chain. `reach`, here and below: the latest call on an earlier place.
         create view register_late_inside as
         select key, reach, first_ret, versioned from (
             select key, versioned, first_ret,
@@ -55,7 +58,7 @@ STALE_READ: Final = Check(
                 max(last_call) as last_call
             from register_placed where versioned = 0 group by key, chain) as chains
 
-        -- Late calls between chains.
+        -- Late calls between chains. Here `reach` is the latest end of an earlier forward zone.
         create view register_late_across as
         select key, reach, first_ret, last_call from (
             select key, forward, low, high, first_ret, last_call,
@@ -95,7 +98,7 @@ STALE_READ: Final = Check(
                 or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
         where turn = 1
 
-        -- The last operation of the witness's chain that had returned before the witness was called.
+        -- The last operation of the late call's chain that had returned before the witness was called.
         create view register_earlier_witnesses as
         select key, reach, op, value, ret from (
             select w.key, w.reach, b.op, b.value, b.ret,
@@ -141,7 +144,7 @@ STALE_READ: Final = Check(
             union select key, last_call from register_first_zones) n on m.key = n.key and m.moment = n.moment
         """),
     evidence=f"""
-        select g.*, case when {_SAME_CHAIN} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
+        select g.*, case when {_DIFFERENT_VALUES} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
             b.op as begun_place_op, r.op as replacer_op, n.op as begun_replacer_op
         from (
             select f.key, f.reach, coalesce(min(w.ret), f.there) as there, f.overtaken, f.across, f.versioned,
@@ -161,16 +164,23 @@ STALE_READ: Final = Check(
                 left join register_first_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
             group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned) g
             left join register_placers p on g.across = 0 and g.key = p.key and g.value = p.value
-            left join register_placers l on (g.versioned = 1 or (g.across = 1 and {_SAME_CHAIN}))
+            left join register_placers l on (g.versioned = 1 or (g.across = 1 and {_DIFFERENT_VALUES}))
                 and g.key = l.key and g.late_value = l.value
-            left join register_placers b on g.across = 1 and {_SAME_CHAIN} and g.key = b.key and g.begun_value = b.value
-            left join register_replacers r on g.versioned = 0 and (g.across = 0 or {_SAME_CHAIN})
+            left join register_placers b on g.across = 1 and {_DIFFERENT_VALUES}
+                and g.key = b.key and g.begun_value = b.value
+            left join register_replacers r on g.versioned = 0 and (g.across = 0 or {_DIFFERENT_VALUES})
                 and g.key = r.key and g.late_value = r.value
-            left join register_replacers n on g.across = 1 and {_SAME_CHAIN}
+            left join register_replacers n on g.across = 1 and {_DIFFERENT_VALUES}
                 and g.key = n.key and coalesce(g.begun_value, {INITIAL}) = n.value
         {order_by("g.key, g.reach")}
         """,
     examined="select count(*) as examined from register_placed",
+    # The claim is one of four sentences, for example:
+    # - inside a chain: "In r 2 comes after 1 by version, and 2 was there by T (A), yet B began to read 1 only at T."
+    #   Without versions it says "by its CAS (C)".
+    # - between chains: "r held 1 by T (C); then 2 was there by T (A), called at T; then B began to read 1 at T."
+    # - the first chain was there from the beginning: "r had its initial value; then 2 was there by T (A), ..."
+    # - no single operation lies in between: "r held 1 by T (C); 2 was still in use after that (D, called at T), ..."
     claim=f"[across=0?In {{key}} {describe_value('value')} comes after {describe_value('late_value')} by "
     f"[versioned=1?version|its CAS ([{{place_op}}|an unknown process])], and {_THERE}, yet {_LATE} only at "
     f"{{reach:time}}|[begun={-INFINITY}?{{key}} had its initial value|{{key}} held {describe_value('begun_value')} by "
