@@ -42,7 +42,9 @@ REWORDED: Final = {
     "nobody wrote it": "no one wrote it",
     "was told to begin": "had to begin",
     "Nobody of": "No one of",
-    's), the contract asks for 1"': 's), the contract asks for 1; if the design allows that, name the fault in may_stall"',
+    's), the contract asks for 1"': (
+        's), the contract asks for 1; if the design allows that, name the fault in may_stall"'
+    ),
     "Of the 26 adds below 26 the acknowledged ones are 25": "Only 25 of the 26 adds below 26 had been acknowledged",
 }
 """Findings, and reasons not to pass, whose words have changed on purpose."""
