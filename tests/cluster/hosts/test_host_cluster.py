@@ -202,7 +202,9 @@ def test_a_host_that_does_not_answer_stays_in_the_journal(hosts: OwnHosts, tmp_p
     hosts.run(1, "iptables -F ASSAY; iptables -D INPUT -j ASSAY; iptables -X ASSAY; rm -rf /run/assay")  # a reboot
     report = heal(state=tmp_path / "state")
     assert report.failed == []
-    assert len(report.undone) == 3, "cleaning a clean host is no error"
+    # A cluster in Docker that other tests of this process use may be healed as well.
+    of_hosts = [line for line in report.undone if line.startswith("root@")]
+    assert len(of_hosts) == 3, "cleaning a clean host is no error"
     assert traces(hosts) == ["", ""]
 
 
