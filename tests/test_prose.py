@@ -189,7 +189,7 @@ REFERENCE = re.compile(r":(?:func|class|meth|data|mod|attr|exc):`~?([^`<]+)`")
 
 
 def test_each_reference_in_a_docstring_or_a_comment_is_to_something_that_exists() -> None:
-    """A part of the product is renamed more often than it is looked for in prose."""
+    """A rename in code is easily forgotten in prose."""
     texts = {path: path.read_text() for folder in LEFT for path in sorted((ROOT / folder).rglob("*.py"))}
     names = set(dir(builtins))
     for path, text in texts.items():

@@ -375,10 +375,14 @@ def _limit_waiting(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
     timer.start()
     try:
         yield
+    except (OSError, EOFError, paramiko.SSHException) as error:
+        if expired.is_set():
+            raise TimeoutError from error
+        raise
     finally:
         timer.cancel()
-        if expired.is_set():
-            raise TimeoutError
+    if expired.is_set():
+        raise TimeoutError
 
 
 def _drain(channel: paramiko.Channel) -> tuple[str, str]:

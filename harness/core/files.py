@@ -4,6 +4,8 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -126,22 +128,23 @@ def write_file(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def create_temporary(path: Path) -> Path:
-    """Creates an empty file beside ``path``, to be written and renamed. Raises ``OSError``.
+@contextmanager
+def replace_atomically(path: Path) -> Iterator[Path]:
+    """Yields an empty file beside ``path``, which replaces it when the block ends, and is removed if the block raises.
 
     Its name cannot be known in advance, so that no link of a store from elsewhere can lie in its place.
     """
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-    return temporary
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)  # a partial file takes space on a disk that may be full
+        raise
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces the file in one step. If it raises ``OSError``, the old file is unchanged."""
-    temporary = create_temporary(path)
-    try:
+    with replace_atomically(path) as temporary:
         temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)  # a partial file takes space on a disk that may be full
-        raise

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.cluster.file_lock import LockHeldError, wait_for_lock
-from assay.harness.core.files import SpecialFileError, create_temporary, open_lock
+from assay.harness.core.files import SpecialFileError, open_lock, replace_atomically
 from assay.harness.nightly.rows import SCHEMAS, RunRow, to_current_columns, to_table
 from assay.harness.nightly.run_row import make_row, to_start
 from assay.harness.run import store
@@ -196,9 +196,8 @@ def store_run(into: Path, night: date, run: RunRow) -> None:
 
 
 def _write(rows: pa.Table, part: Path) -> None:
-    temporary = create_temporary(part)
-    pq.write_table(rows, temporary)
-    os.replace(temporary, part)
+    with replace_atomically(part) as temporary:
+        pq.write_table(rows, temporary)
 
 
 def _find_parts(dataset: Path, name: str) -> Iterator[Path]:

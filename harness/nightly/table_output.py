@@ -1,6 +1,5 @@
 """Shows the tables as text, as one JSON object, and as files."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from assay.harness.core.files import create_temporary
+from assay.harness.core.files import replace_atomically
 from assay.harness.nightly.tables import NightTables
 from assay.reports.index.trends import Trends
 
@@ -82,9 +81,8 @@ def write_tables(tables: NightTables, out: Path) -> list[Path]:
     for name, table in tables.tables.items():
         for ending, write in WRITERS.items():
             path = out / f"{name}.{ending}"
-            temporary = create_temporary(path)
-            write(table, temporary)
-            os.replace(temporary, path)
+            with replace_atomically(path) as temporary:
+                write(table, temporary)
             written.append(path)
     return written
 

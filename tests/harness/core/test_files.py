@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.core.files import create_temporary, write_atomically
+from assay.harness.core.files import replace_atomically, write_atomically
 
 WRITE = """
 import os, sys
@@ -31,8 +31,25 @@ def test_no_link_can_be_planted_under_the_name_of_the_temporary_file(tmp_path: P
     assert victim.read_text() == "mine"
     assert target.read_text() == "new"
     assert not target.is_symlink()
-    names = {create_temporary(target).name for _ in range(50)}
+    names = set()
+    for _ in range(50):
+        with replace_atomically(target) as temporary:
+            names.add(temporary.name)
     assert len(names) == 50
+
+
+def test_a_block_that_raises_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+
+    def write_half() -> None:
+        with replace_atomically(tmp_path / "file") as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert (tmp_path / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_the_mode_is_that_of_any_new_file_and_nothing_else_is_left(tmp_path: Path) -> None:
