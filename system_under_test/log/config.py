@@ -47,9 +47,13 @@ class LogConfig:
         jitter = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 
-    def check(self, data: Buffer, next_offset: int, base_offset: int) -> CheckResult:
-        """Checks entries of the segment with this base; the first should have the offset ``next_offset``."""
-        return self.traits.check(data, next_offset, gaps=self.compacted, highest=base_offset + MAXIMUM)
+    def check(self, data: Buffer, next_offset: int, base_offset: int, limit: int | None = None) -> CheckResult:
+        """Checks entries of the segment with this base; the first should have the offset ``next_offset``.
+
+        All offsets must be below ``limit``.
+        """
+        highest = base_offset + MAXIMUM if limit is None else min(base_offset + MAXIMUM, limit - 1)
+        return self.traits.check(data, next_offset, gaps=self.compacted, highest=highest)
 
     def __post_init__(self) -> None:
         for name, least in (

@@ -8,6 +8,10 @@
 
 Everything below the recovery point had been fsynced and perhaps acknowledged, so damage there is never truncated. The
 log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
+
+The CRC does not cover offsets. In a log that may have gaps, a flipped bit can raise the last offset of a file, and thus
+the log's end above the recovery point. So offsets must be below the base of the next segment and, after a clean stop,
+below the recovery point, which is then the log's end. After such a stop every problem of such a log counts as damage.
 """
 
 import asyncio
@@ -20,6 +24,7 @@ from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.log.preallocation import ends_in_zeros
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment, remove_segment
+from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
@@ -78,6 +83,8 @@ async def load_segments(
     good: list[Segment] = []
     problem: str | None = None
     truncated = 0
+    # After a clean stop no record can be at or above it. If it is 0, nothing is known.
+    clean_end = recovery_point if clean and config.compacted and recovery_point else None
     for index, segment in enumerate(segments):
         overlaps = bool(good) and segment.base_offset < good[-1].next_offset
         continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
@@ -91,7 +98,10 @@ async def load_segments(
             known_damage = known_damage or _find_swapped_loss(good[-1].next_offset, segment.base_offset, rejected)
         following = next((other.base_offset for other in segments[index + 1 :] if other.file.size), None)
         is_durable = following is not None and following <= (recovery_point or 0)
-        scan = await _load(segment, trust=clean or is_durable, closed_cleanly=clean, preallocated=preallocated)
+        limit = _find_limit(segments[index + 1 :], clean_end) if config.compacted else None
+        scan = await _load(
+            segment, trust=clean or is_durable, closed_cleanly=clean, preallocated=preallocated, limit=limit
+        )
         good.append(segment)
         if scan is not None and scan.problem is not None:
             problem = f"{segment.path}: at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
@@ -101,6 +111,8 @@ async def load_segments(
     for segment in dropped:
         truncated += segment.file.size
     end = good[-1].next_offset
+    if clean_end is not None and problem is not None:
+        known_damage = known_damage or Damage(end, problem)
     damage = _find_damage(directory, end, recovery_point, problem, known_damage)
     if damage is not None:
         for segment in dropped:
@@ -149,15 +161,33 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
             storage.remove(f"{directory}/{name}")
 
 
-async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool, preallocated: bool) -> SegmentScan | None:
+def _find_limit(following: list[Segment], clean_end: int | None) -> int | None:
+    """Returns the offset below which the offsets of a segment must be, by the segments that follow it."""
+    bases = (segment.base_offset for segment in following if segment.file.size and _may_have_entries(segment))
+    limits = [limit for limit in (next(bases, None), clean_end) if limit is not None]
+    return min(limits, default=None)
+
+
+def _may_have_entries(segment: Segment) -> bool:
+    """Returns False if another file with the name of a segment is there: its content proves nothing."""
+    try:
+        header = segment.file.read(0, HEADER_SIZE)
+    except OSError:
+        return True
+    return len(header) == HEADER_SIZE and ENTRY_HEADER.unpack(header)[0] >= segment.base_offset
+
+
+async def _load(
+    segment: Segment, *, trust: bool, closed_cleanly: bool, preallocated: bool, limit: int | None
+) -> SegmentScan | None:
     """Loads a segment. Returns None if its index could be trusted, else the scan of the whole segment."""
-    tail = segment.load() if trust else None
+    tail = segment.load(limit) if trust else None
     if tail is not None:
         await _run(tail)
         if tail.problem is None:
             segment.trust(tail, closed_cleanly=closed_cleanly)
             return None
-    scan = segment.scan()
+    scan = segment.scan(limit)
     await _run(scan)
     if preallocated and scan.problem is not None and await ends_in_zeros(segment.file, scan.position):
         scan.problem = None

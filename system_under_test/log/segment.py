@@ -202,15 +202,18 @@ class Segment:
             self._verify(start, stop)
         return LogSlice(self, start, stop - start)
 
-    def load(self) -> SegmentScan | None:
-        """Returns an unstarted scan of what follows the last index entry; None if the index is not usable."""
+    def load(self, limit: int | None = None) -> SegmentScan | None:
+        """Returns an unstarted scan of what follows the last index entry; None if the index is not usable.
+
+        All offsets must be below ``limit``.
+        """
         if not self.index.load(self.size):
             return None
         start = self.index.last_position
         offset = self.index.offset_at(start)
         if start and not self._entry_begins_at(start, offset):
             return None
-        return SegmentScan(self.file, self.base_offset, self.config, position=start, next_offset=offset)
+        return SegmentScan(self.file, self.base_offset, self.config, position=start, next_offset=offset, limit=limit)
 
     def _entry_begins_at(self, position: int, offset: int) -> bool:
         """Returns whether an entry whose first message has this offset seems to be there."""
@@ -237,9 +240,9 @@ class Segment:
         else:
             self.times.forget()
 
-    def scan(self) -> SegmentScan:
-        """Returns an unstarted scan of the file."""
-        return SegmentScan(self.file, self.base_offset, self.config)
+    def scan(self, limit: int | None = None) -> SegmentScan:
+        """Returns an unstarted scan of the file, in which all offsets must be below ``limit``."""
+        return SegmentScan(self.file, self.base_offset, self.config, limit=limit)
 
     def adopt(self, scan: SegmentScan) -> None:
         """Adopts the good prefix that a finished scan found; the file may be longer."""
@@ -373,14 +376,17 @@ class Segment:
         found = self.config.check(data, offset, self.base_offset)
         # The block before the first index entry has only the base offset, at which a compacted segment need not begin.
         promised = not position or (found.count > 0 and found.first == offset)
-        return promised and found.problem is None and found.size == end - position
+        # If gaps are allowed, only the next block shows that the last offset of this one is too high.
+        following = self.index.offset_at(end) if self.index.floor_position(end) == end else self.next_offset
+        fits = found.size == end - position and found.next_offset <= following
+        return promised and fits and found.problem is None
 
     def _rebuild_index(self) -> None:
         """Scans the segment after a bad block: rebuilds the index if the data are good, else raises CorruptLog."""
         with self._reading():
             scan = self.scan().run()
-        if scan.problem is not None or scan.position != self.size:
-            problem = scan.problem or f"{self.size} bytes expected"
+        if scan.problem is not None or (scan.position, scan.next_offset) != (self.size, self.next_offset):
+            problem = scan.problem or f"{self.size} bytes up to offset {self.next_offset} expected"
             raise CorruptLog(self.path, scan.position, scan.next_offset, problem)
         self.adopt(scan)
 

@@ -141,6 +141,9 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
             if first != next_offset and not (gaps and first > next_offset):
                 problem = f"offset {first}, in message {offset}, where {next_offset} belongs"
                 break
+            if number != offset - first + 1 and not gaps:
+                problem = f"message {offset}: it has {number} messages from offset {first} on"
+                break
         if magic:
             (timestamp,) = int64(data, position + TIMESTAMP_POSITION)
             if timestamp > newest:

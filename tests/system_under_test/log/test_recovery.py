@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext, suppress
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.index import OFFSET_ENTRY
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.recovery import RecoveryResult
 from assay.system_under_test.records import message_set
+from assay.system_under_test.records.compression import GZIP
+from assay.system_under_test.records.wrapper import wrap
 
+from helpers.examples import some_of
 from helpers.logs import stored
 from helpers.producing import validated
 
@@ -140,6 +147,108 @@ def test_an_offset_that_no_index_of_the_segment_could_hold_is_damage(clean: bool
             fits = 3 ^ 1 << bit in range(3, 1 << 32)
             assert (log.end_offset, recovery.problem is None) == ((3 ^ 1 << bit) + 1 if fits else 3, fits)
             await log.close()
+
+    asyncio.run(scenario())
+
+
+def flip(disk: SimDisk, path: str, position: int, bit: int) -> None:
+    content = bytearray(disk.read(path))
+    content[position] ^= 1 << bit
+    disk.write(path, bytes(content))
+
+
+def log_files(disk: SimDisk) -> dict[str, bytes]:
+    return {path: disk.read(path) for path in disk.files() if path.endswith(".log")}
+
+
+def compacted(segment_bytes: int) -> LogConfig:
+    return LogConfig(compacted=True, segment_bytes=segment_bytes, index_interval_bytes=60)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("index_is_lost", [True, False])
+@pytest.mark.parametrize("number", [0, 20, 50, 58, 59])
+@pytest.mark.parametrize("segment_bytes", [10 * len(ONE), 1000 * len(ONE)])
+def test_an_offset_that_a_flipped_bit_has_raised_above_the_recovery_point_costs_no_fsynced_record(
+    clean: bool, index_is_lost: bool, number: int, segment_bytes: int
+) -> None:
+    async def scenario() -> None:
+        disk, config = SimDisk(Random(1)), compacted(segment_bytes)
+        log, _ = await reopen(disk, config=config)
+        for _ in range(60):
+            log.append(validated(ONE))
+        base = max(base for base in log.segment_offsets if base <= number)
+        await log.close()
+        flip(disk, f"t-0/{base:020d}.log", (number - base) * len(ONE) + 5, 4)
+        if index_is_lost:
+            disk.remove(f"t-0/{base:020d}.index")
+        before = log_files(disk)
+        log, recovery = await reopen(disk, clean=clean, recovery_point=60, config=config)
+        if number == 59 and not clean:
+            assert log.end_offset == (59 ^ 1 << 20) + 1, "nothing shows that this was not the log's end"
+            return
+        for offset in range(recovery.end):
+            try:
+                assert stored(log, offset, offset + 1)[0].offset == offset
+            except CorruptLog:
+                assert log.damage is not None
+        assert log.damage is not None
+        if recovery.damaged:
+            assert recovery.end == number
+        with pytest.raises(CorruptLog) if not recovery.damaged else nullcontext():
+            stored(log, 0, recovery.end)
+        await log.close()
+        assert log_files(disk) == before
+
+    asyncio.run(scenario())
+
+
+@settings(max_examples=some_of(400), deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 3), st.booleans(), st.integers(0, 40)), min_size=1, max_size=25
+    ),
+    st.integers(100, 600),
+    st.booleans(),
+    st.floats(0, 1, exclude_max=True),
+    st.sampled_from(["offset", "log", "any"]),
+)
+def test_a_flipped_bit_in_a_compacted_log_costs_no_record_or_is_damage_that_keeps_every_byte(
+    sets: list[tuple[int, int, bool, int]], segment_bytes: int, clean: bool, place: float, where: str
+) -> None:
+    async def scenario() -> None:
+        disk, config = SimDisk(Random(1)), compacted(segment_bytes)
+        log, _ = await reopen(disk, config=config)
+        values: list[bytes | None] = []
+        for skipped, count, compressed, size in sets:
+            records: list[message_set.Record] = [
+                (b"k", b"%d:" % (len(values) + number) + bytes(size), 5) for number in range(count)
+            ]
+            data = message_set.build(records, 1, log.end_offset + skipped)
+            log.append_replicated(wrap(message_set.decode(data), GZIP) if compressed else data)
+            values += [value for _, value, _ in records]
+        end = log.end_offset
+        await log.close()
+        files = [path for path in disk.files() if disk.read(path) and (where == "any" or path.endswith(".log"))]
+        content = {path: disk.read(path) for path in files}
+        bits = [
+            (path, position, bit)
+            for path in files
+            for position in range(len(content[path]))
+            for bit in range(8)
+            if where != "offset" or any(0 <= position - at < 8 for at, _, _ in message_set.scan(content[path]))
+        ]
+        flip(disk, *bits[int(place * len(bits))])
+        before = log_files(disk)
+        log, recovery = await reopen(disk, clean=clean, recovery_point=end, config=config)
+        if clean:
+            assert recovery.damaged or recovery.end == end
+        with suppress(CorruptLog):
+            served = [message.value for message in stored(log, log.start_offset, log.end_offset)]
+            assert served == (values if log.damage is None else values[: len(served)])
+        assert log.damage is not None or recovery.truncated_bytes == 0
+        await log.close()
+        assert log_files(disk) == before
 
     asyncio.run(scenario())
 
