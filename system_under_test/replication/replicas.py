@@ -173,6 +173,14 @@ class Replicas:
         )
         if log.damage is not None:
             _log.error("%s is damaged and will not lead: %s", partition.key, log.damage)
+        elif recovery.truncated_bytes:
+            problem = recovery.problem or "the bytes were in files that are not part of the log"
+            _log.warning(
+                "%s: %d bytes that were not known to be fsynced were removed: %s",
+                path,
+                recovery.truncated_bytes,
+                problem,
+            )
         return partition
 
     async def _read_state_files(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:

@@ -190,6 +190,28 @@ def test_a_file_in_the_place_of_a_partitions_folder_rejects_that_partition_alone
     simulate(check)
 
 
+def test_a_start_that_removes_a_torn_tail_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        await fill(await bench.lead(), 3)
+        path = f"data/t-0/{0:020d}.log"
+        bench.disk.write(path, bench.disk.read(path) + b"torn")
+        await bench.start()
+        assert bench.partition.log.end_offset == 3
+        assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+            (
+                "WARNING",
+                "data/t-0: 4 bytes that were not known to be fsynced were removed: "
+                f"{path}: at byte 108 (offset 3): the last message is not all there",
+            )
+        ]
+        await bench.start()
+        assert len(caplog.records) == 1
+
+    simulate(check)
+
+
 def test_files_of_others_outlive_the_logs_in_their_folder_and_are_no_log_themselves() -> None:
     async def check() -> None:
         bench = Bench()
