@@ -31,8 +31,6 @@ class ForeignFormat(enum.StrEnum):
 
 def recognise_format(path: Path) -> ForeignFormat:
     """Returns the format. Raises ``MalformedError`` for unknown formats and for pipes, and ``OSError``."""
-    if path.suffix == ".edn":
-        return ForeignFormat.EDN
     if not stat.S_ISREG(path.stat().st_mode):
         raise MalformedError(
             path,
@@ -40,6 +38,8 @@ def recognise_format(path: Path) -> ForeignFormat:
             "this is no regular file, and reading the beginning of a pipe would consume it; name the format with "
             "--format=edn or --format=jepsen-log",
         )
+    if path.suffix == ".edn":
+        return ForeignFormat.EDN
     text = next(read_pieces(path, lambda done: None, HEAD))
     if LINE.search(text):
         return ForeignFormat.JEPSEN_LOG

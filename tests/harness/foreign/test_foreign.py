@@ -75,6 +75,13 @@ def test_a_history_in_edn_is_its_operations(
     assert recognise_format(path) is ForeignFormat.EDN
 
 
+@pytest.mark.parametrize("name", ["history", "history.edn"])
+def test_the_format_of_a_pipe_is_not_guessed(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(MalformedError, match="this is no regular file"):
+        recognise_format(tmp_path / name)
+
+
 @settings(max_examples=some_of(60), deadline=None)
 @given(recorded=histories(), noise=st.booleans())
 def test_a_log_and_edn_give_equal_tables(folder: Path, recorded: Recorded, noise: bool) -> None:
