@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.cluster.file_lock import LockHeldError, wait_for_lock
-from assay.harness.core.files import SpecialFileError, open_lock, replace_atomically
+from assay.harness.core.files import SpecialFileError, open_lock, replace_atomically, require_regular
 from assay.harness.nightly.rows import SCHEMAS, RunRow, to_current_columns, to_table
 from assay.harness.nightly.run_row import make_row, to_start
 from assay.harness.run import store
@@ -135,11 +135,15 @@ def _read_current(part: Path, unpacked: set[str]) -> pa.Table:
 
 
 def list_parts(dataset: Path) -> list[Path]:
-    """Lists the files. Raises :class:`DataSetError` if there is none, or if one has other columns than a run."""
+    """Lists the files. Raises :class:`DataSetError` if there is none, or if one has other columns than a run.
+
+    Raises :class:`SpecialFileError` for a FIFO or a similar file.
+    """
     parts = sorted(_find_parts(dataset, "*"))
     if not parts:
         raise DataSetError(f"{dataset} holds no runs; `assay nights add STORE --into={dataset}` adds some")
     for part in parts:
+        require_regular(part)
         try:
             columns = pq.read_schema(part)
         except (pa.ArrowException, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.cli.main import main
+from assay.harness.core.files import SpecialFileError
 from assay.harness.nightly.dataset import DataSetError, add_stores, list_parts, read_runs
 from assay.harness.nightly.rows import SCHEMA, RunRow
 from assay.harness.nightly.run_row import make_row
@@ -225,6 +227,10 @@ def test_a_data_set_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
         list_parts(tmp_path / "nights")
     pq.write_table(SCHEMA.empty_table(), part)
     assert list_parts(tmp_path / "nights") == [part]
+    part.unlink()
+    os.mkfifo(part)
+    with pytest.raises(SpecialFileError, match=rf"{part.name}: this is a FIFO, and reading it may never end"):
+        list_parts(tmp_path / "nights")
 
 
 @pytest.mark.slow
