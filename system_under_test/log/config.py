@@ -50,7 +50,7 @@ class LogConfig:
     def check(self, data: Buffer, next_offset: int, base_offset: int, limit: int | None = None) -> CheckResult:
         """Checks entries of the segment with this base; the first should have the offset ``next_offset``.
 
-        All offsets must be below ``limit``.
+        An offset after a gap must be below ``limit``.
         """
         highest = base_offset + MAXIMUM if limit is None else min(base_offset + MAXIMUM, limit - 1)
         return self.traits.check(data, next_offset, gaps=self.compacted, highest=highest)

@@ -10,8 +10,9 @@ Everything below the recovery point had been fsynced and perhaps acknowledged, s
 log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
 
 The CRC does not cover offsets. In a log that may have gaps, a flipped bit can raise the last offset of a file, and thus
-the log's end above the recovery point. So offsets must be below the base of the next segment and, after a clean stop,
-below the recovery point, which is then the log's end. After such a stop every problem of such a log counts as damage.
+the log's end above the recovery point. So an offset after a gap must be below the base of the next segment and, after a
+clean stop, below the recovery point, which is then the log's end. After such a stop every entry that would be lost is
+damage.
 """
 
 import asyncio
@@ -21,10 +22,11 @@ from dataclasses import dataclass
 from assay.system_under_test.log import files, swap
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage
+from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.preallocation import ends_in_zeros
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment, remove_segment
-from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
+from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
@@ -83,8 +85,8 @@ async def load_segments(
     good: list[Segment] = []
     problem: str | None = None
     truncated = 0
-    # After a clean stop no record can be at or above it. If it is 0, nothing is known.
-    clean_end = recovery_point if clean and config.compacted and recovery_point else None
+    # After a clean stop no record can be at or above it. If it is 0, nothing is known. That of a damaged log is old.
+    clean_end = recovery_point if clean and config.compacted and recovery_point and known_damage is None else None
     for index, segment in enumerate(segments):
         overlaps = bool(good) and segment.base_offset < good[-1].next_offset
         continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
@@ -108,11 +110,11 @@ async def load_segments(
             truncated = segment.file.size - segment.size
             break
     dropped = [segment for segment in segments if segment not in good]
+    end = good[-1].next_offset
+    if clean_end is not None and problem is not None and (truncated or any(map(_may_have_entries, dropped))):
+        known_damage = known_damage or Damage(end, problem)
     for segment in dropped:
         truncated += segment.file.size
-    end = good[-1].next_offset
-    if clean_end is not None and problem is not None:
-        known_damage = known_damage or Damage(end, problem)
     damage = _find_damage(directory, end, recovery_point, problem, known_damage)
     if damage is not None:
         for segment in dropped:
@@ -162,7 +164,7 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
 
 
 def _find_limit(following: list[Segment], clean_end: int | None) -> int | None:
-    """Returns the offset below which the offsets of a segment must be, by the segments that follow it."""
+    """Returns the limit of offsets after a gap in a segment, by the segments that follow it."""
     bases = (segment.base_offset for segment in following if segment.file.size and _may_have_entries(segment))
     limits = [limit for limit in (next(bases, None), clean_end) if limit is not None]
     return min(limits, default=None)
@@ -174,7 +176,10 @@ def _may_have_entries(segment: Segment) -> bool:
         header = segment.file.read(0, HEADER_SIZE)
     except OSError:
         return True
-    return len(header) == HEADER_SIZE and ENTRY_HEADER.unpack(header)[0] >= segment.base_offset
+    if len(header) < HEADER_SIZE:
+        return False
+    offset, size = ENTRY_HEADER.unpack(header)
+    return bool(0 <= offset - segment.base_offset <= MAXIMUM and size >= MINIMUM_SIZE)
 
 
 async def _load(

@@ -32,7 +32,7 @@ class SegmentScan:
         next_offset: int | None = None,
         limit: int | None = None,
     ) -> None:
-        """``limit``: an offset below which all offsets must be, if known."""
+        """``limit``: an offset after a gap must be below it, if it is known."""
         self._file = file
         self._base_offset = base_offset
         self._end = file.size

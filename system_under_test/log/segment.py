@@ -205,7 +205,7 @@ class Segment:
     def load(self, limit: int | None = None) -> SegmentScan | None:
         """Returns an unstarted scan of what follows the last index entry; None if the index is not usable.
 
-        All offsets must be below ``limit``.
+        An offset after a gap must be below ``limit``.
         """
         if not self.index.load(self.size):
             return None
@@ -241,7 +241,7 @@ class Segment:
             self.times.forget()
 
     def scan(self, limit: int | None = None) -> SegmentScan:
-        """Returns an unstarted scan of the file, in which all offsets must be below ``limit``."""
+        """Returns an unstarted scan of the file. An offset after a gap must be below ``limit``."""
         return SegmentScan(self.file, self.base_offset, self.config, limit=limit)
 
     def adopt(self, scan: SegmentScan) -> None:

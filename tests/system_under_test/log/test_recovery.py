@@ -203,6 +203,40 @@ def test_an_offset_that_a_flipped_bit_has_raised_above_the_recovery_point_costs_
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("content", [b"", b"hello", b"a file of another program"])
+@pytest.mark.parametrize("base", [3, 77])
+def test_a_file_without_entries_in_or_behind_a_compacted_log_is_no_damage(content: bytes, base: int) -> None:
+    async def scenario() -> None:
+        disk, config = SimDisk(Random(1)), compacted(5 * len(ONE))
+        log, _ = await reopen(disk, config=config)
+        for _ in range(12):
+            log.append(validated(ONE))
+        await log.close()
+        disk.write(f"t-0/{base:020d}.log", content)
+        log, recovery = await reopen(disk, clean=True, recovery_point=12, config=config)
+        assert (recovery.end, recovery.truncated_bytes, recovery.damaged) == (12, len(content), False)
+        assert log.segment_offsets == (0, 5, 10)
+        assert [m.offset for m in stored(log, 0, 12)] == list(range(12))
+
+    asyncio.run(scenario())
+
+
+def test_the_recovery_point_of_a_damaged_log_is_old_and_hides_no_record_after_a_clean_stop() -> None:
+    async def scenario() -> None:
+        disk, config = SimDisk(Random(1)), compacted(5 * len(ONE))
+        log, _ = await reopen(disk, config=config)
+        for _ in range(12):
+            log.append(validated(ONE))
+        log.mark_damaged(CorruptLog("t-0", 0, 11, "found by a read"))
+        await log.note_damage()
+        await log.close()
+        log, recovery = await reopen(disk, clean=True, recovery_point=7, config=config)
+        assert (recovery.end, recovery.truncated_bytes, recovery.damaged) == (12, 0, True)
+        assert log.damage == str(CorruptLog("t-0", 0, 11, "found by a read"))
+
+    asyncio.run(scenario())
+
+
 @settings(max_examples=some_of(400), deadline=None)
 @given(
     st.lists(
