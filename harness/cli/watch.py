@@ -21,6 +21,8 @@ examples:
   assay watch store/TEST/TIME       this one; a run that has ended is judged once
   assay watch --fail-fast && ...    ends with the first forbidden anomaly
   pytest ... --watch, --fail-fast   the same from within; with --fail-fast the run itself ends at the first one
+A run that writes nothing for 60 s is reported, each time. If it is of another machine, the watch then ends with 2,
+because only that machine knows whether the run goes on.
 exit codes: as of assay check; with --fail-fast 1 at the first forbidden anomaly; 130 Ctrl-C
 """
 
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.cli.command import hide_pandas
     from assay.harness.run.live_judging import LiveJudgement, encode_judgement
     from assay.harness.run.registry import Registry
-    from assay.harness.stored.live_check import MEMORY, find_running_run, watch_run
+    from assay.harness.stored.live_check import MEMORY, SilentRunError, find_running_run, watch_run
 
     if not arguments.plugin and not arguments.trust_run:
         hide_pandas()
@@ -52,19 +54,25 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     printed: set[str] = set()
     first = True
     with Engines(threads=1, memory=MEMORY, spark=False) as engines:
-        for part in watch_run(path, engines, registry):
-            found = part.judgement.violations
-            if arguments.json:
-                live = LiveJudgement(part.until, part.taken, part.judgement.operations, found, part.text, part.ended)
-                print(encode_judgement(live), flush=True)
-            else:
-                _print_judgement(part, first=first, new=not found.keys() <= printed)
-            first = False
-            printed |= found.keys()
-            if part.ended:
-                return EXITS[part.judgement.verdict]
-            if printed and arguments.fail_fast:
-                return ExitCode.FAIL
+        try:
+            for part in watch_run(path, engines, registry, on_silence=note):
+                found = part.judgement.violations
+                if arguments.json:
+                    live = LiveJudgement(
+                        part.until, part.taken, part.judgement.operations, found, part.text, part.ended
+                    )
+                    print(encode_judgement(live), flush=True)
+                else:
+                    _print_judgement(part, first=first, new=not found.keys() <= printed)
+                first = False
+                printed |= found.keys()
+                if part.ended:
+                    return EXITS[part.judgement.verdict]
+                if printed and arguments.fail_fast:
+                    return ExitCode.FAIL
+        except SilentRunError as error:
+            note(str(error))
+            return ExitCode.UNKNOWN
     raise AssertionError("the last judgement of a run has ended=True")
 
 

@@ -96,13 +96,25 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         """Returns whether the run goes on. A run of another machine that has not ended counts as active."""
         if self.status != RUNNING:
             return False
-        here = read_machine_id()
-        if here and self.machine and here != self.machine:
+        if self.is_elsewhere():
             return True
         try:
             return parse_owner(self.owner).alive()
         except ValueError:  # not written by this program, which names its process
             return False
+
+    def is_elsewhere(self) -> bool:
+        """Returns whether the run is of another machine, which alone knows whether its process still lives."""
+        here = read_machine_id()
+        return bool(here and self.machine and here != self.machine)
+
+    def describe_process(self) -> str:
+        """Returns the id of the run's process, and its machine if that is another one."""
+        try:
+            process = f"process {parse_owner(self.owner).pid}"
+        except ValueError:
+            process = "an unknown process"
+        return f"{process} of machine {self.machine}" if self.is_elsewhere() else f"{process} of this machine"
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ from assay.reports.failure_text import FailureFooter, describe
 
 POLL: Final = 0.2
 """Seconds between two checks for new parts of the history."""
+SILENCE: Final = 60.0
+"""Seconds without a new part of the history after which the wait is reported."""
 PAUSE: Final = 2.0
 """The pause after a judgement, as a multiple of its duration."""
 MEMORY: Final = "1GB"
@@ -59,6 +61,10 @@ class WatchJudgement:
     ended: bool
 
 
+class SilentRunError(Exception):
+    """A run of another machine writes nothing, and only that machine knows whether its process still lives."""
+
+
 def find_running_run(path: Path, on_special_file: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
     """Returns the run to watch: the given run folder, or the newest running run of a store.
 
@@ -78,25 +84,45 @@ def find_running_run(path: Path, on_special_file: Callable[[SpecialFileError], N
 
 
 def watch_run(
-    run: Path, engines: Engines, registry: Registry, sleep: Callable[[float], None] = time.sleep
+    run: Path,
+    engines: Engines,
+    registry: Registry,
+    sleep: Callable[[float], None] = time.sleep,
+    on_silence: Callable[[str], None] = lambda text: None,
 ) -> Iterator[WatchJudgement]:
     """Yields judgements of a growing run, the last one of the complete run.
 
-    A run whose process ends without closing its history gets its last judgement as well. Raises the errors of
-    ``open_stored`` and ``judge_again``.
+    A run whose process ends without closing its history gets its last judgement as well. ``on_silence`` is called with
+    a line of text each time that nothing has been written for a while. Raises the errors of ``open_stored`` and
+    ``judge_again``, and :class:`SilentRunError`.
     """
-    seen = 0
+    seen, waited = 0, 0.0
     while store.is_active(run):
         seal = read_manifest(run / "history")
         if seal is None or seal.number == seen:
             sleep(POLL)
+            waited += POLL
+            if waited >= SILENCE:
+                waited = 0.0
+                _report_silence(run, on_silence)
             continue
-        seen = seal.number
+        seen, waited = seal.number, 0.0
         judged = _judge_so_far(run, engines, registry)
         if judged is not None:
             yield judged
             sleep(PAUSE * judged.taken)
     yield _judge_complete_run(run, engines, registry)
+
+
+def _report_silence(run: Path, on_silence: Callable[[str], None]) -> None:
+    """Reports that a run writes nothing. Raises :class:`SilentRunError` for a run of another machine."""
+    info = store.read_info(run)
+    if info is None:
+        return
+    text = f"{run} has written nothing for {SILENCE:.0f} s; it is the run of {info.describe_process()}"
+    if info.is_elsewhere():
+        raise SilentRunError(f"{text}; look there whether it still runs, and watch it again")
+    on_silence(text)
 
 
 def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudgement | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,9 @@ import pytest
 
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.run import store
 from assay.harness.run.live_judging import LiveJudgement
+from assay.harness.stored import live_check
 
 from helpers.growing_run import GrowingRun
 from helpers.stored_runs import TODAY
@@ -70,3 +73,16 @@ def test_with_fail_fast_the_first_one_ends_it(tmp_path: Path, capsys: pytest.Cap
     printed = capsys.readouterr()
     assert printed.out.startswith("FAIL set-lost: ")
     assert f"assay: watching {run.path}" in printed.err
+
+
+def test_a_silent_run_of_another_machine_ends_the_watch_as_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = GrowingRun(tmp_path)
+    run.folder.write_run(msgspec.structs.replace(run.info, machine="elsewhere"))
+    monkeypatch.setattr(store, "read_machine_id", lambda: "here")
+    monkeypatch.setattr(live_check, "SILENCE", 0.4)
+    assert main(["watch", str(tmp_path)]) == ExitCode.UNKNOWN
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"assay: {run.path} has written nothing for 0 s; it is the run of process {os.getpid()} of ")
+    assert last.endswith("machine elsewhere; look there whether it still runs, and watch it again")

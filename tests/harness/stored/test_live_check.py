@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.checkers.engine import Engines
@@ -14,7 +15,7 @@ from assay.harness.core.history.live_manifest import UNFINISHED
 from assay.harness.run import store
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
-from assay.harness.stored.live_check import WatchJudgement, find_running_run, watch_run
+from assay.harness.stored.live_check import SilentRunError, WatchJudgement, find_running_run, watch_run
 
 from helpers.growing_run import GrowingRun
 
@@ -34,6 +35,27 @@ def looks(run: GrowingRun, *steps: Callable[[], None]) -> Iterator[WatchJudgemen
 
 def found(look: WatchJudgement) -> dict[str, int]:
     return {name: many for name, many in look.judgement.anomalies.items() if name in look.judgement.forbidden}
+
+
+def test_a_run_that_writes_nothing_is_reported_and_not_waited_for_if_it_is_of_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = GrowingRun(tmp_path)
+    said: list[str] = []
+    sleeps = iter([*[lambda: None] * 700, run.end])
+    registry = Registry.standard()
+    watch = watch_run(run.path, Engines("duckdb"), registry, lambda _: next(sleeps)(), said.append)
+    assert [one.ended for one in watch] == [True]
+    assert len(said) == 2
+    assert "has written nothing for 60 s; it is the run of process" in said[0]
+
+    other = GrowingRun(tmp_path / "other")
+    info = store.read_info(other.path)
+    assert info is not None
+    monkeypatch.setattr(store, "read_info", lambda _: msgspec.structs.replace(info, machine="elsewhere"))
+    monkeypatch.setattr(store, "read_machine_id", lambda: "here")
+    with pytest.raises(SilentRunError, match=r"of machine elsewhere; look there"):
+        list(watch_run(other.path, Engines("duckdb"), registry, lambda _: None, said.append))
 
 
 def test_a_loss_is_found_before_the_end_of_the_run(tmp_path: Path) -> None:
