@@ -62,8 +62,8 @@ class Storage(Protocol):
     def resolve(self, path: str) -> str:
         """Returns the path without symbolic links, which a simulated disk does not have."""
 
-    def mkdir(self, path: str) -> None:
-        """Creates the folder and its parents. It is no error if the folder exists."""
+    def mkdir(self, path: str, *, parents: bool = True) -> None:
+        """Creates the folder, with its ``parents`` if they are missing. It is no error if the folder exists."""
 
     def rename(self, source: str, target: str) -> None:
         """Renames atomically; replaces a file at ``target``."""
@@ -78,6 +78,9 @@ class Storage(Protocol):
         keeps it. Raises ``BlockingIOError`` if a live process holds the lock; ``strerror`` then names the holder.
         Nothing is changed in that case.
         """
+
+    def has_lost(self, path: str) -> bool:
+        """Returns whether this process has locked a file at ``path``, and another file, or none, is there now."""
 
 
 class Runtime(Protocol):

@@ -32,7 +32,7 @@ from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.groups.traits import select_group_traits
 from assay.system_under_test.handlers import MetadataHandler, make_handlers
 from assay.system_under_test.identity import BACK_OFF, RETRIABLE_ERRORS, BrokerError, fill_in_id
-from assay.system_under_test.log.directory import DirectoryError
+from assay.system_under_test.log.directory import DirectoryError, DirectoryMovedError, require_in_place
 from assay.system_under_test.log.traits import select_log_traits
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.server import Server
@@ -136,8 +136,19 @@ class BrokerProcess:
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed.done():
-            _log.error("broker %d stops: %r", self.config.broker_id, error, exc_info=error)
+            error = self._find_reason(error)
+            if not isinstance(error, BrokerError):
+                _log.error("broker %d stops: %r", self.config.broker_id, error, exc_info=error)
             self._failed.set_result(error)
+
+    def _find_reason(self, error: BaseException) -> BaseException:
+        """Returns a ``BrokerError`` for an error of the disk in a data directory that was moved, else ``error``."""
+        if isinstance(error, OSError):
+            try:
+                require_in_place(self._runtime.storage, self.config.data_dir)
+            except DirectoryMovedError as moved:
+                return BrokerError(str(moved))
+        return error
 
     async def run(self) -> None:
         """Runs the broker. Raises ``BrokerError``; otherwise ends only by cancellation, cleanly."""
@@ -200,7 +211,7 @@ class BrokerProcess:
 
         Raises ``BrokerError`` if the disk fails meanwhile, unless the broker stops for an earlier failure.
         """
-        flushed = False
+        flushed, had_failed = False, self._failed.done()
         try:
             try:
                 if started and not self._failed.done():
@@ -213,9 +224,11 @@ class BrokerProcess:
                 # records whose flush failed once may be lost, although the next fsync succeeds
                 await self._close(clean=flushed and not self._failed.done())
         except OSError as error:
-            _log.error("broker %d: not all of its records are on disk: %s", self.config.broker_id, error)
-            if not self._failed.done():
-                raise BrokerError(f"broker {self.config.broker_id} could not stop cleanly: {error}") from error
+            reason = self._find_reason(error)
+            if reason is error:
+                _log.error("broker %d: not all of its records are on disk: %s", self.config.broker_id, error)
+            if not had_failed:
+                raise BrokerError(f"broker {self.config.broker_id} could not stop cleanly: {reason}") from error
 
     async def _close(self, *, clean: bool) -> None:
         await self._server.close()

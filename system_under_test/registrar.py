@@ -171,6 +171,7 @@ class Registrar:
         """
         if self.manager.replicas.records_lost or not self._clean_lives:
             return  # it no longer has everything it had when it registered
+        directory.require_in_place(self.runtime.storage, self.config.data_dir)
         await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
 
     async def register(self) -> None:

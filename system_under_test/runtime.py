@@ -148,8 +148,8 @@ class Storage(Protocol):
     def resolve(self, path: str) -> str:
         """Returns the path without symbolic links; parts of it need not exist."""
 
-    def mkdir(self, path: str) -> None:
-        """Creates a folder with its parents; no error if it exists."""
+    def mkdir(self, path: str, *, parents: bool = True) -> None:
+        """Creates a folder, with its ``parents`` if they are missing; no error if it exists."""
 
     def rename(self, source: str, target: str) -> None:
         """Renames atomically; replaces a file at ``target``."""
@@ -163,6 +163,9 @@ class Storage(Protocol):
         It is an advisory lock of the kernel: a killed process or a power loss releases it, a stopped process keeps it.
         Raises ``BlockingIOError``, and changes nothing, if a live process holds the lock; ``strerror`` then names it.
         """
+
+    def has_lost(self, path: str) -> bool:
+        """Returns whether this process has locked a file at ``path``, and another file, or none, is there now."""
 
 
 class Runtime(Protocol):

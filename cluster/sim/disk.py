@@ -324,6 +324,8 @@ class SimStorage:
         self._names = names
         self._access = access
         self._name = name
+        self._locks: dict[str, Inode] = {}
+        """The locked files, by path."""
 
     def open(self, path: str) -> SimFile:
         inode = self._tree().file(_to_absolute(path), create=True)
@@ -368,9 +370,11 @@ class SimStorage:
         self._tree()
         return posixpath.normpath(path)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, *, parents: bool = True) -> None:
         names = self._tree()
-        if names.find(_to_absolute(path)) is None:
+        if not parents:
+            names.folder(posixpath.dirname(_to_absolute(path)))
+        if not isinstance(names.find(_to_absolute(path)), Folder):
             with self._access.guard(DiskChange.NAME):
                 names.mkdir(_to_absolute(path))
 
@@ -392,6 +396,10 @@ class SimStorage:
         inode.holds_lock = self._is_alive
         inode.truncate(0)
         inode.write(0, f"{self._name}\n".encode())
+        self._locks[path] = inode
+
+    def has_lost(self, path: str) -> bool:
+        return path in self._locks and self._tree().find(_to_absolute(path)) is not self._locks[path]
 
     def _is_alive(self) -> bool:
         try:

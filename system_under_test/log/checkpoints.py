@@ -17,7 +17,7 @@ leads now would forget the high watermarks of the others (KAFKA-1647).
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from zlib import crc32
 
 from assay.system_under_test.runtime import Storage
@@ -39,11 +39,15 @@ class CheckpointError(Exception):
 
 
 class OffsetCheckpoint:
-    """A checkpoint file. A partition without an entry has offset 0."""
+    """A checkpoint file. A partition without an entry has offset 0.
 
-    def __init__(self, storage: Storage, path: str) -> None:
+    ``require_in_place`` is called before each write. It raises ``OSError`` if the path leads to another directory.
+    """
+
+    def __init__(self, storage: Storage, path: str, require_in_place: Callable[[], None] = lambda: None) -> None:
         self._storage = storage
         self._path = path
+        self._require_in_place = require_in_place
         self._entries: dict[PartitionId, int] | None = None
         self._writing = asyncio.Lock()
 
@@ -81,6 +85,7 @@ class OffsetCheckpoint:
                 await self._replace(entries)
 
     async def _replace(self, entries: dict[PartitionId, int]) -> None:
+        self._require_in_place()
         await write_atomic(self._storage, self._path, _format(entries))
         self._entries = entries
 

@@ -29,6 +29,10 @@ class DirectoryError(Exception):
     """A file of the log directory cannot be used; the message names it and says what to do."""
 
 
+class DirectoryMovedError(OSError):
+    """The log directory is no longer at its path; the message is one line for the user who moved it."""
+
+
 def lock(storage: Storage, root: str) -> None:
     """Locks the log directory for this process until it ends, and creates the directory if missing.
 
@@ -44,6 +48,20 @@ def lock(storage: Storage, root: str) -> None:
             f"data_dir {root} is in use: {error.strerror} of {_join(root, LOCK)}; end that process first, or give this "
             "broker a directory of its own"
         ) from error
+
+
+def require_in_place(storage: Storage, root: str) -> None:
+    """Raises :class:`DirectoryMovedError` if the file that this process locked is no longer at its path.
+
+    Open logs of a directory that was moved go on in it. But files written by their paths, such as checkpoints, would go
+    to the directory that has taken its place.
+    """
+    path = _join(root, LOCK)
+    if storage.has_lost(path):
+        raise DirectoryMovedError(
+            f"data_dir {root} was moved, or {path} was replaced, while the broker ran; move it back and start the "
+            "broker again"
+        )
 
 
 def _reject_nested(storage: Storage, root: str) -> None:

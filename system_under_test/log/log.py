@@ -54,7 +54,7 @@ class Log(SegmentList):
 
         Check ``RecoveryResult.damaged``: a damaged log serves its good prefix only.
         """
-        storage.mkdir(directory)
+        storage.mkdir(directory, parents=False)
         if not clean or not storage.listdir(directory):
             await storage.fsync_directory(posixpath.dirname(directory))
         log = cls(storage, directory, config, wall_clock)

@@ -31,11 +31,12 @@ class LogCleaner:
         storage: Storage,
         replicas: Callable[[], Iterable[Replica]],
         checkpointing: asyncio.Lock,
+        require_in_place: Callable[[], None],
     ) -> None:
         self._config = config
         self._replicas = replicas
         self._checkpointing = checkpointing
-        self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}")
+        self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}", require_in_place)
 
     def open(self) -> str | None:
         """Loads the checkpoint. Returns the problem of an unreadable one: all logs are then examined in full."""

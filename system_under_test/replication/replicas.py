@@ -76,9 +76,17 @@ class Replicas:
         self._checkpointing = asyncio.Lock()
         """Held while checkpoints are written: values from before a truncation must not be written after it."""
         self._flushing: dict[str, None] = {}
-        self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
-        self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
-        self.cleaner = LogCleaner(config, self._storage, lambda: list(self._partitions.values()), self._checkpointing)
+        self._high_watermarks, self._recovery_points = (
+            OffsetCheckpoint(self._storage, f"{config.data_dir}/{name}", self._require_in_place)
+            for name in (HIGH_WATERMARKS, RECOVERY_POINTS)
+        )
+        self.cleaner = LogCleaner(
+            config,
+            self._storage,
+            lambda: list(self._partitions.values()),
+            self._checkpointing,
+            self._require_in_place,
+        )
 
     # -- look-ups ------------------------------------------------------------------------------------------------
 
@@ -100,6 +108,14 @@ class Replicas:
 
     def _path(self, topic: str, index: int) -> str:
         return f"{self._config.data_dir}/{directory.format_directory_name(topic, index)}"
+
+    def _require_in_place(self) -> None:
+        """Ends the process, and raises ``DirectoryMovedError``, if the data directory is no longer at its path."""
+        try:
+            directory.require_in_place(self._storage, self._config.data_dir)
+        except directory.DirectoryMovedError as error:
+            self._background.fail(error)
+            raise
 
     # -- opening and closing -------------------------------------------------------------------------------------
 
@@ -238,7 +254,8 @@ class Replicas:
             raise directory.DirectoryError(
                 f"{path} is a file, but the log of {topic}-{index} belongs there; remove it and restart the broker"
             )
-        self._storage.mkdir(path)
+        self._require_in_place()
+        self._storage.mkdir(path, parents=False)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self._config.data_dir)
         return await self._open_partition(topic, index, clean=True, recovery_point=0)

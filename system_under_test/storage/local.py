@@ -248,8 +248,8 @@ class LocalStorage:
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
         self._fsyncs = FsyncGuard()
-        self._locks: list[int] = []
-        """Descriptors of locked files. They stay open until the process ends."""
+        self._locks: dict[str, int] = {}
+        """Descriptors of locked files, by path. They stay open until the process ends."""
         os.makedirs(self._root, exist_ok=True)
 
     def open(self, path: str) -> LocalFile:
@@ -284,8 +284,16 @@ class LocalStorage:
         """Returns the path without symbolic links. Other calls reject it if a link has led out of the folder."""
         return os.path.relpath(os.path.realpath(self._absolute(path)), os.path.realpath(self._root))
 
-    def mkdir(self, path: str) -> None:
-        os.makedirs(self._absolute(path), exist_ok=True)
+    def mkdir(self, path: str, *, parents: bool = True) -> None:
+        absolute = self._absolute(path)
+        if parents:
+            os.makedirs(absolute, exist_ok=True)
+            return
+        try:
+            os.mkdir(absolute)
+        except FileExistsError:
+            if not os.path.isdir(absolute):
+                raise
 
     def rename(self, source: str, target: str) -> None:
         os.replace(self._absolute(source), self._absolute(target))
@@ -308,10 +316,19 @@ class LocalStorage:
             if isinstance(error, BlockingIOError):
                 raise make_lock_error(holder, absolute) from error
             raise
-        self._locks.append(descriptor)
+        self._locks[path] = descriptor
         with contextlib.suppress(OSError):  # a full disk: the note only informs people, and nothing relies on it
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+
+    def has_lost(self, path: str) -> bool:
+        if path not in self._locks:
+            return False
+        try:
+            found = os.stat(self._absolute(path), follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        return not os.path.samestat(found, os.fstat(self._locks[path]))
 
     def _absolute(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):

@@ -33,7 +33,8 @@ from assay.system_under_test.replication.replicas import Replicas
 
 from helpers.sim_brokers import brokers, simulate, until
 
-LOCK_FILE = f"{DATA}/.lock".lstrip("/")
+DIRECTORY = DATA.lstrip("/")
+LOCK_FILE = f"{DIRECTORY}/.lock"
 """It names the last process that used the directory."""
 
 
@@ -281,6 +282,40 @@ def test_a_broker_whose_disk_fails_ends_with_one_line_and_its_session_ends_with_
     assert len(said) == 1
     assert said[0].startswith("broker: broker 1 ")
     assert "Input/output error" in said[0]
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize("terminated", [True, False])
+def test_a_broker_whose_directory_is_moved_ends_with_one_line_and_has_all_records_once_it_is_back(
+    terminated: bool, replaced: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1, replication=1, min_insync=1)) as cluster:
+            node = await cluster.leader()
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            storage = node.disk.storage()
+            storage.rename(DIRECTORY, "moved")
+            if replaced:
+                storage.mkdir(DIRECTORY)
+            if terminated:
+                await node.terminate()
+            await until(lambda: node.exit_code is not None, "it has stopped", 10)
+            assert node.exit_code == 1
+            assert not cluster.cluster.crashes
+            assert storage.listdir(DIRECTORY) == []
+            assert not storage.exists(f"moved/{CLEAN_MARKER}")
+            if replaced:
+                storage.remove(DIRECTORY)
+            storage.rename("moved", DIRECTORY)
+            await node.start()
+            await cluster.producer.send("orders", 0, [(None, b"y")])
+            assert [value for _, value in cluster.stored(node, "orders-0")] == [b"x", b"y"]
+
+    simulate(check)
+    line = f"data_dir {DIRECTORY} was moved, or {LOCK_FILE} was replaced, while the broker ran; move it back and start"
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert line in said
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_a_leader_whose_log_takes_no_append_ends_so_that_others_lead_though_it_may_write_all_else(

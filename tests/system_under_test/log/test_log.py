@@ -38,6 +38,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.disk = SimDisk(Random(7))
+        self.disk.make_folder("data")
         self.now = 1000.0
         self.delay = 0.0
 
@@ -237,6 +238,7 @@ def test_any_flipped_bit_of_an_index_is_noticed_whatever_is_read_first() -> None
         for compacted in (False, True):
             shape: dict[str, Any] = {"index_interval_bytes": 2 * ENTRY, "compacted": compacted}
             bench.disk = SimDisk(Random(3))
+            bench.disk.make_folder("data")
             log = await bench.open(**shape)
             fill(log, 12)
             await log.close()

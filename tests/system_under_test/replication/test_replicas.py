@@ -18,7 +18,7 @@ from assay.cluster.sim.disk import SimDisk, SimStorage
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from assay.system_under_test.log.cleaner import CleaningInterrupted
-from assay.system_under_test.log.directory import DirectoryError, make_root
+from assay.system_under_test.log.directory import DirectoryError, DirectoryMovedError, lock, make_root
 from assay.system_under_test.log.errors import CorruptLog, SwapUnfinished
 from assay.system_under_test.log.traits import select_log_traits
 from assay.system_under_test.protocol import internal
@@ -186,6 +186,34 @@ def test_a_file_in_the_place_of_a_partitions_folder_rejects_that_partition_alone
             "data/t-0 is a file, but the log of t-0 belongs there; remove it and restart the broker"
         ]
         assert bench.disk.read("data/t-0") == b"mine"
+
+    simulate(check)
+
+
+def test_nothing_is_written_where_the_data_directory_was_once_it_was_moved() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        lock(bench.storage, "data")
+        await fill(await bench.lead(), 3)
+        await bench.replicas.checkpoint()
+        before = bench.disk.snapshot("data").files
+        storage = bench.disk.storage()
+        storage.rename("data", "moved")
+        storage.mkdir("data")
+        other = update(1, 0)
+        other.topic = "other"
+        for write in (
+            bench.replicas.checkpoint(),
+            bench.replicas.find_or_create(other),
+            bench.replicas.delete(bench.partition),
+        ):
+            with pytest.raises(OSError):  # noqa: PT011
+                await write
+        with pytest.raises(DirectoryMovedError, match="data_dir data was moved"):
+            await bench.replicas.checkpoint()
+        assert bench.disk.files() == [path.replace("data/", "moved/") for path in before]
+        assert storage.listdir("data") == []
 
     simulate(check)
 

@@ -129,6 +129,40 @@ def test_a_full_disk_does_not_refuse_the_lock(folder: Path, monkeypatch: pytest.
         LocalStorage(str(folder)).lock("data/.lock")
 
 
+def test_a_locked_file_that_is_elsewhere_is_noticed_in_both_worlds(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for storage, other in (
+        (LocalStorage(str(tmp_path)), LocalStorage(str(tmp_path))),
+        (SimProcess(disk := disk_with_data(), "n1.1").storage, SimProcess(disk, "n1.2").storage),
+    ):
+        assert not storage.has_lost("data/.lock"), "it was never locked"
+        storage.lock("data/.lock")
+        assert not storage.has_lost("data/.lock")
+        storage.rename("data", "moved")
+        assert storage.has_lost("data/.lock")
+        storage.mkdir("data")
+        assert storage.has_lost("data/.lock")
+        other.lock("data/.lock")
+        assert storage.has_lost("data/.lock")
+        assert not other.has_lost("data/.lock")
+        other.rename("data", "other")
+        storage.rename("moved", "data")
+        assert not storage.has_lost("data/.lock")
+
+
+def test_a_folder_is_made_without_its_parents_in_both_worlds(tmp_path: Path) -> None:
+    for storage in (LocalStorage(str(tmp_path)), SimDisk(Random(1)).storage()):
+        with pytest.raises(FileNotFoundError):
+            storage.mkdir("data/t-0", parents=False)
+        assert not storage.exists("data")
+        storage.mkdir("data", parents=False)
+        for _ in range(2):
+            storage.mkdir("data/t-0", parents=False)
+        storage.open("data/file").close()
+        with pytest.raises(OSError, match="data/file"):
+            storage.mkdir("data/file", parents=False)
+
+
 # -- the simulation ------------------------------------------------------------------------------------------------
 
 
