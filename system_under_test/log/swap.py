@@ -1,18 +1,21 @@
 """Replaces several segments by one new one, such that a crash at any instant leaves either the old ones or the new one.
 
 1. The new segment is written as ``<base>.log.cleaned`` and fsynced.
-2. It is renamed to ``<base>-<end>.log.swap``, and the folder is fsynced. The name says that it replaces the segments
-   that begin from ``base`` to below ``end``. From now on it counts.
+2. It is renamed to ``<base>-<end>-<size>.log.swap``, and the folder is fsynced. The name says that its ``size`` bytes
+   replace the segments that begin from ``base`` to below ``end``. From now on it counts.
 3. The old files are removed, and it takes the first one's name. A start that finds a swap file repeats this step.
 
 A ``.cleaned`` file is ignored. Kafka does the same, but its swap files do not name their end. The end would have to be
 read from the last entry; if that were damaged, too many segments could be removed.
 
-A start checks a swap file before it removes anything, because only a complete file can replace segments.
+A start checks a swap file before it removes anything, because only a complete file can replace segments. A file that
+was cut between two entries looks complete, so its size is compared. A swap file of an earlier version has no size in
+its name. It is accepted unless it is empty.
 """
 
 import asyncio
 import logging
+import posixpath
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,7 +37,7 @@ from assay.system_under_test.runtime import Storage
 
 CLEANED_SUFFIX = ".log.cleaned"
 SWAP_SUFFIX = ".log.swap"
-_SWAP_NAME = re.compile(r"([0-9]{20})-([0-9]{20})" + re.escape(SWAP_SUFFIX))
+_SWAP_NAME = re.compile(r"([0-9]{20})-([0-9]{20})(?:-([0-9]+))?" + re.escape(SWAP_SUFFIX))
 
 _log = logging.getLogger("assay.log")
 
@@ -76,9 +79,10 @@ async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: Segm
         end = log.segments[log.segments.index(old[-1]) + 1].base_offset
         written = old[-1].times.last_written_ms()
         is_in_place = False
-        log.swap_file = _swap_path(log.directory, base, end)
+        swapped = f"{log.directory}/{format_swap_name(base, end, scan.position)}"
+        log.swap_file = swapped
         try:
-            log.storage.rename(format_cleaned_path(log.directory, base), log.swap_file)
+            log.storage.rename(format_cleaned_path(log.directory, base), swapped)
             await log.storage.fsync_directory(log.directory)
             is_in_place = log.swap_file is not None and log.found_damage is None
         finally:
@@ -88,7 +92,7 @@ async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: Segm
             return False
         log.swap_file = None  # the swap file stays from here on, whatever fails: the old files may be half removed
         try:
-            _replace_files(log.storage, log.directory, base, end)
+            _replace_files(log.storage, log.directory, base, end, swapped)
             new = open_segment(log.storage, log.directory, base, log.config, now_ms=written)
             new.adopt(scan)
         except OSError as error:
@@ -113,6 +117,10 @@ def format_cleaned_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{format_segment_name(base_offset)}{CLEANED_SUFFIX}"
 
 
+def format_swap_name(base_offset: int, end_offset: int, size: int) -> str:
+    return f"{format_segment_name(base_offset)}-{format_segment_name(end_offset)}-{size}{SWAP_SUFFIX}"
+
+
 def is_swap_file(name: str) -> bool:
     """Returns whether the broker could have given a swap file this name."""
     return _SWAP_NAME.fullmatch(name) is not None
@@ -131,27 +139,35 @@ async def finish_swaps(storage: Storage, directory: str, config: LogConfig) -> l
             storage.remove(f"{directory}/{name}")
             changed = True
         elif found := _SWAP_NAME.fullmatch(name):
-            base, end = map(int, found.groups())
-            problem = await _find_problem(storage, directory, base, end, config)
+            base, end, size = int(found[1]), int(found[2]), None if found[3] is None else int(found[3])
+            path = f"{directory}/{name}"
+            problem = await _find_problem(storage, path, base, end, size, config)
             if problem is None:
-                _replace_files(storage, directory, base, end)
+                _replace_files(storage, directory, base, end, path)
                 changed = True
             else:
-                _log.error("%s/%s does not replace any segment: %s", directory, name, problem)
-                rejected.append(RejectedSwap(base, end, f"{directory}/{name}: {problem}"))
+                _log.error("%s does not replace any segment: %s", path, problem)
+                rejected.append(RejectedSwap(base, end, f"{path}: {problem}"))
     if changed:
         await storage.fsync_directory(directory)
     return rejected
 
 
-async def _find_problem(storage: Storage, directory: str, base: int, end: int, config: LogConfig) -> str | None:
-    """Returns why the swap file cannot replace the segments from ``base`` to below ``end``; None if it can."""
+async def _find_problem(
+    storage: Storage, path: str, base: int, end: int, size: int | None, config: LogConfig
+) -> str | None:
+    """Returns why the swap file cannot replace the segments from ``base`` to below ``end``; None if it can.
+
+    ``size``: the bytes that it has by its name; None if the name does not say it.
+    """
     if not config.compacted:
         return "this log was never compacted"
-    if not {base, end} <= {*list_segment_bases(storage, directory)}:
+    if not {base, end} <= {*list_segment_bases(storage, posixpath.dirname(path))}:
         return f"there is no segment at {base} or none at {end}"
-    file = storage.open(_swap_path(directory, base, end))
+    file = storage.open(path)
     try:
+        if file.size != size and (size is not None or not file.size):
+            return f"it has {file.size} bytes, and {'some' if size is None else size} belong there"
         scan = SegmentScan(file, base, config)
         for _ in iter(scan.step, False):
             await asyncio.sleep(0)  # lets other tasks run
@@ -162,15 +178,11 @@ async def _find_problem(storage: Storage, directory: str, base: int, end: int, c
     return f"it reaches up to offset {scan.next_offset}" if scan.next_offset > end else None
 
 
-def _swap_path(directory: str, base_offset: int, end_offset: int) -> str:
-    return f"{directory}/{format_segment_name(base_offset)}-{format_segment_name(end_offset)}{SWAP_SUFFIX}"
-
-
-def _replace_files(storage: Storage, directory: str, base_offset: int, end_offset: int) -> None:
+def _replace_files(storage: Storage, directory: str, base_offset: int, end_offset: int, swapped: str) -> None:
     """Removes the replaced segments and renames the swap file. Repeatable; durable after an fsync of the folder."""
     for base in list_segment_bases(storage, directory):
         if base_offset < base < end_offset:
             remove_files(storage, f"{directory}/{format_segment_name(base)}")
     target = f"{directory}/{format_segment_name(base_offset)}"
     remove_indexes(storage, target)
-    storage.rename(_swap_path(directory, base_offset, end_offset), target + LOG_SUFFIX)
+    storage.rename(swapped, target + LOG_SUFFIX)

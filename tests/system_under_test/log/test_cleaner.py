@@ -20,6 +20,7 @@ from assay.system_under_test.log.files import format_segment_name
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import remove_expired_segments
 from assay.system_under_test.log.segment import SliceCut
+from assay.system_under_test.log.swap import format_swap_name
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP
@@ -458,7 +459,10 @@ def test_a_disk_that_fails_in_a_swap_takes_nothing(
     run(scenario)
 
 
-def swap_name(base: int, end: int) -> str:
+def swap_name(base: int, end: int, size: int | None = None) -> str:
+    """Without a size: the name in earlier versions."""
+    if size is not None:
+        return format_swap_name(base, end, size)
     return f"{format_segment_name(base)}-{format_segment_name(end)}.log.swap"
 
 
@@ -482,6 +486,10 @@ async def four_segments(bench: Bench, *, compacted: bool = True) -> dict[str, by
         ("0-9.log.swap", b""),
         (swap_name(0, 90), b""),
         (swap_name(0, 9), b"mine"),
+        (swap_name(0, 9), b""),
+        (swap_name(0, 9, 6 * ENTRY), b""),
+        (swap_name(0, 9, 6 * ENTRY), "0"),
+        (swap_name(0, 9, 0), "0"),
         (swap_name(0, 3), "0 and 3"),
         (swap_name(1, 9), "3"),
         ("mine.log.swap", b"mine"),
@@ -518,16 +526,31 @@ def test_a_start_takes_no_records_of_a_log_that_was_never_compacted(empty: bool)
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("gone", [[], [3]])
-def test_a_start_finishes_a_swap_of_which_a_part_was_done(gone: list[int], clean: bool) -> None:
+@pytest.mark.parametrize("size", [6 * ENTRY, None])
+def test_a_start_finishes_a_swap_of_which_a_part_was_done(size: int | None, gone: list[int], clean: bool) -> None:
     async def scenario(bench: Bench) -> None:
         segments = await four_segments(bench)
-        bench.disk.write(f"{DIRECTORY}/{swap_name(0, 6)}", segments["0"] + segments["3"])
+        bench.disk.write(f"{DIRECTORY}/{swap_name(0, 6, size)}", segments["0"] + segments["3"])
         for base in gone:
             bench.disk.remove(f"{DIRECTORY}/{format_segment_name(base)}.log")
         log = await bench.open(clean=clean, recovery_point=10)
         assert bench.offsets() == [*range(10)]
         assert log.segment_offsets == (0, 6, 9)
         assert not [name for name in bench.files() if "swap" in name]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_finishes_a_swap_after_which_nothing_is_left_of_the_segments(clean: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        await four_segments(bench)
+        await bench.open(clean=True, recovery_point=10)
+        await bench.log.tombstones.allow_gaps(lambda: 6)
+        await bench.log.close()
+        bench.disk.write(f"{DIRECTORY}/{swap_name(0, 6, 0)}", b"")
+        await bench.open(clean=clean, recovery_point=10)
+        assert bench.offsets() == [*range(6, 10)]
 
     run(scenario)
 

@@ -68,6 +68,7 @@ def test_all_that_the_broker_writes_for_a_log_is_its_own(tmp_path: Path) -> None
         f"{SEGMENT}.tmp",
         f"{SEGMENT}.cleaned",
         "00000000000000000000-00000000000000000009.log.swap",
+        "00000000000000000000-00000000000000000009-4711.log.swap",
         "leader-epoch-checkpoint.tmp",
         "topic-incarnation.tmp",
         "preallocated.tmp",
