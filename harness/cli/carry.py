@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.cli.command import ExitCode, InputError, note
+from assay.harness.core.printable import to_printable
 
 DESCRIPTION: Final = """\
 Copies the files of a store that pages of later nights need: the small JSON files of each run, the record of each
@@ -47,5 +48,5 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(f"{arguments.into}: {error}") from error
     for obstacle in refused:
         note(f"not carried: {obstacle}")
-    print(f"{runs} runs and {nights} nights carried to {arguments.into}")
+    print(f"{runs} runs and {nights} nights carried to {to_printable(str(arguments.into))}")
     return ExitCode.USAGE if refused else ExitCode.PASS

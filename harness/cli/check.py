@@ -5,12 +5,15 @@ import math
 import os
 import re
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options
+from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, CheckRequest
@@ -20,6 +23,8 @@ UNITS: Final = {
     for suffix, base in (("b", 1000), ("ib", 1024))
     for power, prefix in enumerate("kmgt", 1)
 }
+PATIENCE: Final = 1.0
+"""Seconds for which input is waited for without a word."""
 MIN_MEMORY: Final = 1_000_000
 """Bytes. With less, even a trivial search runs out of memory."""
 
@@ -138,14 +143,40 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
         return check_many(arguments, engine)
     start_seconds = _measure_start_seconds()
-    with Engines(engine, spark_master=arguments.spark_master) as engines, show_estimate() as estimate:
-        checked = check(make_request(arguments), engines, registry, estimate.step)
+    with (
+        Engines(engine, spark_master=arguments.spark_master) as engines,
+        show_estimate() as estimate,
+        _note_wait(arguments.paths[0]) as end_wait,
+    ):
+
+        def step(stage: str, done: int, total: int) -> None:
+            end_wait()
+            estimate.step(stage, done, total)
+
+        checked = check(make_request(arguments), engines, registry, step)
     judgement = add_stage(checked.judgement, "starting the command", start_seconds, first=True)
     print(msgspec.json.encode(judgement).decode() if arguments.json else checked.text)
     if judgement.interrupted:
         print("assay: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     return EXITS[judgement.verdict]
+
+
+@contextmanager
+def _note_wait(path: Path) -> Iterator[Callable[[], None]]:
+    """Prints a line if a pipe has not delivered anything for ``PATIENCE``, because its writer may never come.
+
+    Yields the function to call once something has been read.
+    """
+    line = f"waiting for {path}, which is no regular file: a program must write to it and close it; Ctrl-C ends this"
+    timer = threading.Timer(PATIENCE, note, [line])
+    timer.daemon = True
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
 
 
 def _measure_start_seconds() -> float:

@@ -14,6 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from assay.harness.core.printable import to_printable
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.limits import COUNT, check_number
 from assay.harness.run.systems import DEFAULT, described_defects
@@ -138,8 +139,8 @@ def confirm(question: str, arguments: argparse.Namespace) -> bool:
 
 
 def note(line: str) -> None:
-    """Prints progress on standard error."""
-    print(f"assay: {line}", file=sys.stderr, flush=True)
+    """Prints progress on standard error. A name in it cannot add a line or control the terminal."""
+    print(f"assay: {to_printable(line)}", file=sys.stderr, flush=True)
 
 
 def add_system_option(parser: argparse.ArgumentParser) -> None:

@@ -218,12 +218,11 @@ class NightFolder:
         return night
 
     def reject_links(self) -> None:
-        """Raises :class:`NightError` for a symbolic link, a FIFO or a device in the folder.
+        """Raises :class:`NightError` if the folder is linked, and for a link, a FIFO or a device in it.
 
         The stores of shrunk failures are left out: they have links of their own, and are deleted.
         """
-        if self.path.is_symlink():
-            raise NightError(f"{self.path} is a symbolic link: a night is written in the store itself")
+        self.reject_linked_folder()
         for place, folders, files in os.walk(self.path):
             for name in (*folders, *files):
                 try:
@@ -232,6 +231,12 @@ class NightFolder:
                     raise NightError(str(error)) from error
             if Path(place) == self.path and SHRINKING in folders:
                 folders.remove(SHRINKING)
+
+    def reject_linked_folder(self) -> None:
+        """Raises :class:`NightError` if the folder, or that of all nights, is a symbolic link: it may lead anywhere."""
+        for folder in (self.path.parent, self.path):
+            if folder.is_symlink():
+                raise NightError(f"{folder} is a symbolic link: a night is written in the store itself")
 
     def write(self, night: Night) -> None:
         self.path.mkdir(parents=True, exist_ok=True)

@@ -370,6 +370,7 @@ def begin_night(
         whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
     )  # fmt: skip
     path = night_folder(store, part_name)
+    path.reject_linked_folder()
     path.path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.path.mkdir()

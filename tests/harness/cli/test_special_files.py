@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from assay.harness.core.history import HistoryWriter
 from assay.harness.run import store
 from assay.harness.stored.live_check import find_running_run
 
+from helpers.growing_run import GrowingRun
 from helpers.night_cells import cell, recorded
 
 
@@ -275,3 +277,32 @@ def test_a_pipe_that_is_read_gets_the_summary(tmp_path: Path) -> None:
     write_file(pipe, b"# Night")
     assert os.read(reader, 100) == b"# Night"
     os.close(reader)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 60.0])
+def test_a_check_that_waits_for_a_pipe_says_so_once_and_goes_on_when_it_is_written(
+    tmp_path: Path, seconds: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("assay.harness.cli.check.PATIENCE", seconds)
+    pipe = fifo(tmp_path / "history.edn")
+    entries = "".join(f"{{:process 0, :type {kind}, :f :write, :value 1}}\n" for kind in (":invoke", ":ok"))
+    writer = threading.Timer(0.5, pipe.write_text, [entries])
+    writer.start()
+    try:
+        assert main(["check", str(pipe), "--model=register", "--format=edn"]) in (0, 2)
+    finally:
+        writer.join()
+    printed = capsys.readouterr()
+    assert "1 operation" in printed.out
+    assert printed.err.count(f"assay: waiting for {pipe}, which is no regular file") == (seconds < 1)
+
+
+def test_watch_escapes_the_name_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = GrowingRun(tmp_path)
+    run.add(1)
+    run.read(1)
+    run.end()
+    place = tmp_path / "line\nbreak \x1b[31m"
+    run.path.parent.rename(place)
+    main(["watch", str(place / run.path.name)])
+    assert rf"assay: watching {tmp_path}/line\nbreak \x1b[31m/{run.path.name}" in capsys.readouterr().err.splitlines()

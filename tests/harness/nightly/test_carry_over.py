@@ -199,6 +199,21 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (past / path.relative_to(store) / "run.json").is_file()
 
 
+def test_the_command_escapes_the_names_of_what_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, past = tmp_path / "store", tmp_path / "line\nbreak"
+    run = write(store, Made())
+    (run / "settings.json").unlink(missing_ok=True)
+    (run / "settings.json").symlink_to(tmp_path / "secret")
+    run.parent.rename(store / "\x1b[31mred\n")
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert rf"not carried: {store}/\x1b[31mred\n/{run.name}/settings.json is a link" in line
+    assert printed.out == rf"1 runs and 0 nights carried to {tmp_path}/line\nbreak" + "\n"
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, past = tmp_path / "store", tmp_path / "past"
     assert main(["carry", str(past), f"--into={store}"]) == ExitCode.PASS

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -357,6 +358,27 @@ def test_a_link_or_a_fifo_in_the_folder_of_a_night_is_named_and_nothing_is_writt
     assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes"]) == ExitCode.USAGE
     assert f"{place}: this is a" in capsys.readouterr().err
     assert target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_link_in_the_place_of_the_folder_of_all_nights_is_named_and_not_followed(
+    tmp_path: Path, leads: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, target = tmp_path / "store", tmp_path / "target"
+    hostile(store)
+    if leads:
+        (store / "nights").rename(target)
+    else:
+        shutil.rmtree(store / "nights")
+    (store / "nights").symlink_to(target)
+    before = sorted(target.rglob("*"))
+    said = re.escape(f"{store / 'nights'} is a symbolic link: a night is written in the store itself")
+    with pytest.raises(NightError, match=said):
+        begun(store, [cell("pass")], "new")
+    if leads:
+        assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes"]) == ExitCode.USAGE
+        assert re.search(said, capsys.readouterr().err)
+    assert sorted(target.rglob("*")) == before
 
 
 def test_a_night_beside_one_with_a_fifo_goes_its_way(tmp_path: Path) -> None:
