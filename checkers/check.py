@@ -47,6 +47,11 @@ class Table(View):
     keep: bool = True
 
 
+def name_violations(anomaly: str) -> str:
+    """Returns the name of the table of violations of the check for ``anomaly``."""
+    return "found_" + anomaly.lower().replace("-", "_")
+
+
 _CREATE: Final = re.compile(r"^ *create (?P<kind>view|table) (?P<name>\w+)(?: \((?P<options>[\w, ]+)\))? as$", re.M)
 
 
@@ -169,7 +174,7 @@ class Check:
 
     def __post_init__(self, violations: str) -> None:
         if violations:
-            found = Table("found_" + self.anomaly.lower().replace("-", "_"), violations)
+            found = Table(name_violations(self.anomaly), violations)
             object.__setattr__(self, "views", (*self.views, found))
         if not self.views:
             raise TypeError(f"the check {self.anomaly} has no `violations`")

@@ -22,7 +22,7 @@ Reads may be old, so they prove nothing else, and least of all that a topic is g
 
 from typing import Final
 
-from assay.checkers.check import Check, Family, Table, parse_views
+from assay.checkers.check import Check, Family, parse_views
 from assay.checkers.engine.base import quote_texts
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by, total_of
 
@@ -44,12 +44,10 @@ def _select_rows(kinds: str) -> str:
 REFUSED_BUT_DONE: Final = Check(
     anomaly="refused-but-done",
     meaning="a change that was certainly rejected has taken effect",
-    views=(
-        Table(
-            "refusal_changes",
-            _select_rows(quote_texts(("commit", "setting", "move", "topic-create", "partitions-add"))),
-        ),
-        *parse_views(f"""
+    views=parse_views(f"""
+        create table refusal_changes as
+        {_select_rows(quote_texts(("commit", "setting", "move", "topic-create", "partitions-add")))}
+
         create table refusal_reads as
         select * from ({_select_rows(quote_texts(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as reads
         where outcome = 'ok' and ret is not null
@@ -109,7 +107,6 @@ REFUSED_BUT_DONE: Final = Check(
         where a.kind = 'topic-create' and e.kind = 'topic-seen' and e.outcome = 'ok' and e.value is null
             and e.ret < a.asked
         """),
-    ),
     violations="""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.asked, a.seen
         from refusal_unexplained a join refusal_before b on a.asked_op = b.asked_op and a.key = b.key

@@ -26,23 +26,19 @@ A system that counts wrongly may show any number, so sums have room for more tha
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far
 
-OPENED: Final = Table(
-    "bank_opened",
-    f"""
+BANK_VIEWS: Final = parse_views(f"""
+    -- `doubtful`: it is unknown whether the account was opened, so its bank is not judged.
+    create table bank_opened as
     select e.key, e.owner, max(e.value) as value, max({RETURNED}) as ready,
         max(case when e.outcome = 'ok' then 0 else 1 end) as doubtful
     from effects e where e.kind = 'bank-open' and e.outcome <> 'fail' group by e.key, e.owner
-    """,
-)
-"""``doubtful``: it is unknown whether the account was opened, so its bank is not judged."""
 
-BANKS: Final = Table(
-    "bank_banks",
-    f"""
+    -- The banks that can be judged. `ready`: when all accounts were open.
+    create table bank_banks as
     select key, total, accounts, ready from (
         select key, coalesce(max(case when owner is null then {cast_large("value")} end),
                 cast(sum({cast_large("value")}) as {LARGE})) as total,
@@ -50,30 +46,18 @@ BANKS: Final = Table(
             max(case when owner is null then 1 else 0 end) as has_sum, max(ready) as ready, max(doubtful) as doubtful
         from bank_opened group by key) as banks
     where doubtful = 0 and (has_sum = 1 or opened = valued)
-    """,
-)
 
-SHOWN: Final = Table(
-    "bank_shown",
-    """
+    -- Balances shown by reads that were called after all accounts were opened.
+    create table bank_shown as
     select e.op, e.key, e.owner, e.value, e.call, e.ret
     from effects e join bank_banks b on e.key = b.key
     where e.kind = 'bank-read' and e.outcome = 'ok' and e.ret is not null and e.call > b.ready
-    """,
-)
-"""Balances shown by reads that were called after all accounts were opened."""
 
-KNOWN: Final = View(
-    "bank_known",
-    """
+    -- The shown balances of accounts whose opening balance is known.
+    create view bank_known as
     select s.key, s.owner, s.op, s.value, o.value as opened
     from bank_shown s join bank_opened o on s.key = o.key and s.owner = o.owner where o.value is not null
-    """,
-)
-"""The shown balances of accounts whose opening balance is known."""
-
-VIEWS: Final = (OPENED, BANKS, SHOWN, KNOWN)
-
+    """)
 
 _READ: Final = "{key}: the read by {reader_op}, called at {reader_op:called}, shows {value} in "
 
@@ -81,17 +65,13 @@ _READ: Final = "{key}: the read by {reader_op}, called at {reader_op:called}, sh
 BANK_TOTAL: Final = Check(
     anomaly="bank-total",
     meaning="a read of all accounts shows more or less money than there is",
-    views=(
-        View(
-            "bank_totals",
-            f"""
-            select s.key, s.op, cast(sum({cast_large("s.value")}) as {LARGE}) as value, count(*) as shown,
-                min(b.total) as total, min(b.accounts) as accounts
-            from bank_shown s join bank_banks b on s.key = b.key group by s.key, s.op
-            """,
-        ),
-        Table("found_bank_total", "select * from bank_totals where value <> total or shown <> accounts"),
-    ),
+    views=parse_views(f"""
+        create view bank_totals as
+        select s.key, s.op, cast(sum({cast_large("s.value")}) as {LARGE}) as value, count(*) as shown,
+            min(b.total) as total, min(b.accounts) as accounts
+        from bank_shown s join bank_banks b on s.key = b.key group by s.key, s.op
+        """),
+    violations="select * from bank_totals where value <> total or shown <> accounts",
     evidence=select_first("found_bank_total", "key, op", also="op as reader_op"),
     examined="select count(*) as examined from bank_totals",
     claim=_READ + "[shown={accounts}?|{shown} of ]{accounts} accounts, and {total} had been opened.",
@@ -104,7 +84,7 @@ BANK_TOTAL: Final = Check(
 BANK_NEGATIVE: Final = Check(
     anomaly="bank-negative",
     meaning="an account holds less than nothing",
-    views=(Table("found_bank_negative", "select * from bank_shown where value < 0"),),
+    violations="select * from bank_shown where value < 0",
     evidence=select_first("found_bank_negative", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_shown",
     claim=_READ + "account {owner}.",
@@ -112,9 +92,9 @@ BANK_NEGATIVE: Final = Check(
 )
 
 
-def _sums_view(name: str, *, certain: bool) -> View:
-    """Returns a view of the sums deposited and withdrawn before each read of an account: certainly before its call, or
-    possibly before its return.
+def _select_sums(*, certain: bool) -> str:
+    """Returns SQL: the sums deposited and withdrawn before each read of an account, either certainly before the read's
+    call or possibly before its return.
     """
     if certain:
         which, moment, change_side, read, read_side = "e.outcome = 'ok' and e.ret is not null", "e.ret", 1, "call", 0
@@ -123,9 +103,7 @@ def _sums_view(name: str, *, certain: bool) -> View:
     deposited, withdrawn = (
         sum_so_far(one, by="key, owner", order="moment, side", kind=LARGE) for one in ("deposited", "withdrawn")
     )
-    return View(
-        name,
-        f"""
+    return f"""
         select key, owner, op, deposited, withdrawn from (
             select key, owner, op, {deposited} as deposited, {withdrawn} as withdrawn from (
                 select e.key, e.owner, {moment} as moment, {change_side} as side, cast(-1 as bigint) as op,
@@ -136,28 +114,27 @@ def _sums_view(name: str, *, certain: bool) -> View:
                 union all
                 select key, owner, {read}, {read_side}, op, 0, 0 from bank_shown) as moments) as summed
         where op >= 0
-        """,
-    )
+        """
 
 
 BANK_UNACCOUNTED: Final = Check(
     anomaly="bank-unaccounted",
     meaning="an account holds what no order of its deposits and withdrawals explains",
-    views=(
-        _sums_view("bank_certain", certain=True),
-        _sums_view("bank_possible", certain=False),
-        Table(
-            "found_bank_unaccounted",
-            """
-            select s.key, s.owner, s.op, s.value, s.opened + c.deposited - p.withdrawn as least,
-                s.opened + p.deposited - c.withdrawn as most
-            from bank_known s
-                join bank_certain c on s.key = c.key and s.owner = c.owner and s.op = c.op
-                join bank_possible p on s.key = p.key and s.owner = p.owner and s.op = p.op
-            where s.value < s.opened + c.deposited - p.withdrawn or s.value > s.opened + p.deposited - c.withdrawn
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        create view bank_certain as
+        {_select_sums(certain=True)}
+
+        create view bank_possible as
+        {_select_sums(certain=False)}
+        """),
+    violations="""
+        select s.key, s.owner, s.op, s.value, s.opened + c.deposited - p.withdrawn as least,
+            s.opened + p.deposited - c.withdrawn as most
+        from bank_known s
+            join bank_certain c on s.key = c.key and s.owner = c.owner and s.op = c.op
+            join bank_possible p on s.key = p.key and s.owner = p.owner and s.op = p.op
+        where s.value < s.opened + c.deposited - p.withdrawn or s.value > s.opened + p.deposited - c.withdrawn
+        """,
     evidence=select_first("found_bank_unaccounted", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_known",
     claim=_READ + "account {owner}; by what was acknowledged before, and what may have been done by then, it held "
@@ -167,6 +144,6 @@ BANK_UNACCOUNTED: Final = Check(
     explained_by=("bank-total", "bank-negative"),
 )
 
-BANK: Final = declare_family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), VIEWS)
+BANK: Final = declare_family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), BANK_VIEWS)
 
 BANK_ANOMALIES: Final = BANK.anomalies

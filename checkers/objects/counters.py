@@ -21,7 +21,7 @@ never have happened. A counter is linearizable iff none of the three is violated
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, UndecidedKeys, View
+from assay.checkers.check import Check, UndecidedKeys, parse_views
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     RETURNED,
@@ -37,53 +37,35 @@ from assay.checkers.sql_idioms import (
     total_of,
 )
 
-ROWS: Final = Table(
-    "counter_rows",
-    f"""
+COUNTER_VIEWS: Final = parse_views(f"""
+    create table counter_rows as
     select e.op, e.sub, e.key, case when e.kind = 'counter-add' then 1 else 0 end as adds,
-        case when e.outcome = 'ok' then e.value end as value, e.call,
-        {RETURNED} as ret, e.outcome
+        case when e.outcome = 'ok' then e.value end as value, e.call, {RETURNED} as ret, e.outcome
     from effects e where (e.kind = 'counter-add' and e.outcome <> 'fail')
         or (e.kind = 'counter-read' and e.outcome = 'ok' and e.value is not null)
-    """,
-)
 
-UNCLEAR: Final = Table(
-    "counter_unclear", "select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key"
-)
-"""Keys with an acknowledged add whose result is unknown: it fills an unknown slot."""
+    -- Keys with an acknowledged add whose result is unknown: it fills an unknown slot.
+    create table counter_unclear as
+    select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key
 
-KNOWN: Final = View(
-    "counter_known",
-    """
+    create view counter_known as
     select r.key, r.value, r.adds, r.op, r.sub, r.call, r.ret
     from counter_rows r left join counter_unclear u on r.key = u.key
     where r.outcome = 'ok' and r.value >= 0 and u.key is null
-    """,
-)
 
-PLACES: Final = Table(
-    "counter_places",
-    """
+    -- Operations aggregated by place: `adds` 0 is the place 2v - 1, 1 the place 2v.
+    create table counter_places as
     select key, value, adds, count(*) as many, min(op) as low_op, max(op) as high_op, max(call) as last_call,
         min(ret) as first_ret
     from counter_known group by key, value, adds
-    """,
-)
-"""Operations aggregated by place: ``adds`` 0 is the place 2v - 1, 1 the place 2v."""
-
+    """)
 
 _REPEATED: Final = first_rows_subquery("found_counter_duplicate", "key, value")
 
 COUNTER_DUPLICATE: Final = Check(
     anomaly="counter-duplicate",
     meaning="two adds to a counter returned the same count, so one of them was lost",
-    views=(
-        Table(
-            "found_counter_duplicate",
-            "select key, value, many, low_op, high_op from counter_places where adds = 1 and many > 1",
-        ),
-    ),
+    violations="select key, value, many, low_op, high_op from counter_places where adds = 1 and many > 1",
     evidence=f"""
         select f.key, f.value, f.many, n.former_op as low_op, n.op as high_op
         from {_REPEATED} f join ({
@@ -107,14 +89,10 @@ COUNTER_DUPLICATE: Final = Check(
 COUNTER_ORDER: Final = Check(
     anomaly="counter-order",
     meaning="a count was returned after a higher one was already known",
-    views=(Table("found_counter_order", select_late_calls("counter_places", "value, adds")),),
-    evidence=f"""
-        {
-        select_last_before(
-            first_rows_subquery("found_counter_order", "key, before"), "counter_known", ("value", "adds")
-        )
-    }
-        """,
+    violations=select_late_calls("counter_places", "value, adds"),
+    evidence=select_last_before(
+        first_rows_subquery("found_counter_order", "key, before"), "counter_known", ("value", "adds")
+    ),
     examined=f"select {total_of('many')} as examined from counter_places",
     claim="{key}: {late_op} has [late_adds=1?been given {late_value} by an add|read {late_value}] called at "
     "{before:time}, although {first_op} had [adds=1?been given {value} by an add|read {value}] by {first_op:returned}.",
@@ -125,49 +103,42 @@ COUNTER_ORDER: Final = Check(
 COUNTER_PHANTOM: Final = Check(
     anomaly="counter-phantom",
     meaning="a count was returned that is higher than the adds made by then",
-    views=(
-        Table(
-            "counter_spare",
-            f"""
-            select r.key, r.op, r.call, {row_number(by="r.key", order="r.call, r.op, r.sub")} as turn
-            from counter_rows r where r.outcome = 'info'
-            """,
-        ),
-        View("counter_spares", "select key, count(*) as spare from counter_spare group by key"),
-        View(
-            "counter_levels",
-            # `filled`: slots below the value that acknowledged adds filled. `needed`: the other slots below the value.
-            # `missing`: those of them that are not below the previous known value (`floor_value`) as well.
-            # `floor_filled`: 1 if the slot of that value itself is filled (its `own`).
-            f"""
-            select key, value, bound, value - filled as needed, value - floor_value - floor_filled as missing from (
-                select key, value, first_ret, filled,
-                    coalesce({previous("value", by="key", order="value")}, 0) as floor_value,
-                    coalesce({previous("own", by="key", order="value")}, 0) as floor_filled,
-                    min(first_ret) over (partition by key {order_by("depth")}
-                        {ROWS_SO_FAR}) as bound
-                from (
-                    select key, value, 0 - value as depth, first_ret, own, cast(coalesce(sum(own) over (partition by key
-                        {order_by("value")} {ROWS_BEFORE}), 0) as bigint)
-                        as filled
-                    from (select key, value, min(first_ret) as first_ret, max(adds) as own
-                        from counter_places group by key, value) as folded) as counted) as bounded
-            """,
-        ),
-        Table(
-            "found_counter_phantom",
-            """
-            select l.key, l.value, l.bound, l.needed, s.call as late, s.op as late_op, coalesce(t.spare, 0) as spare,
-                cast(null as bigint) as below_op
-            from counter_levels l left join counter_spares t on l.key = t.key
-                left join counter_spare s on l.key = s.key and l.needed = s.turn
-            where l.missing > 0 and (s.key is null or s.call > l.bound)
-            union all
-            select r.key, r.value, min(r.ret), null, null, null, 0, min(r.op)
-            from counter_rows r where r.value < 0 group by r.key, r.value
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        -- Adds of unknown outcome, numbered by call (`turn`).
+        create table counter_spare as
+        select r.key, r.op, r.call, {row_number(by="r.key", order="r.call, r.op, r.sub")} as turn
+        from counter_rows r where r.outcome = 'info'
+
+        -- The number of adds of unknown outcome.
+        create view counter_spares as
+        select key, count(*) as spare from counter_spare group by key
+
+        -- `filled`: slots below the value that acknowledged adds filled. `needed`: the other slots below the value.
+        -- `missing`: the needed slots that are not below the previous known value (`floor_value`) as well.
+        -- `floor_filled`: 1 if the slot of the previous known value is filled (its `own`).
+        create view counter_levels as
+        select key, value, bound, value - filled as needed, value - floor_value - floor_filled as missing from (
+            select key, value, first_ret, filled,
+                coalesce({previous("value", by="key", order="value")}, 0) as floor_value,
+                coalesce({previous("own", by="key", order="value")}, 0) as floor_filled,
+                min(first_ret) over (partition by key {order_by("depth")} {ROWS_SO_FAR}) as bound
+            from (
+                select key, value, 0 - value as depth, first_ret, own,
+                    cast(coalesce(sum(own) over (partition by key {order_by("value")} {ROWS_BEFORE}), 0) as bigint)
+                    as filled
+                from (select key, value, min(first_ret) as first_ret, max(adds) as own
+                    from counter_places group by key, value) as folded) as counted) as bounded
+        """),
+    violations="""
+        select l.key, l.value, l.bound, l.needed, s.call as late, s.op as late_op, coalesce(t.spare, 0) as spare,
+            cast(null as bigint) as below_op
+        from counter_levels l left join counter_spares t on l.key = t.key
+            left join counter_spare s on l.key = s.key and l.needed = s.turn
+        where l.missing > 0 and (s.key is null or s.call > l.bound)
+        union all
+        select r.key, r.value, min(r.ret), null, null, null, 0, min(r.op)
+        from counter_rows r where r.value < 0 group by r.key, r.value
+        """,
     evidence=f"""
         select f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare,
             coalesce(f.below_op, min(t.op)) as first_op, min(t.value) as first_value, min(t.adds) as first_adds
@@ -195,7 +166,6 @@ _DOUBTS: Final = UndecidedKeys(
 )
 
 
-COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
 COUNTERS: Final = declare_family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _DOUBTS)
 
 COUNTER_ANOMALIES: Final = COUNTERS.anomalies

@@ -11,25 +11,22 @@ checks that values do).
 
 from typing import Final
 
-from assay.checkers.check import Check, Table
+from assay.checkers.check import Check, parse_views
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, total_of
 
-IDS: Final = Table(
-    "ids_generated",
-    """
+ID_VIEWS: Final = parse_views("""
+    create table ids_generated (high_cardinality) as
     select key, value, name, count(*) as times from effects
     where kind = 'id-generate' and outcome = 'ok' and (value is not null or name is not null)
     group by key, value, name
-    """,
-    high_cardinality=True,
-)
+    """)
 
 
 ID_DUPLICATE: Final = Check(
     anomaly="id-duplicate",
     meaning="one unique id was handed out more than once",
-    views=(Table("found_id_duplicate", "select key, value, name, times from ids_generated where times > 1"),),
+    violations="select key, value, name, times from ids_generated where times > 1",
     evidence=f"""
         select key, value, name, times, max(case when turn = 1 then op end) as first_op,
             max(case when turn = 2 then op end) as again_op
@@ -50,6 +47,6 @@ ID_DUPLICATE: Final = Check(
     about=("[name?|value {value} of {key}]",),
 )
 
-UNIQUE_IDS: Final = declare_family("unique-ids", (ID_DUPLICATE,), (IDS,))
+UNIQUE_IDS: Final = declare_family("unique-ids", (ID_DUPLICATE,), ID_VIEWS)
 
 ID_ANOMALIES: Final = UNIQUE_IDS.anomalies

@@ -1,4 +1,4 @@
-"""Which kinds of effects a history has, of which objects, and why no family judges some of its keys.
+"""Counts of the kinds of effects in a history, by which families know whether they apply.
 
 A kind names its object: ``counter-add``, ``set-read``, ``queue-dequeue``. A key with effects of other kinds, such as
 ``add``, is reported.

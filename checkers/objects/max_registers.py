@@ -7,25 +7,31 @@ A workload records itself in ``effects`` as follows (``key`` is the register's n
 - ``max-read``: ``value``, null if nothing was written yet; only ok ones count.
 
 **The rule.** For each value u that was read let e(u) be the earliest-called write of u that did not fail. If there is
-none, the value is a phantom. Places: e(u) at 2u, reads of u at 2u + 1, and any other acknowledged write of v at 2v,
-*its call never counted*. Rule U (no operation has a lower place than one that had returned before its call) on these,
-and the phantoms, is exact.
+none, the value is a phantom. Each operation has a place:
+
+- 2u for e(u),
+- 2u + 1 for a read of u,
+- 2v for any other acknowledged write of v. *Its call does not count.*
+
+A history is linearizable iff it has no phantom and its places obey rule U: no operation has a lower place than one that
+had returned before its call.
 
 **It is necessary.** Some write of u comes before every read of u or more (choosing the earliest-called one loses
-nothing), and reads rise. A write of v comes after all reads of less, so after the e(u) of each value u < v that was
-read. A write has no place that it must be *before* unless it is some e(u): another write of u or more may hide it.
+nothing), and no read shows less than an earlier one. A write of v comes after all reads of less, so after the e(u) of
+each value u < v that was read. A write has no place that it must be *before* unless it is some e(u): another write of u
+or more may hide it.
 
-**It is sufficient.** Move each other write, in order of return, up to the highest place of the operations that returned
-before its call, if that is above 2v. Then nothing above a moved write w returned before its call. And no y below it was
-called after it returned. At its own 2v the rule says so. At the place of some z that had returned before w's call, y
-would have been called after z returned, too. The rule (or this argument for z) excludes that. So the places order all
-operations as rule U requires. A read of u still finds u: e(u) is strictly below, and no write of more than u is below
-2u + 2.
+**It is sufficient.** Move each other write w, in order of return, up to the highest place of the operations that had
+returned before its call, if that place is above 2v. Then no operation at a higher place had returned before w was
+called. Nor was any operation y at a lower place called after w had returned. If w stays at 2v, the rule says so. If w
+moves to the place of some z, y would have been called after z had returned, too, which the rule (or this argument for
+z) excludes. So the places order all operations as rule U requires. A read of u still finds u: e(u) is strictly below,
+and no write of more than u is below 2u + 2.
 """
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
@@ -40,27 +46,21 @@ from assay.checkers.sql_idioms import (
 INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""
 
-ROWS: Final = Table(
-    "max_rows",
-    f"""
+MAX_VIEWS: Final = parse_views(f"""
+    create table max_rows as
     select e.op, e.sub, e.key, case when e.kind = 'max-read' then 1 else 0 end as reads,
         coalesce(e.value, {INITIAL}) as value, e.call, {RETURNED} as ret
     from effects e
     where (e.kind = 'max-write' and e.outcome <> 'fail' and e.value is not null)
         or (e.kind = 'max-read' and e.outcome = 'ok')
-    """,
-)
 
-LEVELS: Final = Table(
-    "max_levels",
-    """
+    -- Operations aggregated by value; `write_call` is that of e(u).
+    create table max_levels as
     select key, value, min(case when reads = 1 then ret end) as read_ret, max(case when reads = 1 then call end) as
         read_call, min(case when reads = 0 then call end) as write_call, min(case when reads = 0 then ret end) as
         write_ret, cast(sum(reads) as bigint) as looked, min(case when reads = 1 then op end) as read_op
     from max_rows group by key, value
-    """,
-)
-"""Operations aggregated by value; ``write_call`` is that of e(u)."""
+    """)
 
 
 def _describe_value(column: str) -> str:
@@ -73,15 +73,10 @@ _THERE: Final = f"{{first_op}} had [reads=1?read|written] {_describe_value('valu
 MAX_PHANTOM: Final = Check(
     anomaly="max-phantom",
     meaning="a max register was read with a value that no one wrote",
-    views=(
-        Table(
-            "found_max_phantom",
-            f"""
-            select key, value, read_op, looked from max_levels
-            where looked > 0 and write_call is null and value <> {INITIAL}
-            """,
-        ),
-    ),
+    violations=f"""
+        select key, value, read_op, looked from max_levels
+        where looked > 0 and write_call is null and value <> {INITIAL}
+        """,
     evidence=f"""
         select f.key, f.value, f.read_op, f.looked, min(w.op) as failed_op
         from {first_rows_subquery("found_max_phantom", "key, value")} f
@@ -100,27 +95,19 @@ MAX_PHANTOM: Final = Check(
 MAX_ORDER: Final = Check(
     anomaly="max-order",
     meaning="a max register was read with less than what was already there",
-    views=(
-        View(
-            "max_places",
-            """
-            select key, value, 0 as reads, case when looked > 0 then write_call end as last_call, write_ret as first_ret
-            from max_levels where write_call is not null
-            union all
-            select key, value, 1, read_call, read_ret from max_levels where looked > 0
-            """,
-        ),
-        Table("found_max_order", select_late_calls("max_places", "value, reads")),
-    ),
-    evidence_views=(
-        View(
-            "max_uses",
-            """
-            select r.op, r.key, r.reads, r.value, r.ret, case when r.reads = 1 or l.looked > 0 then r.call end as call
-            from max_rows r join max_levels l on r.key = l.key and r.value = l.value
-            """,
-        ),
-    ),
+    views=parse_views("""
+        create view max_places as
+        select key, value, 0 as reads, case when looked > 0 then write_call end as last_call, write_ret as first_ret
+        from max_levels where write_call is not null
+        union all
+        select key, value, 1, read_call, read_ret from max_levels where looked > 0
+        """),
+    violations=select_late_calls("max_places", "value, reads"),
+    evidence_views=parse_views("""
+        create view max_uses as
+        select r.op, r.key, r.reads, r.value, r.ret, case when r.reads = 1 or l.looked > 0 then r.call end as call
+        from max_rows r join max_levels l on r.key = l.key and r.value = l.value
+        """),
     evidence=f"""
         select o.*, case when o.late_reads = 0 and o.late_value <> o.value then l.read_op end as read_op
         from ({
@@ -138,7 +125,6 @@ MAX_ORDER: Final = Check(
     more="{overtaken-1}",
 )
 
-MAX_VIEWS: Final = (ROWS, LEVELS)
 MAX_REGISTERS: Final = declare_family("max-register", (MAX_PHANTOM, MAX_ORDER), MAX_VIEWS)
 
 MAX_REGISTER_ANOMALIES: Final = MAX_REGISTERS.anomalies

@@ -37,7 +37,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, Family, Table
+from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, Family, parse_views
 from assay.checkers.engine import INFINITY, Engine
 from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS
 from assay.checkers.objects.kinds import declare_family
@@ -61,20 +61,19 @@ else:
 NOTHING: Final = -INFINITY
 """Stands for a read of nothing, below all values."""
 
-SEEN: Final = Table(
-    "monotonic_seen",
-    f"""
+MONOTONIC_VIEWS: Final = parse_views(f"""
+    -- `former`: the number that the process saw of this value before.
+    create table monotonic_seen as
     select op, key, process, value, call, ret, {previous("value", by="key, process", order="call, op")} as former,
         {previous("op", by="key, process", order="call, op")} as former_op
     from (
         select op, key, process, max(coalesce(value, {NOTHING})) as value, min(call) as call, min(ret) as ret
         from effects where (kind = 'monotonic-read' or (kind = 'monotonic-add' and value is not null))
             and outcome = 'ok' group by op, key, process) as seen
-    """,
-)
-"""``former``: the number that the process saw of this value before."""
 
-FALLS: Final = Table("monotonic_falls", "select * from monotonic_seen where value < former")
+    create table monotonic_falls as
+    select * from monotonic_seen where value < former
+    """)
 
 _LEVELS: Final = -(2**61)
 """First id of the nodes for levels. A level stands for one number of a value and all smaller ones."""
@@ -82,9 +81,9 @@ _LEVELS: Final = -(2**61)
 NONMONOTONIC_READ: Final = Check(
     anomaly="nonmonotonic-read",
     meaning="one process saw a value that only grows, and then less of it",
-    views=(Table("found_nonmonotonic_read", f"select * from {FALLS.name}"),),
+    violations="select * from monotonic_falls",
     evidence=select_first("found_nonmonotonic_read", "key, process, op", also="op as less_op"),
-    examined=f"select count(*) as examined from {SEEN.name} where former is not null",
+    examined="select count(*) as examined from monotonic_seen where former is not null",
     claim="{key}: {less_op} saw {former} at {former_op:returned}, and only "
     f"[value={NOTHING}?nothing|{{value}}] in an operation that it called at {{less_op:called}}.",
     about=("what operation {less_op:number} saw",),
@@ -96,7 +95,7 @@ def _declare_cycle_check(anomaly: str, meaning: str, explained_by: tuple[str, ..
         anomaly,
         meaning,
         found="monotonic_found",
-        examined=SEEN.name,
+        examined="monotonic_seen",
         about=(EachOperation("ops", "what operation {} saw"),),
         explained_by=explained_by,
     )
@@ -246,7 +245,7 @@ def _describe_cycle(cycle: Sequence[int], size: int, known: Mapping[int, _Observ
     return keys[0] if keys else None, claim
 
 
-MONOTONIC: Final = declare_family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), (SEEN, FALLS), find_cycles)
+MONOTONIC: Final = declare_family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), MONOTONIC_VIEWS, find_cycles)
 
 
 MONOTONIC_REAL_TIME: Final = Family(

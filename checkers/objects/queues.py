@@ -35,7 +35,7 @@ Equal elements count as often as they are inside. The surplus of enqueues over d
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, UndecidedKeys, View, family_of
+from assay.checkers.check import Check, UndecidedKeys, family_of, parse_views
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
@@ -49,69 +49,48 @@ from assay.checkers.sql_idioms import (
     total_of,
 )
 
-ROWS: Final = Table(
-    "queue_rows",
-    f"""
+QUEUE_VIEWS: Final = parse_views(f"""
+    create table queue_rows as
     select e.op, e.sub, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
     from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
-    """,
-)
 
-ADDS: Final = Table(
-    "queue_adds",
-    f"""
+    create table queue_adds as
     select key, value, op, sub, call, ret, {row_number(by="key, value", order="call, op, sub")} as turn
     from queue_rows where kind = 'queue-enqueue' and value is not null
-    """,
-)
 
-TAKES: Final = Table(
-    "queue_takes",
-    f"""
+    create table queue_takes as
     select key, value, op, sub, call, ret, {row_number(by="key, value", order="ret, op, sub")} as turn
     from queue_rows where kind = 'queue-dequeue' and outcome = 'ok' and value is not null
-    """,
-)
 
-DRAINS: Final = Table(
-    "queue_drains",
-    "select key, max(call) as drained from queue_rows where kind = 'queue-drained' and outcome = 'ok' group by key",
-)
+    -- When the last drain that found the end of the queue was called.
+    create table queue_drains as
+    select key, max(call) as drained from queue_rows where kind = 'queue-drained' and outcome = 'ok' group by key
 
-EXCUSES: Final = Table(
-    "queue_excuses",
-    "select key, count(*) as excuses from queue_rows where kind = 'queue-dequeue' and outcome = 'info' group by key",
-)
+    -- The number of dequeues of unknown outcome, each of which excuses one loss.
+    create table queue_excuses as
+    select key, count(*) as excuses from queue_rows where kind = 'queue-dequeue' and outcome = 'info' group by key
 
-UNKNOWN_DRAINS: Final = Table(
-    "queue_open_drains",
-    "select key, min(call) as call from queue_rows where kind = 'queue-drained' and outcome = 'info' group by key",
-)
+    -- Queues with a drain of unknown outcome, and the first call of one.
+    create table queue_open_drains as
+    select key, min(call) as call from queue_rows where kind = 'queue-drained' and outcome = 'info' group by key
 
-ACKED: Final = Table(
-    "queue_acked",
-    """
+    -- Elements that were acknowledged before that drain was called.
+    create table queue_acked as
     select a.key, a.value, a.op, a.sub, a.call, a.ret, d.drained
     from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
-    """,
-)
 
-SHORT: Final = Table(
-    "queue_short",
-    f"""
+    -- For each value, the number of enqueued copies that no dequeue can have taken (`short`).
+    create table queue_short as
     select key, value, max(ahead) as short from (
         select key, value, {sum_so_far("weight", by="key, value", order="back, weight, op, sub")} as ahead
         from (
             select key, value, 0 - call as back, 1 as weight, op, sub from queue_acked
             union all select key, value, 0 - ret, -1, op, sub from queue_takes) as turns) as counted
     group by key, value having max(ahead) > 0
-    """,
-)
-"""For each value, the number of enqueued copies that no dequeue can have taken (``short``)."""
 
-UNDECIDED: Final = View(
-    "queue_doubted",
-    f"""
+    -- Queues without a complete drain, and queues whose `short` missing elements a drain of unknown outcome may have
+    -- taken.
+    create view queue_doubted as
     select o.key, cast(0 as bigint) as short
     from (select key from effect_kinds where kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') group by key) o
         left join queue_drains d on o.key = d.key
@@ -119,43 +98,29 @@ UNDECIDED: Final = View(
     union all
     select s.key, {total_of("s.short")}
     from queue_short s join queue_open_drains o on s.key = o.key group by s.key
-    """,
-)
-"""Queues without a complete drain, and queues whose ``short`` missing elements a drain of unknown outcome may have
-taken."""
-
-QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, UNKNOWN_DRAINS, ACKED, SHORT, UNDECIDED)
-
+    """)
 
 QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
     meaning="an acknowledged element of a queue was never dequeued",
-    views=(
-        View(
-            "queue_losses",
-            f"""
-            select key, value, op, sub, ret, drained, {row_number(by="key", order="ret, op, sub")} as number,
-                count(*) over (partition by key {order_by("key")}
-                    {ALL_ROWS}) as losses
-            from (
-                select a.key, a.value, a.op, a.sub, a.ret, a.drained, s.short,
-                    {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
-                    count(*) over (partition by a.key, a.value {order_by("a.call")}
-                        {ALL_ROWS}) as copies
-                from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
-            where turn > copies - short
-            """,
-        ),
-        Table(
-            "found_queue_lost",
-            """
-            select l.key, l.value, l.op, l.sub, l.ret, l.drained, l.losses, coalesce(x.excuses, 0) as excuses
-            from queue_losses l left join queue_excuses x on l.key = x.key
-                left join queue_open_drains o on l.key = o.key
-            where l.number > coalesce(x.excuses, 0) and o.key is null
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        -- One row for each lost copy of an element; the copies of an element enqueued last count as lost.
+        create view queue_losses as
+        select key, value, op, sub, ret, drained, {row_number(by="key", order="ret, op, sub")} as number,
+            count(*) over (partition by key {order_by("key")} {ALL_ROWS}) as losses
+        from (
+            select a.key, a.value, a.op, a.sub, a.ret, a.drained, s.short,
+                {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
+                count(*) over (partition by a.key, a.value {order_by("a.call")} {ALL_ROWS}) as copies
+            from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
+        where turn > copies - short
+        """),
+    violations="""
+        select l.key, l.value, l.op, l.sub, l.ret, l.drained, l.losses, coalesce(x.excuses, 0) as excuses
+        from queue_losses l left join queue_excuses x on l.key = x.key
+            left join queue_open_drains o on l.key = o.key
+        where l.number > coalesce(x.excuses, 0) and o.key is null
+        """,
     evidence=f"""
         select f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op as add_op, f.sub, min(d.op) as drain_op
         from {first_rows_subquery("found_queue_lost", "key, op, sub")} f
@@ -178,18 +143,13 @@ QUEUE_LOST: Final = Check(
 QUEUE_DUPLICATE: Final = Check(
     anomaly="queue-duplicate",
     meaning="an element was dequeued more often than it was enqueued",
-    views=(
-        Table(
-            "found_queue_duplicate",
-            """
-            select t.key, t.value, t.takes, a.adds
-            from (select key, value, count(*) as takes from queue_takes group by key, value) t
-                join (select key, value, count(*) as adds from queue_adds group by key, value) a
-                on t.key = a.key and t.value = a.value
-            where t.takes > a.adds
-            """,
-        ),
-    ),
+    violations="""
+        select t.key, t.value, t.takes, a.adds
+        from (select key, value, count(*) as takes from queue_takes group by key, value) t
+            join (select key, value, count(*) as adds from queue_adds group by key, value) a
+            on t.key = a.key and t.value = a.value
+        where t.takes > a.adds
+        """,
     evidence=f"""
         select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op, min(a.op) as add_op
         from {first_rows_subquery("found_queue_duplicate", "key, value")} f
@@ -211,17 +171,12 @@ QUEUE_DUPLICATE: Final = Check(
 QUEUE_PHANTOM: Final = Check(
     anomaly="queue-phantom",
     meaning="an element was dequeued that no one had enqueued",
-    views=(
-        Table(
-            "found_queue_phantom",
-            """
-            select t.key, t.value, min(t.turn) as turn
-            from queue_takes t left join queue_adds a on t.key = a.key and t.value = a.value and t.turn = a.turn
-                left join (select key, value from queue_adds where turn = 1) e on t.key = e.key and t.value = e.value
-            where e.key is null or a.call > t.ret group by t.key, t.value
-            """,
-        ),
-    ),
+    violations="""
+        select t.key, t.value, min(t.turn) as turn
+        from queue_takes t left join queue_adds a on t.key = a.key and t.value = a.value and t.turn = a.turn
+            left join (select key, value from queue_adds where turn = 1) e on t.key = e.key and t.value = e.value
+        where e.key is null or a.call > t.ret group by t.key, t.value
+        """,
     evidence=f"""
         select f.key, f.value, f.turn, min(t.op) as take_op, min(t.ret) as ret, min(a.op) as add_op,
             min(x.op) as failed_op
@@ -267,79 +222,66 @@ ANY_NUMBER: Final = 2**32
 QUEUE_FALSE_EMPTY: Final = Check(
     anomaly="queue-false-empty",
     meaning="a queue said that it was empty while acknowledged elements were inside",
-    views=(
-        Table(
-            "queue_empties",
-            """
-            select key, op, sub, call, ret from queue_rows
-            where kind = 'queue-dequeue' and outcome = 'ok' and value is null
-            """,
-        ),
-        View(
-            "queue_spare",
-            """
-            select key, value, cast(sum(weight) as bigint) as spare
+    views=parse_views(f"""
+        create table queue_empties as
+        select key, op, sub, call, ret from queue_rows
+        where kind = 'queue-dequeue' and outcome = 'ok' and value is null
+
+        -- How many copies of an element were enqueued but never returned.
+        create view queue_spare as
+        select key, value, cast(sum(weight) as bigint) as spare
+        from (
+            select key, value, 1 as weight from queue_adds
+            union all select key, value, -1 from queue_takes) as turns
+        group by key, value having cast(sum(weight) as bigint) > 0
+
+        -- `copies`: the enqueues of an element that have returned, minus its dequeues that have been called. If it is
+        -- below 0, none is certainly inside. `late`: dequeue calls come before enqueue returns of the same moment.
+        create view queue_element_steps as
+        select t.key, t.time, t.late, t.weight, coalesce(s.spare, 0) as spare,
+            {sum_so_far("t.weight", by="t.key, t.value", order="t.time, t.late, t.op, t.sub")} as copies
+        from (
+            select key, value, ret as time, 1 as late, 1 as weight, op, sub from queue_adds where ret < {INFINITY}
+            union all select key, value, call, 0, -1, op, sub from queue_takes) t
+            left join queue_spare s on t.key = s.key and t.value = s.value
+
+        -- For each moment: the elements inside, those of them that are returned later (`due`), and the elements that
+        -- dequeues and drains of unknown outcome may have taken (`unknown`).
+        create view queue_levels as
+        select key, time, late, inside, due, unknown,
+            lead(time) over (partition by key {order_by("time, late")}) as following
+        from (
+            select key, time, late, {sum_so_far("element", by="key", order="time, late")} as inside,
+                {sum_so_far("returned", by="key", order="time, late")} as due,
+                {sum_so_far("doubt", by="key", order="time, late")} as unknown
             from (
-                select key, value, 1 as weight from queue_adds
-                union all select key, value, -1 from queue_takes) as turns
-            group by key, value having cast(sum(weight) as bigint) > 0
-            """,
-        ),
-        View(
-            "queue_element_steps",
-            f"""
-            select t.key, t.time, t.late, t.weight, coalesce(s.spare, 0) as spare,
-                {sum_so_far("t.weight", by="t.key, t.value", order="t.time, t.late, t.op, t.sub")} as copies
-            from (
-                select key, value, ret as time, 1 as late, 1 as weight, op, sub from queue_adds where ret < {INFINITY}
-                union all select key, value, call, 0, -1, op, sub from queue_takes) t
-                left join queue_spare s on t.key = s.key and t.value = s.value
-            """,
-        ),
-        View(
-            "queue_levels",
-            f"""
-            select key, time, late, inside, due, unknown,
-                lead(time) over (partition by key {order_by("time, late")}) as following
-            from (
-                select key, time, late, {sum_so_far("element", by="key", order="time, late")} as inside,
-                    {sum_so_far("returned", by="key", order="time, late")} as due,
-                    {sum_so_far("doubt", by="key", order="time, late")} as unknown
+                select key, time, late, cast(sum(element) as bigint) as element,
+                    cast(sum(returned) as bigint) as returned, cast(sum(doubt) as bigint) as doubt
                 from (
-                    select key, time, late, cast(sum(element) as bigint) as element,
-                        cast(sum(returned) as bigint) as returned, cast(sum(doubt) as bigint) as doubt
-                    from (
-                        select key, time, late, greatest(copies, 0) - greatest(copies - weight, 0) as element,
-                            greatest(copies - spare, 0) - greatest(copies - weight - spare, 0) as returned, 0 as doubt
-                        from queue_element_steps
-                        union all
-                        select key, call, 0, 0, 0, 1 from queue_rows where kind = 'queue-dequeue' and outcome = 'info'
-                        union all select key, call, 0, 0, 0, {ANY_NUMBER} from queue_open_drains
-                        union all select key, ret, 0, 0, 0, 0 from queue_empties
-                        union all select key, -1, 0, 0, 0, 0 from queue_empties) as changes
-                    group by key, time, late) as folded) as summed
-            """,
-        ),
-        View(
-            "queue_last_empty",
-            f"""
+                    select key, time, late, greatest(copies, 0) - greatest(copies - weight, 0) as element,
+                        greatest(copies - spare, 0) - greatest(copies - weight - spare, 0) as returned, 0 as doubt
+                    from queue_element_steps
+                    union all
+                    select key, call, 0, 0, 0, 1 from queue_rows where kind = 'queue-dequeue' and outcome = 'info'
+                    union all select key, call, 0, 0, 0, {ANY_NUMBER} from queue_open_drains
+                    union all select key, ret, 0, 0, 0, 0 from queue_empties
+                    union all select key, -1, 0, 0, 0, 0 from queue_empties) as changes
+                group by key, time, late) as folded) as summed
+
+        -- `empty_until`: the last time before each moment at which the queue may have been empty.
+        create view queue_last_empty as
+        select key, time, late, inside, due, unknown,
+            {greatest_before("until", by="key", order="time, late")} as empty_until
+        from (
             select key, time, late, inside, due, unknown,
-                {greatest_before("until", by="key", order="time, late")} as empty_until
-            from (
-                select key, time, late, inside, due, unknown,
-                    case when due = 0 and inside <= unknown then coalesce(following, {INFINITY}) end as until
-                from queue_levels) as ended
-            """,
-        ),
-        Table(
-            "found_queue_false_empty",
-            """
-            select e.key, e.op, e.sub, e.call, e.ret, l.inside, l.due, l.unknown
-            from queue_empties e join queue_last_empty l on e.key = l.key and e.ret = l.time and l.late = 0
-            where (l.due > 0 or l.inside > l.unknown) and l.empty_until < e.call
-            """,
-        ),
-    ),
+                case when due = 0 and inside <= unknown then coalesce(following, {INFINITY}) end as until
+            from queue_levels) as ended
+        """),
+    violations="""
+        select e.key, e.op, e.sub, e.call, e.ret, l.inside, l.due, l.unknown
+        from queue_empties e join queue_last_empty l on e.key = l.key and e.ret = l.time and l.late = 0
+        where (l.due > 0 or l.inside > l.unknown) and l.empty_until < e.call
+        """,
     evidence=f"""
         select f.key, f.op as empty_op, f.sub, f.inside, f.due, f.unknown, a.op as add_op, a.value
         from {first_rows_subquery("found_queue_false_empty", "key, op, sub")} f
@@ -363,9 +305,6 @@ QUEUE_FALSE_EMPTY: Final = Check(
     seen_again=True,
     needs_close=True,
 )
-"""``empty_until``: the last time at which the queue may have been empty, before the answer's return. ``late``: dequeue
-calls come before enqueue returns of the same moment.
-"""
 
 LINEARIZABLE_QUEUES: Final = family_of(
     QUEUE_FALSE_EMPTY,

@@ -17,7 +17,8 @@ An element that was not removed is there from some moment on. That moment must l
 Such a moment exists unless two of these contradict each other, so the checks are exact for each element. An element
 that may have been removed may rightly be missing; only an element that was never added is reported then.
 
-Reads that lack an element are counted, not listed: those called after a moment, minus those of them that show it.
+Reads that lack an element are counted, not listed: the number of reads called after a moment, minus the number of these
+reads that show the element.
 
 Reads must agree on the order in which elements came (``set-fork``) only if the contract declares sets linearizable
 (``linearizable_sets``); other reads may be torn. Elements that may have been removed are left out. The set then only
@@ -27,7 +28,7 @@ number of elements. If each contains the read before it, then all agree.
 
 from typing import Final
 
-from assay.checkers.check import Check, Table, View, family_of
+from assay.checkers.check import Check, family_of, name_violations, parse_views
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     ALL_ROWS,
@@ -39,31 +40,21 @@ from assay.checkers.sql_idioms import (
     sum_so_far,
 )
 
-ROWS: Final = Table(
-    "set_rows",
-    f"""
+SET_VIEWS: Final = parse_views(f"""
+    create table set_rows as
     select e.op, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome, e.node
     from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
         or (e.kind = 'set-read' and e.outcome = 'ok')
-    """,
-)
 
-READS: Final = Table(
-    "set_reads",
-    "select key, op, min(call) as call, min(ret) as ret from set_rows where kind = 'set-read' group by key, op",
-)
+    create table set_reads as
+    select key, op, min(call) as call, min(ret) as ret from set_rows where kind = 'set-read' group by key, op
 
-SHOWN: Final = Table(
-    "set_shown",
-    """
+    create table set_shown as
     select key, value, op, min(call) as call, min(ret) as ret from set_rows
     where kind = 'set-read' and value is not null group by key, value, op
-    """,
-)
 
-ELEMENTS: Final = Table(
-    "set_elements",
-    """
+    -- `added`: the first call of an add. `acked`, `seen`: the first return of an add, and of a read that shows it.
+    create table set_elements as
     select key, value, min(added) as added, min(acked) as acked, min(seen) as seen, max(removed) as removed from (
         select key, value, case when kind = 'set-add' then call end as added,
             case when kind = 'set-add' and outcome = 'ok' then ret end as acked, cast(null as bigint) as seen,
@@ -71,47 +62,30 @@ ELEMENTS: Final = Table(
         from set_rows where kind in ('set-add', 'set-remove') and value is not null
         union all select key, value, null, null, ret, 0 from set_shown) as moments
     group by key, value
-    """,
-)
-"""``added``: the first call of an add. ``acked``, ``seen``: the first return of an add, and of a read that shows it."""
 
-SINCE: Final = View(
-    "set_since",
-    """
+    -- The moments after which reads must show the element.
+    create view set_since as
     select key, value, acked as since, 0 as by_read from set_elements where removed = 0 and acked is not null
     union all select key, value, seen, 1 from set_elements where removed = 0 and seen is not null
-    """,
-)
-"""The moments after which reads must show the element."""
 
-DUE: Final = View(
-    "set_due",
-    f"""
+    -- How many reads were called after each such moment.
+    create view set_due as
     select key, moment, total - begun as due from (
         select key, moment, is_since, {sum_so_far("reads", by="key", order="moment, is_since")} as begun,
-            cast(sum(reads) over (partition by key {order_by("moment, is_since")}
-                {ALL_ROWS}) as bigint) as total
+            cast(sum(reads) over (partition by key {order_by("moment, is_since")} {ALL_ROWS}) as bigint) as total
         from (
             select key, call as moment, 0 as is_since, count(*) as reads from set_reads group by key, call
             union all select key, since, 1, 0 from set_since group by key, since) as moments) as counted
     where is_since = 1
-    """,
-)
-"""How many reads were called after each such moment."""
 
-MISSING: Final = Table(
-    "set_missing",
-    """
+    -- How many of the reads that must show an element lack it. `by_read` 1: because an earlier read shows it; 0:
+    -- because its add was acknowledged.
+    create table set_missing as
     select s.key, s.value, s.by_read, min(s.since) as since, min(d.due) - count(w.op) as missing
     from set_since s join set_due d on s.key = d.key and s.since = d.moment
         left join set_shown w on s.key = w.key and s.value = w.value and w.call > s.since
     group by s.key, s.value, s.by_read having min(d.due) > count(w.op)
-    """,
-)
-
-JUDGED: Final = "select count(*) as examined from set_elements where removed = 0"
-
-SET_VIEWS: Final = (ROWS, READS, SHOWN, ELEMENTS, SINCE, DUE, MISSING)
+    """)
 
 
 def _select_evidence(found: str) -> str:
@@ -148,27 +122,20 @@ def _select_evidence(found: str) -> str:
         """
 
 
-def _declare_violations(name: str, condition: str) -> View:
-    return Table(
-        name,
-        f"""
-        select m.key, m.value, m.since, e.seen, e.acked, m.missing,
-            case when m.by_read = 1 then 'set-read' else 'set-add' end as known_by
-        from set_missing m join set_elements e on m.key = e.key and m.value = e.value
-            left join (select key, value from set_missing where by_read = 1) v on m.key = v.key and m.value = v.value
-        where {condition}
-        """,
-    )
-
-
 def _declare_absence_check(anomaly: str, meaning: str, condition: str) -> Check:
-    found = _declare_violations(f"found_{anomaly.replace('-', '_')}", condition)
     return Check(
         anomaly=anomaly,
         meaning=meaning,
-        views=(found,),
-        evidence=_select_evidence(found.name),
-        examined=JUDGED,
+        violations=f"""
+            select m.key, m.value, m.since, e.seen, e.acked, m.missing,
+                case when m.by_read = 1 then 'set-read' else 'set-add' end as known_by
+            from set_missing m join set_elements e on m.key = e.key and m.value = e.value
+                left join (select key, value from set_missing where by_read = 1) v
+                on m.key = v.key and m.value = v.value
+            where {condition}
+            """,
+        evidence=_select_evidence(name_violations(anomaly)),
+        examined="select count(*) as examined from set_elements where removed = 0",
         claim="{key}: [known_by=set-read?{value} was in a read by {known_op} that returned at {known_op:returned}|the "
         "add of {value} by {known_op} was acknowledged[ by {node}] at {known_op:returned}], and the read by "
         "{reader_op}, called at {reader_op:called}, lacks it[missing>1? (and {missing-1} more "
@@ -204,12 +171,9 @@ SET_VANISHED: Final = _declare_absence_check(
 SET_PHANTOM: Final = Check(
     anomaly="set-phantom",
     meaning="a set was read with an element that no one had added",
-    views=(
-        Table(
-            "found_set_phantom",
-            "select key, value, seen, added from set_elements where seen is not null and coalesce(added > seen, true)",
-        ),
-    ),
+    violations="""
+        select key, value, seen, added from set_elements where seen is not null and coalesce(added > seen, true)
+        """,
     evidence=f"""
         select f.key, f.value, f.seen, f.added, min(w.op) as reader_op, min(a.op) as add_op, min(x.op) as failed_op
         from {first_rows_subquery("found_set_phantom", "key, value")} f
@@ -234,42 +198,32 @@ SET_ANOMALIES: Final = SETS.anomalies
 SET_FORK: Final = Check(
     anomaly="set-fork",
     meaning="of two reads of a set, each shows an element that the other lacks",
-    views=(
-        Table(
-            "set_lasting",
-            """
-            select w.key, w.op, w.value from set_shown w left join set_elements e on w.key = e.key and w.value = e.value
-            where coalesce(e.removed, 0) = 0
-            """,
-        ),
-        Table(
-            "set_snapshots",
-            f"""
-            select key, op, size, {row_number(by="key", order="size, op")} as turn
-            from (select key, op, count(*) as size from set_lasting group by key, op) as sizes
-            """,
-        ),
-        View(
-            "set_common",
-            """
-            select a.key, a.turn, count(*) as common
-            from set_snapshots a
-                join set_lasting x on a.key = x.key and a.op = x.op
-                join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
-                join set_lasting y on b.key = y.key and b.op = y.op and x.value = y.value
-            group by a.key, a.turn
-            """,
-        ),
-        Table(
-            "found_set_fork",
-            """
-            select a.key, a.turn, a.op as small_op, b.op as large_op
-            from set_snapshots a join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
-                left join set_common c on a.key = c.key and a.turn = c.turn
-            where coalesce(c.common, 0) < a.size
-            """,
-        ),
-    ),
+    views=parse_views(f"""
+        -- Elements that reads show and that no one may have removed.
+        create table set_lasting as
+        select w.key, w.op, w.value from set_shown w left join set_elements e on w.key = e.key and w.value = e.value
+        where coalesce(e.removed, 0) = 0
+
+        -- The reads in order of their number of elements.
+        create table set_snapshots as
+        select key, op, size, {row_number(by="key", order="size, op")} as turn
+        from (select key, op, count(*) as size from set_lasting group by key, op) as sizes
+
+        -- How many elements a read shares with the next one.
+        create view set_common as
+        select a.key, a.turn, count(*) as common
+        from set_snapshots a
+            join set_lasting x on a.key = x.key and a.op = x.op
+            join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
+            join set_lasting y on b.key = y.key and b.op = y.op and x.value = y.value
+        group by a.key, a.turn
+        """),
+    violations="""
+        select a.key, a.turn, a.op as small_op, b.op as large_op
+        from set_snapshots a join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
+            left join set_common c on a.key = c.key and a.turn = c.turn
+        where coalesce(c.common, 0) < a.size
+        """,
     evidence=f"""
         select f.key, f.turn, f.small_op, f.large_op, min(l.value) as lacked, min(o.value) as other
         from {first_rows_subquery("found_set_fork", "key, turn")} f

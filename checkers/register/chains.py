@@ -11,7 +11,7 @@ can recurse.
 
 from typing import Final
 
-from assay.checkers.check import Table, UndecidedKeys, View, build
+from assay.checkers.check import UndecidedKeys, View, build, parse_views
 from assay.checkers.engine import Engine, Row
 from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
 
@@ -43,12 +43,16 @@ def find_kept(engine: Engine) -> int:
 
 def start_kept() -> tuple[View, ...]:
     """Returns views of the writes that certainly count, and of those in doubt."""
-    none = f"select {_COLUMNS} from register_written where 1 = 0"
-    return (
-        View("register_certain", f"select {_COLUMNS} from register_written where certain = 1"),
-        Table("register_doubtful_0", f"select {_COLUMNS} from register_written where certain = 0"),
-        Table("register_added_0", none),
-    )
+    return parse_views(f"""
+        create view register_certain as
+        select {_COLUMNS} from register_written where certain = 1
+
+        create table register_doubtful_0 as
+        select {_COLUMNS} from register_written where certain = 0
+
+        create table register_added_0 as
+        select {_COLUMNS} from register_written where 1 = 0
+        """)
 
 
 def run_kept_round(number: int, frontier: str) -> tuple[View, ...]:
@@ -56,25 +60,21 @@ def run_kept_round(number: int, frontier: str) -> tuple[View, ...]:
     made from itself.
     """
     old, new = number % 2, (number + 1) % 2
-    taken = f"""
+    return parse_views(f"""
+        create table register_taken_{old} as
         select d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
         from register_doubtful_{old} d join {frontier} f on d.key = f.key and d.value = f.expected
         where f.kind = 'cas'
         group by d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
-        """
-    left = f"""
+
+        create table register_doubtful_{new} as
         select d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
         from register_doubtful_{old} d left join register_taken_{old} t on d.key = t.key and d.value = t.value
         where t.key is null
-        """
-    added = f"""
+
+        create table register_added_{new} as
         select {_COLUMNS} from register_added_{old} union all select {_COLUMNS} from register_taken_{old}
-        """
-    return (
-        Table(f"register_taken_{old}", taken),
-        Table(f"register_doubtful_{new}", left),
-        Table(f"register_added_{new}", added),
-    )
+        """)
 
 
 def end_kept(rounds: int) -> tuple[View, ...]:
@@ -103,12 +103,12 @@ def find_ancestors(engine: Engine) -> int:
 
 def start_climb() -> tuple[View, ...]:
     """Lets each value of a CAS point at the expected value. Keys with versions need no chains."""
-    pointers = """
+    return parse_views("""
+        create table register_open_0 as
         select c.key, c.value, c.expected as up, cast(1 as bigint) as steps, 1 as unrooted
         from register_clusters c left join register_versioned v on c.key = v.key
         where c.chained = 1 and v.key is null
-        """
-    return (Table("register_open_0", pointers),)
+        """)
 
 
 def run_climb_round(number: int) -> tuple[View, ...]:
@@ -117,17 +117,19 @@ def run_climb_round(number: int) -> tuple[View, ...]:
     A chain's start is in no row's ``value`` column.
     """
     new = number + 1
-    doubled = f"""
+    return parse_views(f"""
+        create table register_climb_{new} as
         select j.key, j.value, coalesce(u.up, j.up) as up, j.steps + coalesce(u.steps, 0) as steps,
             coalesce(u.unrooted, 0) as unrooted
         from register_open_{number} j
             left join ({_select_pointers(number)}) u on j.key = u.key and j.up = u.value
-        """
-    return (
-        Table(f"register_climb_{new}", doubled),
-        View(f"register_rooted_{new}", f"select * from register_climb_{new} where unrooted = 0"),
-        Table(f"register_open_{new}", f"select * from register_climb_{new} where unrooted = 1"),
-    )
+
+        create view register_rooted_{new} as
+        select * from register_climb_{new} where unrooted = 0
+
+        create table register_open_{new} as
+        select * from register_climb_{new} where unrooted = 1
+        """)
 
 
 def _select_pointers(rounds: int) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, Table, UndecidedKeys, build
+from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, UndecidedKeys, build, name_violations
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
@@ -248,13 +248,12 @@ def declare_cycle_check(
     explained_by: tuple[str, ...] = (),
 ) -> Check:
     """Declares the check that reports the cycles of one class. ``found``: the table that :func:`load_cycles` made."""
-    table = f"found_{anomaly.lower().replace('-', '_')}"
     return Check(
         anomaly=anomaly,
         meaning=meaning,
-        views=(Table(table, f"select * from {found} where anomaly = '{anomaly}'"),),
+        violations=f"select * from {found} where anomaly = '{anomaly}'",
         evidence=f"""
-            select key, claim, ops, more, first_op, second_op from {table}
+            select key, claim, ops, more, first_op, second_op from {name_violations(anomaly)}
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined=f"select count(*) as examined from {examined}",

@@ -23,7 +23,7 @@ maximum. Edges that leave a window, or lie in a window of a single node, are no 
 
 from typing import Final
 
-from assay.checkers.check import Table
+from assay.checkers.check import parse_views
 from assay.checkers.sql_idioms import ROWS_BEFORE, ROWS_SO_FAR, order_by
 from assay.checkers.transactions.views import INITIAL
 
@@ -33,20 +33,18 @@ WW, WR, FIRST, RW, THEN = range(5)
 _MANY_SUBS: Final = 2**20
 """More rows than a transaction has, so that a fan's id is unique to its first follower's write."""
 
-ENDS: Final = Table("txn_ends", "select key, max(run) as run from txn_slots group by key")
+EDGE_VIEWS: Final = parse_views(f"""
+    -- The last run of each list.
+    create table txn_ends as
+    select key, max(run) as run from txn_slots group by key
 
-LAST: Final = Table(
-    "txn_last",
-    """
+    -- Transactions that appended the last known element of each list. Their other, unseen elements follow with it.
+    create table txn_last as
     select s.key, s.op, max(s.value) as value
     from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
-    """,
-)
-"""Transactions that appended the last known element of each list. Their other, unseen elements follow with it."""
 
-FOLLOWERS: Final = Table(
-    "txn_followers",
-    f"""
+    -- `version`: for a register the value that comes before; for a list 0, its longest read.
+    create table txn_followers as
     select key, version, op, min(sub) as sub, min(value) as value, min(call) as call from (
         select w.key, cast(0 as bigint) as version, w.op, w.sub, w.value, w.call
         from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
@@ -59,13 +57,10 @@ FOLLOWERS: Final = Table(
             on w.key = r.key and w.op = r.op
         where w.listed = 0 and w.final = 1) as placed
     group by key, version, op
-    """,
-)
-"""``version``: for a register the value that comes before; for a list 0, its longest read."""
 
-SOURCES: Final = Table(
-    "txn_sources",
-    f"""
+    -- Transactions before all followers of a version: its readers, and for a list the appender of its last known
+    -- element.
+    create table txn_sources as
     select s.key, cast(0 as bigint) as version, s.op, {RW} as kind, s.value as low
     from txn_list_seen s left join txn_ends e on s.key = e.key
     where s.run = coalesce(e.run, 0) and (s.writer is null or s.writer <> s.op)
@@ -74,48 +69,33 @@ SOURCES: Final = Table(
     union all
     select key, coalesce(value, {INITIAL}), op, {RW}, value from txn_register_seen
     where writer is null or writer <> op
-    """,
-)
-"""Transactions before all followers of a version: its readers, and for a list the appender of its last known element.
-"""
 
-FANS: Final = Table(
-    "txn_fans",
-    f"""
+    -- The followers of a version: their number (`many`), the least transaction, and the id of their fan (`node`). A
+    -- single follower needs no fan.
+    create table txn_fans as
     select n.key, n.version, n.many, n.least, n.call, 0 - f.op * {_MANY_SUBS} - f.sub - 1 as node, f.value
     from (
         select key, version, count(*) as many, min(op) as least, min(call) as call
         from txn_followers group by key, version) n
         join txn_followers f on n.key = f.key and n.version = f.version and n.least = f.op
-    """,
-)
 
-TIED: Final = Table(
-    "txn_tied",
-    """
+    -- Readers of a version that are its followers themselves.
+    create table txn_tied as
     select s.key, s.version, s.op, min(s.low) as low
     from txn_sources s join txn_followers f on s.key = f.key and s.version = f.version and s.op = f.op
     group by s.key, s.version, s.op
-    """,
-)
-"""Readers of a version that are its followers themselves."""
 
-REPEATS: Final = Table(
-    "txn_repeats",
-    """
+    -- Transactions that read two versions of a register: G-single in either order of the two.
+    create table txn_repeats as
     select r.key, r.op as first_op, max(coalesce(r.writer, f.writer)) as second_op, min(f.value) as low,
         min(r.value) as high
     from txn_register_seen r join txn_register_seen f on r.key = f.key and r.op = f.op
     where f.turn = 1 and r.turn > 1 and r.writer is distinct from f.writer
         and (r.writer is null or r.writer <> r.op) and (f.writer is null or f.writer <> f.op)
     group by r.key, r.op
-    """,
-)
-"""Transactions that read two versions of a register: G-single in either order of the two."""
 
-EDGES: Final = Table(
-    "txn_edges",
-    f"""
+    -- `low`: the version before the edge, null for the initial one. `high`: the version after the edge.
+    create table txn_edges as
     select former as source, op as target, {WW} as kind, key, former_value as low, value as high from txn_slots
     where changed = 1 and former is not null
     union all
@@ -145,33 +125,23 @@ EDGES: Final = Table(
             on t.key = m.key and t.version = m.version
         join txn_followers w on t.key = w.key and t.version = w.version
     where (t.op = m.least or t.op = m.most) and w.op <> t.op
-    """,
-)
-"""``low``: the version before the edge, null for the initial one. ``high``: the version after the edge."""
 
-NODES: Final = Table(
-    "txn_nodes",
-    """
+    -- The transactions that count, and the fans.
+    create table txn_nodes as
     select r.op as node, min(r.process) as process, min(r.call) as call, min(r.ret) as ret
     from txn_rows r left join txn_observed o on r.op = o.op
     where r.outcome = 'ok' or o.op is not null group by r.op
     union all
     select node, cast(null as int), call, cast(null as bigint) from txn_fans where many > 1
-    """,
-)
 
-SPANS: Final = Table(
-    "txn_spans",
-    """
+    -- The nodes to which an edge leads back in time, and the latest call from which one does.
+    create table txn_spans as
     select e.target as node, max(s.call) as until
     from txn_edges e join txn_nodes s on e.source = s.node join txn_nodes t on e.target = t.node
     where t.call < s.call group by e.target
-    """,
-)
 
-WINDOWED: Final = Table(
-    "txn_windowed",
-    f"""
+    -- The nodes with the number of their window (`place`).
+    create table txn_windowed as
     select node, process, call, ret, cast(sum(begins) over ({order_by("call, node")}
         {ROWS_SO_FAR}) as bigint) as place
     from (select node, process, call, ret,
@@ -179,20 +149,12 @@ WINDOWED: Final = Table(
         select n.node, n.process, n.call, n.ret, max(s.until) over (
             {order_by("n.call, n.node")} {ROWS_BEFORE}) as reached
         from txn_nodes n left join txn_spans s on n.node = s.node) as reaching) as begun
-    """,
-)
 
-CANDIDATES: Final = Table(
-    "txn_candidates",
-    """
+    -- The nodes of windows with several nodes.
+    create table txn_candidates as
     select n.node, n.process, n.call, n.ret, n.place
     from txn_windowed n join (select place from txn_windowed group by place having count(*) > 1) w on n.place = w.place
-    """,
-)
-
-EDGE_VIEWS: Final = (
-    ENDS, LAST, FOLLOWERS, SOURCES, FANS, TIED, REPEATS, EDGES, NODES, SPANS, WINDOWED, CANDIDATES,
-)  # fmt: skip
+    """)
 
 CANDIDATE_EDGES: Final = """
     select e.source, e.target, min(e.kind) as kind

@@ -6,9 +6,10 @@ All candidates are classified at once, by strongly connected components (Pearce'
 1. ``G0``: a component of the ww edges alone. ``G1c``: of ww and wr edges. A component of all but rw edges is
    ``G-single``, too.
 2. ``G-nonadjacent``: two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and Gotsman
-   2016). The graph has each node twice, as reached by rw and as not, and rw leads only from the latter to the former.
-   Every component of this graph has a simple cycle of this class or a stronger one.
-3. ``G-single``: exactly one rw edge. Without a cycle of the other edges, those define an order. Each such cycle has one
+   2016). The search graph has two copies of each node: rw edges lead to the first, also through a fan, and all others
+   to the second. An rw edge begins only at a second copy. Every component of this graph has a simple cycle of this
+   class or a stronger one.
+3. ``G-single``: exactly one rw edge. If the other edges have no cycle, they define an order. Each such cycle has one
    rw edge that goes back in this order. The rest of the cycle lies in the stretch that the edge spans. The order
    follows that of the calls as far as possible, so stretches are short. The search still has a limit (``LIMIT``), and
    reports when it reached the limit.

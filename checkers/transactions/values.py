@@ -11,7 +11,7 @@
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Table, View
+from assay.checkers.check import MOST_FINDINGS, Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first
 
@@ -24,16 +24,11 @@ _READS: Final = """
 G1A: Final = Check(
     anomaly="G1a",
     meaning="a transaction read a write of another that certainly failed",
-    views=(
-        Table(
-            "found_g1a",
-            """
-            select f.key, f.value, f.op as read_op, min(w.op) as write_op, f.reads
-            from txn_foreign f join txn_written w on f.key = w.key and f.value = w.value
-            group by f.key, f.value, f.op, f.reads
-            """,
-        ),
-    ),
+    violations="""
+        select f.key, f.value, f.op as read_op, min(w.op) as write_op, f.reads
+        from txn_foreign f join txn_written w on f.key = w.key and f.value = w.value
+        group by f.key, f.value, f.op, f.reads
+        """,
     evidence=select_first("found_g1a", "key, value"),
     examined=_READS,
     claim="Transaction {read_op:number} of {read_op} read {value} of {key}, the write of which by transaction "
@@ -45,15 +40,10 @@ G1A: Final = Check(
 GARBAGE_READ: Final = Check(
     anomaly="garbage-read",
     meaning="a transaction read a value that none wrote",
-    views=(
-        Table(
-            "found_garbage_read",
-            """
-            select f.key, f.value, f.op as read_op, f.reads
-            from txn_foreign f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
-            """,
-        ),
-    ),
+    violations="""
+        select f.key, f.value, f.op as read_op, f.reads
+        from txn_foreign f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
+        """,
     evidence=select_first("found_garbage_read", "key, value"),
     examined=_READS,
     claim="Transaction {read_op:number} of {read_op} read {value} of {key}, which no transaction wrote.",
@@ -65,18 +55,13 @@ GARBAGE_READ: Final = Check(
 G1B: Final = Check(
     anomaly="G1b",
     meaning="a transaction read a write of another that the same transaction replaced before it ended",
-    views=(
-        Table(
-            "found_g1b",
-            """
-            select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
-                select key, value, writer, op from txn_list_seen where final = 0 and writer <> op
-                union all
-                select key, value, writer, op from txn_register_seen where final = 0 and writer <> op) as seen
-            group by key, value, writer
-            """,
-        ),
-    ),
+    violations="""
+        select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
+            select key, value, writer, op from txn_list_seen where final = 0 and writer <> op
+            union all
+            select key, value, writer, op from txn_register_seen where final = 0 and writer <> op) as seen
+        group by key, value, writer
+        """,
     evidence=f"""
         select f.key, f.value, f.write_op, f.read_op, f.reads, w.value as last
         from {first_rows_subquery("found_g1b", "key, value")} f
@@ -93,56 +78,46 @@ G1B: Final = Check(
 INTERNAL: Final = Check(
     anomaly="internal",
     meaning="a transaction's reads contradict its own writes",
-    views=(
-        View(
-            "txn_own_lists",
-            """
-            select w.key, w.op, w.value, w.sub, r.read_sub
-            from txn_writers w join (
-                select op, key, read_sub from txn_elements where position = 0
-                union all
-                select r.op, r.key, r.sub from txn_rows r
-                where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null) r
-                on w.op = r.op and w.key = r.key
-            where w.listed = 1
-            """,
-        ),
-        View(
-            "txn_own_registers",
-            """
-            select r.op, r.key, r.sub as read_sub, r.value as read_value, max(w.sub) as sub
-            from txn_register_reads r join txn_writers w on r.op = w.op and r.key = w.key
-            where w.sub < r.sub group by r.op, r.key, r.sub, r.value
-            """,
-        ),
-        Table(
-            "found_internal",
-            f"""
-            select o.key, o.op as read_op, o.value, min(o.read_sub) as sub,
-                case when o.sub < o.read_sub then 'lacks' else 'early' end as why
-            from txn_own_lists o left join txn_elements e
-                on o.op = e.op and o.read_sub = e.read_sub and o.key = e.key and o.value = e.value
-            where (o.sub < o.read_sub and e.op is null) or (o.sub > o.read_sub and e.op is not null)
-            group by o.key, o.op, o.value, case when o.sub < o.read_sub then 'lacks' else 'early' end
+    views=parse_views("""
+        create view txn_own_lists as
+        select w.key, w.op, w.value, w.sub, r.read_sub
+        from txn_writers w join (
+            select op, key, read_sub from txn_elements where position = 0
             union all
-            select o.key, o.op, w.value, min(o.read_sub), 'lacks'
-            from txn_own_registers o join txn_writers w on o.op = w.op and o.key = w.key and o.sub = w.sub
-            where o.read_value is distinct from w.value group by o.key, o.op, w.value
-            union all
-            select r.key, r.op, r.value, min(r.sub), 'early'
-            from txn_register_seen r where r.writer = r.op group by r.key, r.op, r.value
-            union all
-            select key, op, value, sub, 'order' from (
-                select key, op, value, sub, position, {previous("position", by="key, op", order="sub")} as former
-                from (
-                    select w.key, w.op, w.value, w.sub, coalesce(s.position, {INFINITY}) as position
-                    from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
-                        left join txn_disordered d on w.key = d.key
-                    where w.listed = 1 and d.key is null) as placed) as paired
-            where former > position
-            """,
-        ),
-    ),
+            select r.op, r.key, r.sub from txn_rows r
+            where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null) r
+            on w.op = r.op and w.key = r.key
+        where w.listed = 1
+
+        create view txn_own_registers as
+        select r.op, r.key, r.sub as read_sub, r.value as read_value, max(w.sub) as sub
+        from txn_register_reads r join txn_writers w on r.op = w.op and r.key = w.key
+        where w.sub < r.sub group by r.op, r.key, r.sub, r.value
+        """),
+    violations=f"""
+        select o.key, o.op as read_op, o.value, min(o.read_sub) as sub,
+            case when o.sub < o.read_sub then 'lacks' else 'early' end as why
+        from txn_own_lists o left join txn_elements e
+            on o.op = e.op and o.read_sub = e.read_sub and o.key = e.key and o.value = e.value
+        where (o.sub < o.read_sub and e.op is null) or (o.sub > o.read_sub and e.op is not null)
+        group by o.key, o.op, o.value, case when o.sub < o.read_sub then 'lacks' else 'early' end
+        union all
+        select o.key, o.op, w.value, min(o.read_sub), 'lacks'
+        from txn_own_registers o join txn_writers w on o.op = w.op and o.key = w.key and o.sub = w.sub
+        where o.read_value is distinct from w.value group by o.key, o.op, w.value
+        union all
+        select r.key, r.op, r.value, min(r.sub), 'early'
+        from txn_register_seen r where r.writer = r.op group by r.key, r.op, r.value
+        union all
+        select key, op, value, sub, 'order' from (
+            select key, op, value, sub, position, {previous("position", by="key, op", order="sub")} as former
+            from (
+                select w.key, w.op, w.value, w.sub, coalesce(s.position, {INFINITY}) as position
+                from txn_writers w left join txn_slots s on w.key = s.key and w.value = s.value
+                    left join txn_disordered d on w.key = d.key
+                where w.listed = 1 and d.key is null) as placed) as paired
+        where former > position
+        """,
     evidence=f"""
         select key, read_op, value, why from found_internal
         {order_by("key, read_op, sub, value, why")}
@@ -158,20 +133,15 @@ INTERNAL: Final = Check(
 DUPLICATE_ELEMENTS: Final = Check(
     anomaly="duplicate-elements",
     meaning="a list was read with one element twice",
-    views=(
-        Table(
-            "found_duplicate_elements",
-            """
-            select key, value, min(op) as read_op, count(*) as reads from (
-                select e.key, e.value, e.op, e.read_sub
-                from txn_elements e join (
-                    select key, value from txn_cells group by key, value having count(*) > 1) c
-                    on e.key = c.key and e.value = c.value
-                group by e.key, e.value, e.op, e.read_sub having count(*) > 1) as doubled
-            group by key, value
-            """,
-        ),
-    ),
+    violations="""
+        select key, value, min(op) as read_op, count(*) as reads from (
+            select e.key, e.value, e.op, e.read_sub
+            from txn_elements e join (
+                select key, value from txn_cells group by key, value having count(*) > 1) c
+                on e.key = c.key and e.value = c.value
+            group by e.key, e.value, e.op, e.read_sub having count(*) > 1) as doubled
+        group by key, value
+        """,
     evidence=select_first("found_duplicate_elements", "key, value"),
     examined="select count(*) as examined from txn_cells",
     claim="Transaction {read_op:number} of {read_op} read {key} with {value} in it more than once, which no one "
@@ -183,21 +153,16 @@ DUPLICATE_ELEMENTS: Final = Check(
 INCOMPATIBLE_ORDER: Final = Check(
     anomaly="incompatible-order",
     meaning="a list was read in two orders that contradict each other",
-    views=(
-        Table(
-            "found_incompatible_order",
-            """
-            select c.key, c.position, min(c.value) as low, max(c.value) as high, count(*) as rivals
-            from txn_ordered_cells c join (
-                    select key, min(position) as position from (
-                        select key, position from txn_ordered_cells
-                        group by key, position having count(*) > 1) as clashes
-                    group by key) f
-                on c.key = f.key and c.position = f.position
-            group by c.key, c.position
-            """,
-        ),
-    ),
+    violations="""
+        select c.key, c.position, min(c.value) as low, max(c.value) as high, count(*) as rivals
+        from txn_ordered_cells c join (
+                select key, min(position) as position from (
+                    select key, position from txn_ordered_cells
+                    group by key, position having count(*) > 1) as clashes
+                group by key) f
+            on c.key = f.key and c.position = f.position
+        group by c.key, c.position
+        """,
     evidence=f"""
         select f.key, f.position, f.low, f.high, f.rivals, min(a.op) as low_op, min(b.op) as high_op
         from {first_rows_subquery("found_incompatible_order", "key")} f

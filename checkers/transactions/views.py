@@ -15,7 +15,7 @@ whose reads disagree are *disordered*, reported as such, and give no edges.
 
 from typing import Final
 
-from assay.checkers.check import Table, View
+from assay.checkers.check import View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import order_by, previous, row_number, sum_so_far
 
@@ -30,19 +30,15 @@ ROWS: Final = View(
     """,
 )
 
-WRITTEN: Final = Table(
-    "txn_written",
-    f"""
+SOURCE_VIEWS: Final = parse_views(f"""
+    -- `final`: the last value that its transaction wrote to the key; others are intermediate.
+    create table txn_written as
     select key, value, op, sub, call, ret, outcome, case when kind = 'txn-append' then 1 else 0 end as listed,
         case when lead(sub) over (partition by op, key {order_by("sub")}) is null then 1 else 0 end as final
     from txn_rows where kind in ('txn-append', 'txn-write')
-    """,
-)
-"""``final``: the last value that its transaction wrote to the key; others are intermediate."""
 
-UNCLEAR: Final = Table(
-    "txn_unclear",
-    """
+    -- Keys that cannot be judged, each with a reason.
+    create table txn_unclear as
     select key, max(why) as why from (
         select key, 'a value was written twice' as why from txn_written
         where outcome <> 'fail' group by key, value having count(*) > 1
@@ -57,107 +53,73 @@ UNCLEAR: Final = Table(
             join (select key, max(listed) as listed from txn_written group by key) w on r.key = w.key
         where (w.listed = 0 and r.most is not null) or (w.listed = 1 and r.single > 0)) as reasons
     group by key
-    """,
-)
 
-POSSIBLE: Final = Table(
-    "txn_possible",
-    """
+    -- Each (key, value) that was certainly or possibly written, one row each.
+    create table txn_possible as
     select w.key, w.value, w.op, w.sub, w.call, w.outcome, w.listed, w.final
     from txn_written w left join txn_unclear u on w.key = u.key where w.outcome <> 'fail' and u.key is null
-    """,
-)
-"""Each (key, value) that was certainly or possibly written, one row each."""
 
-LISTS: Final = Table("txn_lists", "select key from txn_written where listed = 1 group by key")
+    create table txn_lists as
+    select key from txn_written where listed = 1 group by key
 
-ELEMENTS: Final = Table(
-    "txn_elements",
-    """
+    -- A list's read is identified by the `sub` of its first row.
+    create table txn_elements as
     select r.op, r.sub - r.position as read_sub, r.key, r.position, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is not null and u.key is null
-    """,
-)
-"""A list's read is identified by the ``sub`` of its first row."""
 
-CELLS: Final = Table(
-    "txn_cells",
-    "select key, position, value, min(op) as op, count(*) as reads from txn_elements group by key, position, value",
-)
+    -- The elements that reads show at a position, and the first operation that shows each.
+    create table txn_cells as
+    select key, position, value, min(op) as op, count(*) as reads from txn_elements group by key, position, value
 
-REGISTER_READS: Final = Table(
-    "txn_register_reads",
-    """
+    create table txn_register_reads as
     select r.op, r.sub, r.key, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null and l.key is null
-    """,
-)
 
-FOREIGN: Final = Table(
-    "txn_foreign",
-    """
+    -- Values that were read, although no transaction that may count wrote them.
+    create table txn_foreign as
     select s.key, s.value, min(s.op) as op, cast(sum(s.reads) as bigint) as reads, max(s.listed) as listed
     from (
         select key, value, op, reads, 1 as listed from txn_cells
         union all select key, value, op, 1, 0 from txn_register_reads where value is not null) s
         left join txn_possible p on s.key = p.key and s.value = p.value
     where p.key is null group by s.key, s.value
-    """,
-)
 
-RANKED: Final = Table(
-    "txn_ranked",
-    f"""
+    -- The reads of lists with foreign elements, without those elements.
+    create table txn_ranked as
     select e.op, e.read_sub, e.key, e.value, {row_number(by="e.op, e.read_sub", order="e.position")} - 1 as position
     from txn_elements e join (select key from txn_foreign where listed = 1 group by key) k on e.key = k.key
         left join txn_foreign f on e.key = f.key and e.value = f.value
     where f.key is null
-    """,
-)
-"""The reads of lists with foreign elements, without those elements."""
 
-ORDERED: Final = Table(
-    "txn_ordered_cells",
-    """
+    -- The cells without foreign elements.
+    create table txn_ordered_cells as
     select c.key, c.position, c.value, c.op
     from txn_cells c left join (select key from txn_foreign group by key) k on c.key = k.key where k.key is null
     union all select key, position, value, min(op) from txn_ranked group by key, position, value
-    """,
-)
 
-DISORDERED: Final = Table(
-    "txn_disordered",
-    """
+    -- Lists whose reads disagree on a position, or show an element at two positions.
+    create table txn_disordered as
     select key from (
         select key from txn_ordered_cells group by key, position having count(*) > 1
         union all select key from txn_ordered_cells group by key, value having count(*) > 1) as twice
     group by key
-    """,
-)
 
-OBSERVED: Final = Table(
-    "txn_observed",
-    """
+    -- Transactions of unknown outcome that count, because one of their writes was read.
+    create table txn_observed as
     select p.op from (select key, value, op from txn_possible where outcome = 'info') p join (
         select key, value from txn_cells union all select key, value from txn_register_reads) s
         on p.key = s.key and p.value = s.value
     group by p.op
-    """,
-)
 
-WRITERS: Final = Table(
-    "txn_writers",
-    """
+    -- The writes of all transactions that count.
+    create table txn_writers as
     select p.key, p.value, p.op, p.sub, p.call, p.listed, p.final
     from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
-    """,
-)
 
-SLOTS: Final = Table(
-    "txn_slots",
-    f"""
+    -- Each list's order. A *run* is a transaction's adjacent elements; runs count from 1, 0 is the empty list.
+    create table txn_slots as
     select key, position, value, op, sub, final, former, former_value, changed,
         {sum_so_far("changed", by="key", order="position")} as run
     from (
@@ -170,13 +132,9 @@ SLOTS: Final = Table(
             from txn_ordered_cells c join txn_writers w on c.key = w.key and c.value = w.value
                 left join txn_disordered d on c.key = d.key
             where d.key is null) as placed) as compared
-    """,
-)
-"""Each list's order. A *run* is a transaction's adjacent elements; runs count from 1, 0 is the empty list."""
 
-LIST_READS: Final = View(
-    "txn_list_reads",
-    """
+    -- The length of each list that was read, without its foreign elements.
+    create view txn_list_reads as
     select e.op, e.key, e.read_sub, max(e.position) + 1 as length
     from txn_elements e left join (select key from txn_foreign group by key) k on e.key = k.key
     where k.key is null group by e.op, e.key, e.read_sub
@@ -189,37 +147,22 @@ LIST_READS: Final = View(
     select r.op, r.key, r.sub, 0
     from txn_rows r join txn_lists l on r.key = l.key left join txn_unclear u on r.key = u.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null
-    """,
-)
 
-LIST_SEEN: Final = Table(
-    "txn_list_seen",
-    """
+    -- Each read of an ordered list: its length, and who wrote its last element.
+    create table txn_list_seen as
     select r.op, r.read_sub as sub, r.key, r.length, s.value, s.op as writer, s.final, coalesce(s.run, 0) as run
     from txn_list_reads r left join txn_slots s on r.key = s.key and r.length - 1 = s.position
         left join txn_disordered d on r.key = d.key
     where d.key is null
-    """,
-)
-"""Each read of an ordered list: its length, and who wrote its last element."""
 
-OWN_WRITES: Final = View(
-    "txn_first_writes", "select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key"
-)
+    create view txn_first_writes as
+    select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key
 
-REGISTER_SEEN: Final = Table(
-    "txn_register_seen",
-    f"""
+    -- Each read of a register before its transaction wrote to it itself.
+    create table txn_register_seen as
     select r.op, r.sub, r.key, r.value, w.op as writer, w.final, {row_number(by="r.op, r.key", order="r.sub")} as turn
     from txn_register_reads r left join txn_first_writes f on r.op = f.op and r.key = f.key
         left join txn_writers w on r.key = w.key and r.value = w.value
         left join txn_foreign x on r.key = x.key and r.value = x.value
     where (f.op is null or r.sub < f.sub) and x.key is null
-    """,
-)
-"""Each read of a register before its transaction wrote to it itself."""
-
-SOURCE_VIEWS: Final = (
-    WRITTEN, UNCLEAR, POSSIBLE, LISTS, ELEMENTS, CELLS, REGISTER_READS, FOREIGN, RANKED, ORDERED, DISORDERED, OBSERVED,
-    WRITERS, SLOTS, LIST_READS, LIST_SEEN, OWN_WRITES, REGISTER_SEEN,
-)  # fmt: skip
+    """)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.check import LONG_STANDSTILL, Check, Family, View
+from assay.checkers.check import LONG_STANDSTILL, Check, Family
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
@@ -416,13 +416,7 @@ def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Pa
 EARLY = Check(
     anomaly="early-send",
     meaning="a send began in the first second",
-    views=(
-        View(
-            "found_early_send",
-            "select key, op as early_op, call from effects where kind = 'append' and call < 1000000000",
-            keep=True,
-        ),
-    ),
+    violations="select key, op as early_op, call from effects where kind = 'append' and call < 1000000000",
     evidence="select key, early_op from found_early_send order by call nulls first, early_op limit 1",
     examined="select count(*) as examined from effects where kind = 'append'",
     claim="{early_op} could not wait.",
@@ -458,7 +452,7 @@ def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Pa
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"views": (View("found_early_send", "select op as early_op from effects", keep=True),)}, EngineError),
+        ({"views": (), "violations": "select op as early_op from effects"}, EngineError),
         ({"examined": "select count(*) from efects"}, EngineError),
         ({"claim": "{late_op} could not wait."}, KeyError),
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assay.checkers.check import build, findings
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.verdict import Finding, Verdict
-from assay.checkers.objects.ids import ID_ANOMALIES, ID_DUPLICATE, IDS
+from assay.checkers.objects.ids import ID_ANOMALIES, ID_DUPLICATE, ID_VIEWS
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
@@ -36,7 +36,7 @@ def generated(op: int, got: Id | list[Id], outcome: str = "ok", key: str = "ids"
 
 def found(rows: list[Row]) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder, opened(write(Path(folder) / "history", rows)) as engine:
-        build(engine, (IDS, *ID_DUPLICATE.views))
+        build(engine, (*ID_VIEWS, *ID_DUPLICATE.views))
         return findings(engine, ID_DUPLICATE)
 
 
