@@ -21,12 +21,12 @@ nothing), and no read shows less than an earlier one. A write of v comes after a
 each value u < v that was read. A write has no place that it must be *before* unless it is some e(u): another write of u
 or more may hide it.
 
-**It is sufficient.** Move each other write w, in order of return, up to the highest place of the operations that had
-returned before its call, if that place is above 2v. Then no operation at a higher place had returned before w was
-called. Nor was any operation y at a lower place called after w had returned. If w stays at 2v, the rule says so. If w
-moves to the place of some z, y would have been called after z had returned, too, which the rule (or this argument for
-z) excludes. So the places order all operations as rule U requires. A read of u still finds u: e(u) is strictly below,
-and no write of more than u is below 2u + 2.
+**It is sufficient.** Move the other writes, in order of return. If an operation at a place above 2v had returned before
+the call of such a write w, w moves up to the highest place of these operations. Then no operation at a higher place had
+returned before w was called. Nor was any operation y at a lower place called after w had returned. If w stays at 2v,
+the rule says so. If w moves to the place of some z, y would have been called after z had returned, too, which the rule
+(or this argument for z) excludes. So the places order all operations as rule U requires. A read of u still finds u:
+e(u) is strictly below, and no write of more than u is below 2u + 2.
 """
 
 from typing import Final
