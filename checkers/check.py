@@ -14,11 +14,9 @@ from typing import Final
 
 from assay.checkers.claims import Evidence, InvolvedOperation, parse_template
 from assay.checkers.engine import Engine, Row
+from assay.checkers.exposure import Exposure, ExposureCount, read_count
 from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
 from assay.checkers.times import shorten_times
-
-MOST_FINDINGS: Final = 20
-"""Findings explained per anomaly; the rest is counted."""
 
 MOST_DOUBTS: Final = 5
 """Keys named that cannot be judged; the rest is counted."""
@@ -123,6 +121,10 @@ class Check:
     evidence: str
     """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
     examined: str
+    exposure: Exposure | None = None
+    """Counts what the history asserts, and how much of it the history could have contradicted. None: each row in
+    ``examined`` is one claim, and is exposed.
+    """
     claim: str
     """An instance in words: a template with the names of columns of ``evidence`` (``claims``)."""
     operations: tuple[str, ...] = ()
@@ -295,16 +297,30 @@ class Answer:
     instances: int | None = None
     first: Sequence[Row] | None = None
     """The first rows of its evidence."""
+    exposure: ExposureCount | None = None
 
 
-def run_check(engine: Engine, check: Check, known: Answer | None = None, *, tried: bool = False) -> tuple[int, int]:
-    """Returns how many rows the check examined and how many instances it found, once its views are built.
+@dataclass(frozen=True)
+class CheckCount:
+    """How many rows a check examined, how many instances it found, and how many claims were exposed."""
+
+    examined: int
+    instances: int
+    exposure: ExposureCount
+
+
+NOTHING_COUNTED: Final = CheckCount(0, 0, ExposureCount(0, 0))
+
+
+def run_check(engine: Engine, check: Check, known: Answer | None = None, *, tried: bool = False) -> CheckCount:
+    """Counts what the check examined, found and could have found, once its views are built.
 
     It runs a single query, because planning a second one costs Spark more than counting. A table of violations without
     a column ``key`` is an error here even if it has no rows. But if the check was ``tried`` before, a table that cannot
     have rows is not even planned.
     """
-    examined, instances = (None, None) if known is None else (known.examined, known.instances)
+    known = Answer() if known is None else known
+    examined, instances, exposure = known.examined, known.instances, known.exposure
     if instances is None and tried and engine.is_surely_empty(check.found):
         instances = 0
     columns = []
@@ -312,12 +328,14 @@ def run_check(engine: Engine, check: Check, known: Answer | None = None, *, trie
         columns.append(f"({check.examined}) as examined")
     if instances is None:
         columns.append(f"(select count(*) from (select key from {check.found}) as found) as instances")
-    if columns:
+    row: Row = {}
+    if exposure is None and check.exposure is not None:
+        (row,) = engine.rows(f"select {', '.join([*columns, 'e.*'])} from ({check.exposure.totals}) e")
+        exposure = read_count(row)
+    elif columns:
         (row,) = engine.rows(f"select {', '.join(columns)}")
-        examined, instances = row.get("examined", examined), row.get("instances", instances)
-    assert examined is not None
-    assert instances is not None
-    return int(examined), int(instances)
+    examined, instances = int(row.get("examined", examined)), int(row.get("instances", instances))
+    return CheckCount(examined, instances, exposure or ExposureCount(examined, examined))
 
 
 def findings(

@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import (
-    MOST_FINDINGS,
     Answer,
     Check,
     Family,
@@ -30,9 +29,11 @@ from assay.checkers.check import (
 )
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.empty_relations import find_all_words, find_rowless_condition, find_words
+from assay.checkers.exposure import add_counts, read_count
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
+from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.objects.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ class PartitionQuestion:
             if not reads_beyond_key(check.examined):
                 (row,) = engine.rows(check.examined)
                 answer.examined = int(next(iter(row.values())))
+            if check.exposure is not None and not reads_beyond_key(check.exposure.rows):
+                (row,) = engine.rows(check.exposure.totals)
+                answer.exposure = read_count(row)
             if reads_beyond_key(check.found):
                 continue
             answer.instances = 0 if engine.is_surely_empty(check.found) else _count_rows(engine, check.found)
@@ -121,7 +125,13 @@ def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
             for view in _find_cross_key_views(_index_checks()[anomaly].evidence) or ()
         ):
             first = None  # a relation that is empty in one part has rows in another
-        combined.checks[anomaly] = Answer(_sum_known([answer.examined for answer in answers]), instances, first)
+        exposures = [answer.exposure for answer in answers if answer.exposure is not None]
+        combined.checks[anomaly] = Answer(
+            _sum_known([answer.examined for answer in answers]),
+            instances,
+            first,
+            add_counts(exposures) if len(exposures) == len(answers) else None,
+        )
     return combined
 
 
@@ -200,7 +210,8 @@ def _find_global_texts(family: Family) -> Iterator[str]:
     ):
         yield family.prepare.doubts.table
     for check in family.checks:
-        for text in (check.examined, check.found, check.evidence):
+        counted = "" if check.exposure is None else check.exposure.rows
+        for text in (check.examined, counted, check.found, check.evidence):
             if not family.by_key or reads_beyond_key(text):
                 yield text
 

@@ -5,8 +5,8 @@ Columns are given as SQL has them: ``order="call, op, sub"``. Only this module d
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS
 from assay.checkers.engine import INFINITY
+from assay.checkers.judging.verdict import MOST_FINDINGS
 
 RETURNED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end"
 """SQL: when the operation of an effect ``e`` had surely ended. It is infinite if the outcome is unknown."""

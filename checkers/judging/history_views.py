@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import View, build
 from assay.checkers.engine import Engine, EngineError, EngineExhausted
+from assay.checkers.exposure import BOUND
 from assay.checkers.judging.contract import DEADLINES, Contract
 from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.objects.kinds import KINDS, define_log_effects
@@ -93,6 +94,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         f"select {contract.within('rebalance_deadline')} as deadline, "
         f"{int(contract.fenced_by_requests)} as fenced_by_requests",
     )
+    engine.view("exposure_bound", BOUND)
     engine.view("queue_declared", f"select {int(contract.linearizable_queues)} as linearizable_queues")
     engine.view("set_declared", f"select {int(contract.linearizable_sets)} as linearizable_sets")
     deadlines = ", ".join(f"{contract.within(name)} as {name}" for name in DEADLINES)

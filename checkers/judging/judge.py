@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import (
     LONG_STANDSTILL,
-    MOST_FINDINGS,
+    NOTHING_COUNTED,
     Check,
+    CheckCount,
     Family,
     PreparedInRounds,
     build,
@@ -29,6 +30,7 @@ from assay.checkers.check import (
 )
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.engine.base import SupportsPartitioning
+from assay.checkers.exposure import ExposureCount, describe_blindness
 from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.judging import coverage
 from assay.checkers.judging.cause_grouping import attributing_errors, group_by_cause
@@ -45,7 +47,7 @@ from assay.checkers.judging.finding_context import FindingContext
 from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.judging.validate import validate
-from assay.checkers.judging.verdict import CheckCoverage, Finding, Judgement, Verdict
+from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, Verdict
 from assay.checkers.objects.kinds import describe_nameless_kinds, list_kinds
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import BROKEN_COUNT
@@ -120,6 +122,7 @@ def judge(
     stood_still: float = 0.0,
     watch: ProgressCallback | None = None,
     missing: Mapping[str, str] = NONE_MISSING,
+    owes_exposure: bool = True,
 ) -> Judgement:
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
 
@@ -133,12 +136,14 @@ def judge(
     - ``watch``: called with the progress. With it, ``KeyboardInterrupt`` ends the checks, and the judgement has what
       was found until then.
     - ``missing``: anomalies whose checks are not available, each with the reason; only they are not judged.
+    - ``owes_exposure``: a needed anomaly that the history could not have shown makes the verdict unknown. False for
+      histories of other tools, whose workloads cannot be changed here.
 
     Raises ``HistoryError`` when the history cannot be read or contradicts itself, naming file, row and reason.
     """
     judging = _Judging(
         history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
-        stood_still, watch, missing,
+        stood_still, watch, missing, owes_exposure,
     )  # fmt: skip
     try:
         return judging.judge()
@@ -166,6 +171,7 @@ class _Judging:
     stood_still: float
     watch: ProgressCallback | None
     missing: Mapping[str, str]
+    owes_exposure: bool
 
     late: frozenset[str] = LATE_TABLES
     through: Mapping[str, str] = field(default_factory=dict)
@@ -318,7 +324,7 @@ class _Judging:
         if not self._applies(family):
             for check in family.checks:
                 if check.lacks and check.anomaly in (self.contract.forbidden or ()):
-                    self._add_examined(check, 0, 0.0, lacking=True)
+                    self._add_examined(check, NOTHING_COUNTED, 0.0, lacking=True)
             return
         self.applied += family.anomalies
         self.judged |= not family.about_servers
@@ -344,28 +350,49 @@ class _Judging:
 
     def _run_check(self, check: Check) -> None:
         begun = time.perf_counter()
-        rows = instances = 0
+        count = NOTHING_COUNTED
         known = self.known.checks.get(check.anomaly) if id(check) in _BUILT_IN else None
         if not check.kinds or self.kinds.intersection(check.kinds):
             build(self.engine, check.views)
-            rows, instances = run_check(self.engine, check, known, tried=id(check) in _BUILT_IN)
-        if instances:
-            self.anomalies[check.anomaly] = instances
+            asked = replace(check, exposure=None) if self.going_on else check
+            count = run_check(self.engine, asked, known, tried=id(check) in _BUILT_IN)
+        if count.instances:
+            self.anomalies[check.anomaly] = count.instances
             first = None if known is None else known.first
             self.findings += self.finding_context.add_to(findings(self.engine, check, self.through, first))
-        elif rows == 0 and self._needs_data(check):
-            self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
-        self._add_examined(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)
+        elif self._needs_data(check):
+            if count.examined == 0:
+                self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
+            elif self.ended and (reason := self._describe_blindness(check, count.exposure)) is not None:
+                self.unknown.append(reason)
+        lacking = count.examined == count.instances == 0
+        self._add_examined(check, count, time.perf_counter() - begun, lacking=lacking)
+
+    def _describe_blindness(self, check: Check, count: ExposureCount) -> str | None:
+        """Returns why the history could not have shown the anomaly, or None."""
+        if check.exposure is None or not self.owes_exposure:
+            return None
+        (row,) = self.engine.rows("select since from exposure_bound")
+        return describe_blindness(check.anomaly, check.exposure, count, int(row["since"]))
 
     def _needs_data(self, check: Check) -> bool:
         """Returns whether a run without data for the check is unknown."""
         may_not_lack = not check.lacks or self.contract.needed is not None
         return may_not_lack and not check.optional and self.contract.needs(check.anomaly)
 
-    def _add_examined(self, check: Check, rows: int, taken: float, *, lacking: bool) -> None:
+    def _add_examined(self, check: Check, count: CheckCount, taken: float, *, lacking: bool) -> None:
         applies = not (lacking and check.lacks)
-        note = None if applies else check.lacks
-        self.examined.append(CheckCoverage(check=check.anomaly, rows=rows, seconds=taken, note=note, applies=applies))
+        self.examined.append(
+            CheckCoverage(
+                check=check.anomaly,
+                rows=count.examined,
+                claims=None if self.going_on else count.exposure.claims,
+                exposed=None if self.going_on else count.exposure.exposed,
+                seconds=taken,
+                note=None if applies else check.lacks,
+                applies=applies,
+            )
+        )
 
     def _measure_coverage(self) -> None:
         """Judges, whichever families apply, whether enough happened and whether the system recovered."""

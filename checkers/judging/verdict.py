@@ -8,6 +8,9 @@ import msgspec
 LONGEST_LIST: Final = 6
 """Maximum of operations per finding on the page, in a failing test's text and in a claim."""
 
+MOST_FINDINGS: Final = 20
+"""Findings explained per anomaly; the rest is counted."""
+
 MOST_OPERATIONS: Final = 20
 """Maximum of operations per finding that ``verdict.json`` names; the rest is counted."""
 
@@ -52,6 +55,11 @@ class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     rows: int
     seconds: float
+    claims: int | None = None
+    """Number of assertions of the history that the check tests; None in files of earlier versions, and if it was not
+    run."""
+    exposed: int | None = None
+    """Number of claims that the history could have contradicted (``assay.checkers.exposure``)."""
     note: str | None = None
     applies: bool = True
     """False: the history has nothing of the check's subject, and need not; ``note`` names the subject."""

@@ -4,9 +4,18 @@ deadline."""
 from typing import Final
 
 from assay.checkers.check import OFFSET, VALUE, Check, parse_views
+from assay.checkers.exposure import Exposure
 from assay.checkers.log.views import LOCATIONS
 from assay.checkers.log.wrong_partition import ELSEWHERE, SIGHTING, STRAYS
-from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, select_nearest_pairs, total_of
+from assay.checkers.sql_idioms import (
+    extract_topic,
+    first_rows_subquery,
+    order_by,
+    row_number,
+    select_nearest_pairs,
+    strip_incarnation,
+    total_of,
+)
 
 
 def _select_evidence(found: str, *, acked: bool) -> str:
@@ -57,6 +66,33 @@ _GONE_COLUMNS: Final = (
     "g.key, g.value, g.position, g.acked, g.seen, g.ack_op, g.seen_op, g.without_it, g.settled, g.sentinel_op"
 )
 
+
+def _declare_exposure(values: str, asserted: str, remedy: str = "") -> Exposure:
+    """Declares the exposure of values at their offsets; ``values`` is a column of ``log_pass_counts``.
+
+    A poll that passes an offset shows its content, so a value is exposed if a poll that was called after the last fault
+    passed its offset. A topic that was created in the run may be deleted before its end; its values are claims only if
+    they were read.
+    """
+    return Exposure(
+        rows=f"""
+            select c.key, {total_of(f"c.{values}")} as claims,
+                {total_of(f"case when c.late_passes > 0 then c.{values} else 0 end")} as exposed
+            from log_pass_counts c
+                left join (select {strip_incarnation("key")} as name from effect_kinds where kind = 'topic-create'
+                    group by {strip_incarnation("key")}) t on {extract_topic(strip_incarnation("c.key"))} = t.name
+            where c.judged = 1 and c.position >= 0 and (t.name is null or c.late_passes > 0)
+            group by c.key having {total_of(f"c.{values}")} > 0
+            """,
+        nouns="values",
+        asserted=asserted,
+        observed="in the range of a complete poll that was called",
+        no_claims=f"no values were {asserted} at a known offset that must still be there",
+        remedy=remedy,
+        each_key=bool(remedy),
+    )
+
+
 LOST_WRITE: Final = Check(
     anomaly="lost-write",
     meaning="an acknowledged value is gone, and no one ever read it",
@@ -74,6 +110,9 @@ LOST_WRITE: Final = Check(
         """,
     evidence_views=(LOCATIONS, STRAYS),
     examined=f"select {total_of('acked_values')} as examined from log_pass_counts where passes > 0",
+    exposure=_declare_exposure(
+        "acked_values", "acknowledged", "read each log from its begin to its end in the final phase"
+    ),
     claim="value {value} at offset {position} of {key} was acknowledged to {ack_op} at {ack_op:returned}, but "
     f"{_ABSENCE}, and [other_op?{SIGHTING}|no one ever saw it].",
     operations=("ack_op", "poll_op", "sentinel_op", "other_op"),
@@ -91,6 +130,7 @@ VANISHED: Final = Check(
     evidence=_select_evidence("found_vanished", acked=False),
     evidence_views=(LOCATIONS,),
     examined=f"select {total_of('observed_values')} as examined from log_pass_counts where passes > 0",
+    exposure=_declare_exposure("observed_values", "read"),
     claim="value {value}[, acknowledged at {acked:time},] was read at offset {position} of {key} by {seen_op} at "
     f"{{seen_op:called}}, but {_ABSENCE}.",
     operations=("seen_op", "poll_op", "sentinel_op", "ack_op"),
@@ -124,6 +164,7 @@ MISPLACED_ACK: Final = Check(
         """,
     evidence_views=(LOCATIONS,),
     examined=f"select {total_of('acked_values')} as examined from log_pass_counts where passes > 0",
+    exposure=_declare_exposure("acked_values", "acknowledged"),
     claim="value {value} was acknowledged to {ack_op} at {ack_op:returned} with offset {position} of {key}, but "
     f"{_ABSENCE}; it was read at offset {{elsewhere}} ({{shown_op}} at {{shown_op:called}}).",
     operations=("ack_op", "poll_op", "sentinel_op", "shown_op"),

@@ -10,8 +10,9 @@ Create times are taken from polls, because a broker may set its own. There are t
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Table, parse_views
+from assay.checkers.check import Check, Table, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.log.retention import keep_lasting
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by
 

@@ -18,8 +18,9 @@ new leader's start may rightly be lower.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, parse_views
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.sql_idioms import (
     HAS_BEGUN,
     ROWS_SO_FAR,

@@ -9,8 +9,9 @@ polls lie in the last half of that time.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, VALUE, Check, View, parse_views
+from assay.checkers.check import VALUE, Check, View, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, MAY_HAVE_BEGUN, ROWS_BEFORE, first_rows_subquery, order_by
 
 MIN_POLLS: Final = 3

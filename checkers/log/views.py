@@ -243,17 +243,23 @@ LOG_VIEWS: Final = (
         min(case when value is not null then shown end) as least_shown
     from log_judged where position is not null group by key, position
 
-    -- How many polls passed each offset, and how many values were acknowledged and observed there.
+    -- How many polls passed each offset, how many of them after the last fault (`late_passes`), and how many values
+    -- were acknowledged and observed there.
     create table log_pass_counts as
-    select key, position, acked_values, observed_values, least_shown, passes from (
-        select key, position, is_offset, acked_values, observed_values, least_shown,
-            {sum_so_far("delta", by="key", order="position, is_offset")} as passes
+    select key, position, judged, acked_values, observed_values, least_shown, passes, late_passes from (
+        select key, position, is_offset, judged, acked_values, observed_values, least_shown,
+            {sum_so_far("delta", by="key", order="position, is_offset")} as passes,
+            {sum_so_far("late", by="key", order="position, is_offset")} as late_passes
         from (
-            select key, first_offset as position, 0 as is_offset, 1 as delta, 0 as acked_values, 0 as observed_values,
-                cast(null as bigint) as least_shown from log_passes
-            union all select key, next_offset, 0, -1, 0, 0, null from log_passes
+            select key, first_offset as position, 0 as is_offset, 1 as delta,
+                case when call > since then 1 else 0 end as late, 0 as judged, 0 as acked_values, 0 as observed_values,
+                cast(null as bigint) as least_shown from log_passes cross join exposure_bound
             union all
-            select key, position, 1, 0, acked_values, observed_values, least_shown from log_offsets) as ends) as summed
+            select key, next_offset, 0, -1, case when call > since then -1 else 0 end, 0, 0, 0, null
+            from log_passes cross join exposure_bound
+            union all
+            select key, position, 1, 0, 0, judged, acked_values, observed_values, least_shown from log_offsets
+            ) as ends) as summed
     where is_offset = 1
     """),
     SETTLED,

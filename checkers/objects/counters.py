@@ -22,6 +22,7 @@ never have happened. A counter is linearizable iff none of the three is violated
 from typing import Final
 
 from assay.checkers.check import Check, UndecidedKeys, parse_views
+from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     RETURNED,
@@ -94,6 +95,20 @@ COUNTER_ORDER: Final = Check(
         first_rows_subquery("found_counter_order", "key, before"), "counter_known", ("value", "adds")
     ),
     examined=f"select {total_of('many')} as examined from counter_places",
+    exposure=Exposure(
+        rows=f"""
+            select k.key, count(*) as claims,
+                {total_of("case when n.last > greatest(k.ret, b.since) then 1 else 0 end")} as exposed
+            from counter_known k cross join exposure_bound b
+                left join (select key, max(last_call) as last from counter_places group by key) n on k.key = n.key
+            where k.adds = 1 group by k.key
+            """,
+        nouns="adds",
+        asserted="acknowledged",
+        observed="followed by a read or another add",
+        remedy="read each counter at the end",
+        each_key=True,
+    ),
     claim="{key}: {late_op} has [late_adds=1?been given {late_value} by an add|read {late_value}] called at "
     "{before:time}, although {first_op} had [adds=1?been given {value} by an add|read {value}] by {first_op:returned}.",
     more="{overtaken-1}",

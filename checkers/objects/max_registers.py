@@ -33,6 +33,7 @@ from typing import Final
 
 from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     RETURNED,
@@ -117,6 +118,20 @@ MAX_ORDER: Final = Check(
         {order_by("o.key, o.before")}
         """,
     examined="select count(*) as examined from max_rows",
+    exposure=Exposure(
+        rows=f"""
+            select w.key, count(*) as claims,
+                {total_of("case when r.last > greatest(w.ret, b.since) then 1 else 0 end")} as exposed
+            from max_rows w cross join exposure_bound b
+                left join (select key, max(call) as last from max_rows where reads = 1 group by key) r on w.key = r.key
+            where w.reads = 0 and w.ret < {INFINITY} group by w.key
+            """,
+        nouns="writes",
+        asserted="acknowledged",
+        observed="followed by a read",
+        remedy="read each register at the end",
+        each_key=True,
+    ),
     claim=f"{{key}}: [late_reads=1?{{late_op}} read {_describe_value('late_value')}, called at {{before:time}}, "
     f"although {_THERE}|late_value={{value}}?{_THERE}, and no one began to write it before {{late_op}} did at "
     f"{{before:time}}|{_describe_value('late_value')} was read as the largest by {{read_op}}, and no one began to "

@@ -37,9 +37,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, Family, parse_views
+from assay.checkers.check import Check, EachOperation, Family, parse_views
 from assay.checkers.engine import INFINITY, Engine
-from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS
+from assay.checkers.judging.verdict import LONGEST_LIST, MOST_FINDINGS, MOST_OPERATIONS
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import previous, select_first
 from assay.checkers.times import seconds

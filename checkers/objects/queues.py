@@ -37,6 +37,7 @@ from typing import Final
 
 from assay.checkers.check import Check, UndecidedKeys, family_of, parse_views
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     ALL_ROWS,
@@ -100,6 +101,9 @@ QUEUE_VIEWS: Final = parse_views(f"""
     from queue_short s join queue_open_drains o on s.key = o.key group by s.key
     """)
 
+_DRAINED: Final = "o.key is null and d.drained > greatest(a.ret, b.since)"
+"""Whether a complete drain, and none of unknown outcome, looked for the element ``a`` late enough."""
+
 QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
     meaning="an acknowledged element of a queue was never dequeued",
@@ -129,6 +133,28 @@ QUEUE_LOST: Final = Check(
         {order_by("f.key, f.op, f.sub")}
         """,
     examined="select count(*) as examined from queue_acked",
+    exposure=Exposure(
+        rows=f"""
+            select c.key, c.claims, c.taken + greatest(c.drained - coalesce(x.excuses, 0), 0) as exposed
+            from (
+                select a.key, count(*) as claims, count(t.key) as taken,
+                    {total_of(f"case when t.key is null and {_DRAINED} then 1 else 0 end")} as drained
+                from queue_adds a cross join exposure_bound b
+                    left join queue_drains d on a.key = d.key left join queue_open_drains o on a.key = o.key
+                    left join (select key, value from queue_adds where turn = 2) n
+                    on a.key = n.key and a.value = n.value
+                    left join (select key, value from queue_takes where turn = 1) t
+                    on a.key = t.key and a.value = t.value
+                where a.ret < {INFINITY} and n.key is null
+                group by a.key) c
+                left join queue_excuses x on c.key = x.key
+            """,
+        nouns="elements",
+        asserted="acknowledged and enqueued once",
+        observed="dequeued, or missed by a complete drain,",
+        remedy="drain each queue at the end (as queues.traffic() does)",
+        each_key=True,
+    ),
     claim="{key}: [excuses=0?{value} was acknowledged to {add_op} at {ret:time} and never dequeued, though the drain "
     "that was called at {drained:time} found the end|{losses} acknowledged elements were never dequeued, though the "
     "drain that was called at {drained:time} found the end, and only {excuses} dequeues have an unknown outcome; one "

@@ -29,6 +29,7 @@ number of elements. If each contains the read before it, then all agree.
 from typing import Final
 
 from assay.checkers.check import Check, family_of, name_violations, parse_views
+from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
     ALL_ROWS,
@@ -38,6 +39,7 @@ from assay.checkers.sql_idioms import (
     row_number,
     select_nearest_pairs,
     sum_so_far,
+    total_of,
 )
 
 SET_VIEWS: Final = parse_views(f"""
@@ -54,8 +56,11 @@ SET_VIEWS: Final = parse_views(f"""
     where kind = 'set-read' and value is not null group by key, value, op
 
     -- `added`: the first call of an add. `acked`, `seen`: the first return of an add, and of a read that shows it.
+    -- `adds`: the number of adds that did not fail.
     create table set_elements as
-    select key, value, min(added) as added, min(acked) as acked, min(seen) as seen, max(removed) as removed from (
+    select key, value, min(added) as added, min(acked) as acked, min(seen) as seen, max(removed) as removed,
+        count(added) as adds
+    from (
         select key, value, case when kind = 'set-add' then call end as added,
             case when kind = 'set-add' and outcome = 'ok' then ret end as acked, cast(null as bigint) as seen,
             case when kind = 'set-remove' then 1 else 0 end as removed
@@ -86,6 +91,30 @@ SET_VIEWS: Final = parse_views(f"""
         left join set_shown w on s.key = w.key and s.value = w.value and w.call > s.since
     group by s.key, s.value, s.by_read having min(d.due) > count(w.op)
     """)
+
+
+def _declare_exposure(since: str, *, once: bool, remedy: str = "") -> Exposure:
+    """Declares the exposure of elements that must stay from ``since`` on, a column of ``set_elements``.
+
+    Each read shows the whole set, so an element is exposed if the last read of its set was called late enough. With
+    ``once``, only elements that were added once are claims, and faults count.
+    """
+    bound = f"greatest(e.{since}, b.since)" if once else f"e.{since}"
+    return Exposure(
+        rows=f"""
+            select e.key, count(*) as claims, {total_of(f"case when r.last > {bound} then 1 else 0 end")} as exposed
+            from set_elements e cross join exposure_bound b
+                left join (select key, max(call) as last from set_reads group by key) r on e.key = r.key
+            where e.removed = 0 and e.{since} is not null {"and e.adds = 1" if once else ""}
+            group by e.key
+            """,
+        nouns="elements",
+        asserted="acknowledged" if since == "acked" else "shown by a read",
+        observed="read",
+        no_claims="no acknowledged element was added exactly once and never removed",
+        remedy=remedy,
+        each_key=bool(remedy),
+    )
 
 
 def _select_evidence(found: str) -> str:
@@ -122,7 +151,7 @@ def _select_evidence(found: str) -> str:
         """
 
 
-def _declare_absence_check(anomaly: str, meaning: str, condition: str) -> Check:
+def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure: Exposure) -> Check:
     return Check(
         anomaly=anomaly,
         meaning=meaning,
@@ -136,6 +165,7 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str) -> Check:
             """,
         evidence=_select_evidence(name_violations(anomaly)),
         examined="select count(*) as examined from set_elements where removed = 0",
+        exposure=exposure,
         claim="{key}: [known_by=set-read?{value} was in a read by {known_op} that returned at {known_op:returned}|the "
         "add of {value} by {known_op} was acknowledged[ by {node}] at {known_op:returned}], and the read by "
         "{reader_op}, called at {reader_op:called}, lacks it[missing>1? (and {missing-1} more "
@@ -156,14 +186,19 @@ SET_LOST: Final = _declare_absence_check(
     "set-lost",
     "an acknowledged element is missing from a later read, and no read ever showed it",
     "m.by_read = 0 and e.seen is null",
+    _declare_exposure("acked", once=True, remedy="add a final read (sets.final_reads())"),
 )
 SET_STALE: Final = _declare_absence_check(
     "set-stale",
     "an acknowledged element is missing from a later read, though it was shown afterwards",
     "m.by_read = 0 and v.key is null and e.seen is not null",
+    _declare_exposure("acked", once=False),
 )
 SET_VANISHED: Final = _declare_absence_check(
-    "set-vanished", "an element that a read had shown is missing from a later one", "m.by_read = 1"
+    "set-vanished",
+    "an element that a read had shown is missing from a later one",
+    "m.by_read = 1",
+    _declare_exposure("seen", once=False),
 )
 """A read may lack rows if the history was not closed, so these checks set ``needs_close``."""
 

@@ -17,8 +17,9 @@ An instance is one late call, however many values it came too late for.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, parse_views
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number

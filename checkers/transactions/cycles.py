@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, EachOperation, UndecidedKeys, build, name_violations
+from assay.checkers.check import Check, EachOperation, UndecidedKeys, build, name_violations
 from assay.checkers.engine import Engine, Row
-from assay.checkers.judging.verdict import MOST_OPERATIONS
+from assay.checkers.judging.verdict import MOST_FINDINGS, MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (

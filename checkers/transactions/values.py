@@ -11,8 +11,9 @@
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, parse_views
+from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first
 
 _READS: Final = """

@@ -77,7 +77,7 @@ def judge_by_model(
             history = store_register(_iterate_batches(ops), Path(folder) / "history")
             if history is not None:
                 with engines.open(history) as engine:
-                    return judge(history, Contract(), engine, watch=watch)
+                    return judge(history, Contract(), engine, watch=watch, owes_exposure=False)
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _to_table(ops)

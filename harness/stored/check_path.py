@@ -78,7 +78,7 @@ def judge_workload(
                 writer.completed(completed, its_effects)
         reader = HistoryReader(history)
         with engines.open(reader) as engine:
-            judgement = judge(reader, contract, engine, watch=watch)
+            judgement = judge(reader, contract, engine, watch=watch, owes_exposure=False)
     if not recorded.note:
         return judgement, ()
     inferred = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from assay.checkers.check import MOST_FINDINGS
 from assay.checkers.engine import DuckDB
+from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.sql_idioms import (
     first_rows_subquery,
     greatest_before,

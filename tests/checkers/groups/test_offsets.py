@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from assay.checkers.check import MOST_FINDINGS, build, findings
+from assay.checkers.check import build, findings
 from assay.checkers.groups.offsets import OFFSET_REGRESSION, OFFSETS
-from assay.checkers.judging.verdict import Finding
+from assay.checkers.judging.verdict import MOST_FINDINGS, Finding
 
 from helpers.judging import opened
 from helpers.log_histories import Row, effect, write

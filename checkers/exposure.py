@@ -1,0 +1,125 @@
+"""Exposure: how many claims of a history the same history could have contradicted.
+
+A *claim* is an assertion of the kind that a check tests: for ``set-lost``, an acknowledged add. It is *exposed* if the
+history holds an observation that would have contradicted it, had it been false: a read of that set, called late enough.
+A run without such an observation cannot fail, so a needed check with no exposed claim makes the verdict unknown.
+
+Late enough means after the claim, and after the heal of the last fault that may destroy data, stop processes or cut
+links (``exposure_bound``). A claim that was made after that heal needs only a later observation. A claim that was made
+before a fault had begun, and one made while it was in force, need an observation after its heal.
+
+Things that may be gone rightly are no claims: removed elements, records that retention or compaction may take, and
+changes of unknown outcome. A value that was added more than once is no claim either, because the second addition hides
+the loss of the first.
+
+Counts are additive over keys, so engines may count the keys separately.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from assay.checkers.engine import Row
+from assay.checkers.sql_idioms import total_of
+from assay.checkers.times import seconds, shorten_times
+
+NO_BOUND: Final = -1
+"""The bound of a history without such faults."""
+
+_STRIKES: Final = ("ends_process", "pauses_process", "cuts_links", "loses_unsynced", "damages_files")
+"""Columns of ``faults``: impacts after which earlier observations prove nothing. Histories of other tools have none."""
+
+BOUND: Final = f"""
+    select coalesce(max(time), {NO_BOUND}) as since from faults
+    where phase = 'healed' and ({" or ".join(f"coalesce({name}, false)" for name in _STRIKES)})
+    """
+"""SQL of the relation ``exposure_bound``: one row with the time of the last such heal in nanoseconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposure:
+    """Declares the claims of a check.
+
+    ``rows``: SQL with one row per key, with the columns ``key``, ``claims`` and ``exposed``. It may read
+    ``exposure_bound``.
+    """
+
+    rows: str
+    nouns: str
+    """Subjects of the claims, in the plural: ``elements``."""
+    asserted: str
+    """What the history says of them, as a participle: ``acknowledged``."""
+    observed: str
+    """The participle of the observation that exposes a claim: ``read``."""
+    no_claims: str = ""
+    """A clause that says what there is not, if there are no claims: ``each element was added twice or removed``."""
+    remedy: str = ""
+    """What to change if nothing was exposed: ``add a final read (sets.final_reads())``. Empty: a run need not expose
+    any claim, because the check is about something that need not happen."""
+    each_key: bool = False
+    """The check is about the state at the end, so a single key with claims but without an observation is a doubt."""
+
+    @property
+    def totals(self) -> str:
+        """SQL with one row: the columns of :class:`ExposureCount`."""
+        blind = "claims > 0 and exposed = 0"
+        return f"""
+            select {total_of("claims")} as claims, {total_of("exposed")} as exposed,
+                {total_of(f"case when {blind} then 1 else 0 end")} as blind_keys,
+                min(case when {blind} then key end) as blind_key
+            from ({self.rows}) as by_key
+            """
+
+
+@dataclass(frozen=True)
+class ExposureCount:
+    """Counts over all keys. ``blind_keys``: number of keys with claims of which none is exposed, the first of which is
+    ``blind_key``.
+    """
+
+    claims: int
+    exposed: int
+    blind_keys: int = 0
+    blind_key: str | None = None
+
+
+def read_count(row: Row) -> ExposureCount:
+    """Returns the count in a row of ``Exposure.totals``."""
+    return ExposureCount(int(row["claims"]), int(row["exposed"]), int(row["blind_keys"]), row["blind_key"])
+
+
+def add_counts(counts: Iterable[ExposureCount]) -> ExposureCount:
+    """Adds the counts of separate keys."""
+    all_counts = list(counts)
+    blind = [one.blind_key for one in all_counts if one.blind_key is not None]
+    return ExposureCount(
+        sum(one.claims for one in all_counts),
+        sum(one.exposed for one in all_counts),
+        sum(one.blind_keys for one in all_counts),
+        min(blind, default=None),
+    )
+
+
+def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, bound: int) -> str | None:
+    """Returns why the history could not have shown the anomaly, with the remedy; None if it could.
+
+    ``bound``: as in ``exposure_bound``.
+    """
+    if not declared.remedy:
+        return None
+    after = "afterwards" if bound == NO_BOUND else f"after the last fault was healed at {seconds(bound)}"
+    if not count.claims:
+        reason = declared.no_claims or f"no {declared.nouns} were {declared.asserted}"
+    elif count.claims == 1 and not count.exposed:
+        reason = f"of the {declared.nouns}, one was {declared.asserted}, and it was not {declared.observed} {after}"
+    elif not count.exposed:
+        reason = f"{count.claims} {declared.nouns} were {declared.asserted}, none was {declared.observed} {after}"
+    elif declared.each_key and count.blind_keys:
+        others = "" if count.blind_keys == 1 else f" and {count.blind_keys - 1} other keys"
+        reason = (
+            f"of the {declared.nouns} that were {declared.asserted} in {count.blind_key}{others}, none was "
+            f"{declared.observed} {after}"
+        )
+    else:
+        return None
+    return shorten_times(f"{anomaly}: {reason}; {declared.remedy}")
