@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.families import FAMILIES, list_meanings
-from assay.checkers.judging.verdict import CheckCoverage, Judgement
+from assay.checkers.judging.verdict import CheckCoverage, Judgement, OperationCount
 
 KNOWN: Final = list_meanings(FAMILIES)
 
@@ -19,6 +19,7 @@ class CheckState(enum.StrEnum):
 
     FOUND = "found"
     CLEAR = "none found"
+    NOT_EXPOSED = "nothing exposed"
     NO_DATA = "no data"
     NOT_JUDGED = "not judged"
     NOT_APPLICABLE = "not applicable"
@@ -34,7 +35,9 @@ class AnomalyPolicy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A row of the table. ``rows``: number of rows examined. ``instances``: number of violations found."""
+    """A row of the table. ``rows``: number of rows examined. ``instances``: number of violations found. ``claims``,
+    ``exposed``: as in ``CheckCoverage``.
+    """
 
     name: str
     meaning: str | None
@@ -42,8 +45,21 @@ class CheckRow:
     state: CheckState
     instances: int
     rows: int
+    claims: int | None
+    exposed: int | None
     seconds: float | None
     note: str | None
+
+
+def describe_totals(judgement: Judgement) -> str:
+    """Returns ``1,255 operations (34 ok, 1,221 failed)``."""
+    operations = f"{judgement.operations:,} operation" + ("" if judgement.operations == 1 else "s")
+    return f"{operations} ({sum(judgement.kinds.values(), OperationCount())})" if judgement.kinds else operations
+
+
+def describe_kinds(judgement: Judgement) -> str:
+    """Returns ``add 381 ok, 3 unknown; read 20 ok``, or an empty text for files of earlier versions."""
+    return "; ".join(f"{name} {count}" for name, count in judgement.kinds.items())
 
 
 def find_policy(judgement: Judgement, anomaly: str) -> AnomalyPolicy:
@@ -75,13 +91,22 @@ def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
                 state=_find_state(instances, one),
                 instances=instances,
                 rows=0 if one is None else one.rows,
+                claims=None if one is None else one.claims,
+                exposed=None if one is None else one.exposed,
                 seconds=None if one is None else one.seconds,
                 note=_join_notes(
                     judgement.reasons.get(name), "no check of it applied to this history" if one is None else one.note
                 ),
             )
         )
-    care = (CheckState.FOUND, CheckState.NOT_JUDGED, CheckState.NO_DATA, CheckState.CLEAR, CheckState.NOT_APPLICABLE)
+    care = (
+        CheckState.FOUND,
+        CheckState.NOT_JUDGED,
+        CheckState.NO_DATA,
+        CheckState.NOT_EXPOSED,
+        CheckState.CLEAR,
+        CheckState.NOT_APPLICABLE,
+    )
     return tuple(sorted(rows, key=lambda row: care.index(row.state)))
 
 
@@ -94,7 +119,7 @@ def _find_state(instances: int, one: CheckCoverage | None) -> CheckState:
         return CheckState.NOT_APPLICABLE
     if one.rows == 0:
         return CheckState.NO_DATA if one.note is None else CheckState.NOT_JUDGED
-    return CheckState.CLEAR
+    return CheckState.NOT_EXPOSED if one.claims and not one.exposed else CheckState.CLEAR
 
 
 def _join_notes(*parts: str | None) -> str | None:

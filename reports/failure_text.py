@@ -16,6 +16,7 @@ from typing import Final
 from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Verdict, find_beneath
 from assay.checkers.times import MILLISECONDS, find_digits, in_seconds
 from assay.harness.core.printable import to_printable
+from assay.reports.coverage import describe_kinds, describe_totals
 
 FORBIDDEN: Final = " is forbidden, but "
 """Separates an anomaly's name from the reason why it could not be judged."""
@@ -105,7 +106,7 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: Fa
         yield from _iterate_tolerated(judgement)
         return
     if judgement.verdict is Verdict.PASS:
-        yield f"PASS: {judgement.operations} operations, {judgement.effects} effects"
+        yield f"PASS: {describe_totals(judgement)}, {judgement.effects:,} effects"
         yield from _iterate_tolerated(judgement)
         return
     findings = find_forbidden(judgement)
@@ -117,7 +118,7 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: Fa
         yield "FAIL: the contract was broken, and no finding says where (see verdict.json)"
     counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.forbidden]
     if counts:
-        yield f"forbidden: {', '.join(counts)}, in {judgement.operations} operations"
+        yield f"forbidden: {', '.join(counts)}, in {describe_totals(judgement)}"
     yield from _iterate_tolerated(judgement)
     if judgement.unknown:
         yield f"not a pass: {'; '.join(_find_first_lines(judgement)[0])}"
@@ -157,7 +158,9 @@ def _iterate_unknown(judgement: Judgement) -> Iterator[str]:
     yield from (f"  {reason}" for reason in reasons[1:])
     if more:
         yield f"  and {more} more reason{'s' * (more > 1)} (verdict.json)"
-    yield f"operations: {judgement.operations}, effects: {judgement.effects}"
+    yield f"{describe_totals(judgement)}, {judgement.effects:,} effects"
+    if judgement.kinds:
+        yield f"  {describe_kinds(judgement)}"
 
 
 def _find_first_lines(judgement: Judgement) -> tuple[list[str], int]:

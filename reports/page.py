@@ -21,6 +21,7 @@ from assay.checkers.times import MILLISECONDS, NANOSECONDS, find_digits, in_seco
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryReader
 from assay.reports import html
+from assay.reports.coverage import describe_totals
 from assay.reports.failure_text import join_reasons
 from assay.reports.faults import FaultBand, format_duration
 from assay.reports.last_pass import OperationRate
@@ -150,7 +151,7 @@ def _write_lead(report: Report) -> str:
     under = f", under {len(faults)} {'fault' if len(faults) == 1 else 'faults'}" if faults else ", without faults"
     tolerated = sum(judgement.anomalies.values())
     found = f"{tolerated:,} tolerated anomalies and no forbidden one" if tolerated else "No anomaly"
-    return f"{found} in {judgement.operations:,} operations{under}; {clear} checks had data."
+    return f"{found} in {describe_totals(judgement)}{under}; {clear} checks had data."
 
 
 def _capitalize(text: str) -> str:

@@ -37,6 +37,12 @@ INTOLERABLE: Final = (
 """Anomalies that no promise excuses: a read value was never written, was written only later, or its write certainly
 failed. An experiment must not tolerate them. So they fail a run even if its contract is not available."""
 
+STANDARD_REFUSALS: Final = (
+    "dead", "empty", "exists", "has-a-token", "held", "lock-lost", "mismatch", "no-former-generation", "no-member",
+    "not-a-member", "not-found", "not-held", "stale", "stale-epoch",
+)  # fmt: skip
+"""Errors of failed operations that are answers of the system, or of a client that knows the answer."""
+
 SNAPSHOT_DEADLINES: Final = (
     "move_deadline", "rejoin_deadline", "obedience_deadline", "deletion_deadline", "retention_deadline",
 )  # fmt: skip
@@ -106,6 +112,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which clients wait for a silent server before they turn to another. It may outlast a failover."""
     may_stall: tuple[str, ...] = ()
     """Names of faults under which the system, by its design, may serve no one until the heal."""
+    refusals: tuple[str, ...] = STANDARD_REFUSALS
+    """Errors with which a failed operation counts as answered: the system refused it. A kind of operation without any
+    answer makes the run unknown (:mod:`assay.checkers.judging.health`)."""
     minimum_after_heal: int = 1
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
@@ -298,11 +307,13 @@ def forbid(
     rebalance_deadline: float | None = None,
     may_stall: Sequence[str] = (),
     patience: float = 0.0,
+    refusals: Sequence[str] = (),
 ) -> Contract:
     """Returns a contract that forbids these anomalies, and always ``no-recovery``, unexpected exits of servers and
     broken invariants.
 
-    ``no-recovery`` means no success within ``recovery_deadline`` seconds of a heal.
+    ``no-recovery`` means no success within ``recovery_deadline`` seconds of a heal. ``refusals``: errors of the
+    client that are answers of the system, in addition to ``held``, ``mismatch``, ``empty`` and the like.
     ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
     """
     forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY, UNEXPECTED_EXIT, BROKEN_INVARIANT)))
@@ -312,11 +323,17 @@ def forbid(
         rebalance_deadline=rebalance_deadline,
         may_stall=tuple(may_stall),
         patience=patience,
+        refusals=(*STANDARD_REFUSALS, *refusals),
     )
 
 
 def linearizable(
-    model: str | type, *, recovery_deadline: float = 30.0, may_stall: Sequence[str] = (), patience: float = 0.0
+    model: str | type,
+    *,
+    recovery_deadline: float = 30.0,
+    may_stall: Sequence[str] = (),
+    patience: float = 0.0,
+    refusals: Sequence[str] = (),
 ) -> Contract:
     """Returns a contract by which the operations of each key must be linearizable, and no server ends by itself.
 
@@ -329,5 +346,5 @@ def linearizable(
     if not isinstance(model, str) and "<locals>" in model.__qualname__:
         raise ValueError(f"the model {model.__name__} is defined inside a function; put it at the top of its module")
     name = model if isinstance(model, str) else f"{model.__module__}:{model.__qualname__}"
-    promised = forbid(recovery_deadline=recovery_deadline, may_stall=may_stall, patience=patience)
+    promised = forbid(recovery_deadline=recovery_deadline, may_stall=may_stall, patience=patience, refusals=refusals)
     return msgspec.structs.replace(promised, model=name)

@@ -44,10 +44,11 @@ from assay.checkers.judging.early_checks import (
     select_early_checks,
 )
 from assay.checkers.judging.finding_context import FindingContext
+from assay.checkers.judging.health import count_operations, find_unanswered
 from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.judging.validate import validate
-from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, Verdict
+from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, OperationCount, Verdict
 from assay.checkers.objects.kinds import describe_nameless_kinds, list_kinds
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import BROKEN_COUNT
@@ -185,6 +186,8 @@ class _Judging:
     findings: list[Finding] = field(default_factory=list)
     examined: list[CheckCoverage] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    counts: dict[str, OperationCount] = field(default_factory=dict)
+    """Operations by kind."""
 
     known: PartitionAnswers = field(default_factory=PartitionAnswers)
     """Answers that the engine found key by key before the other checks."""
@@ -228,6 +231,7 @@ class _Judging:
             for family in self.families:
                 with attributing_errors(f"in the family of checks {family.name!r}"):
                     self._judge_family(family)
+            self._measure_health()
             if self.judged or self.contract.model is not None:
                 self._measure_coverage()
             self._compare_with_contract()
@@ -394,6 +398,12 @@ class _Judging:
             )
         )
 
+    def _measure_health(self) -> None:
+        """Counts the operations by kind and outcome. A kind that was never answered is a reason not to pass."""
+        self.counts, errors = count_operations(self.engine, self.contract)
+        if self.owes_exposure and self.ended:
+            self.unknown += find_unanswered(self.engine, self.counts, errors, self.finding_context.faults)
+
     def _measure_coverage(self) -> None:
         """Judges, whichever families apply, whether enough happened and whether the system recovered."""
         begun = time.perf_counter()
@@ -504,6 +514,7 @@ class _Judging:
             examined=tuple(self.examined),
             unknown=unknown,
             operations=self.history.rows("ops"),
+            kinds=self.counts,
             effects=self.history.rows("effects"),
             seconds=now - begun,
             stages={"validating": round(loaded - begun, 6), "checking": round(now - loaded, 6)},

@@ -65,6 +65,29 @@ class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """False: the history has nothing of the check's subject, and need not; ``note`` names the subject."""
 
 
+class OperationCount(msgspec.Struct, frozen=True):
+    """Operations of one kind by outcome. ``answered``: those that are ok or refused."""
+
+    ok: int = 0
+    fail: int = 0
+    info: int = 0
+    answered: int = 0
+
+    @property
+    def issued(self) -> int:
+        return self.ok + self.fail + self.info
+
+    def __add__(self, other: "OperationCount") -> "OperationCount":
+        return OperationCount(
+            self.ok + other.ok, self.fail + other.fail, self.info + other.info, self.answered + other.answered
+        )
+
+    def __str__(self) -> str:
+        """Returns ``381 ok, 2 failed, 3 unknown`` without the zeros."""
+        named = ((self.ok, "ok"), (self.fail, "failed"), (self.info, "unknown"))
+        return ", ".join(f"{many:,} {name}" for many, name in named if many) or "none"
+
+
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``verdict.json``."""
 
@@ -81,6 +104,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...]
     """Reasons why the verdict is unknown, or would be if nothing had failed."""
     operations: int
+    kinds: dict[str, OperationCount] = {}
+    """The operations by kind (``f``); empty in files of earlier versions."""
     effects: int
     seconds: float
     engine: str

@@ -14,7 +14,9 @@ import pytest
 REMARK: Final = "assay remark"
 """The user property of a test with a remark. pytest-xdist passes it on from its worker processes."""
 PASSED: Final = "assay passed"
-"""The user property of a passed test: its operations, the number of checks that had data, and its folder."""
+"""The user property of a passed test: its operations, the number of checks that had data, its folder, and its
+operations by outcome.
+"""
 
 
 def keep_remarks(item: Any, remarks: Iterable[str]) -> None:
@@ -22,9 +24,9 @@ def keep_remarks(item: Any, remarks: Iterable[str]) -> None:
     item.user_properties.extend((REMARK, remark) for remark in remarks)
 
 
-def keep_pass(item: Any, operations: int, checks: int, folder: Path) -> None:
-    """Keeps the figures of a run that passed."""
-    item.user_properties.append((PASSED, (operations, checks, str(folder))))
+def keep_pass(item: Any, operations: int, checks: int, folder: Path, outcomes: str) -> None:
+    """Keeps the figures of a run that passed. ``outcomes``: its operations by outcome, in words."""
+    item.user_properties.append((PASSED, (operations, checks, str(folder), outcomes)))
 
 
 @pytest.hookimpl
@@ -44,15 +46,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"assay: of {runs}: {text}")
 
 
-def _summarize_passes(runs: list[tuple[int, int, str]]) -> Iterator[str]:
+def _summarize_passes(runs: list[tuple[int, int, str, str]]) -> Iterator[str]:
     if not runs:
         return
-    operations, checks, folder = min(runs)
-    smallest = f"{_format_operations(operations)}, looked at by {checks} checks: {folder}"
+    _, checks, folder, outcomes = min(runs)
+    smallest = f"{outcomes}, looked at by {checks} checks: {folder}"
     if len(runs) == 1:
         yield f"assay: a run passed, of {smallest}"
     else:
-        total = sum(number for number, _, _ in runs)
+        total = sum(number for number, *_ in runs)
         yield f"assay: {len(runs)} runs passed, of {_format_operations(total)}; the smallest of {smallest}"
 
 

@@ -44,6 +44,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd, make_trial
+from assay.reports.coverage import describe_totals
 from assay.reports.evidence import look_up_evidence
 from assay.reports.failure_text import FailureFooter, describe
 from assay.reports.figures import FIGURES, measure_run
@@ -118,12 +119,15 @@ class Attempt:
         return self._info.remarks if passed and self._info is not None else ()
 
     @property
-    def pass_summary(self) -> tuple[int, int, Path] | None:
-        """If the run passed: the number of operations, the number of checks that had data, and the folder."""
+    def pass_summary(self) -> tuple[int, int, Path, str] | None:
+        """If the run passed: the number of operations, the number of checks that had data, the folder, and the
+        operations by outcome.
+        """
         judgement = self.judgement
         if judgement is None or judgement.verdict is not Verdict.PASS:
             return None
-        return judgement.operations, sum(one.rows > 0 for one in judgement.examined), self.folder.path
+        checks = sum(one.rows > 0 for one in judgement.examined)
+        return judgement.operations, checks, self.folder.path, describe_totals(judgement)
 
     def set_up(self) -> None:
         """Starts the cluster and the system.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.check import build, run_check
+from assay.checkers.check import NOTHING_COUNTED, build, run_check
 from assay.checkers.engine import EngineError, SQLite
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
@@ -55,7 +55,7 @@ def test_without_its_kinds_a_check_examines_and_finds_nothing(tmp_path: Path, li
                     family.prepare(engine)
                 for check in [check for check in family.checks if check.kinds == kinds]:
                     build(engine, check.views)
-                    assert run_check(engine, check) == (0, 0), check.anomaly
+                    assert run_check(engine, check) == NOTHING_COUNTED, check.anomaly
 
 
 def test_what_a_history_has_none_of_costs_no_table(tmp_path: Path) -> None:

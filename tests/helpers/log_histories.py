@@ -112,6 +112,7 @@ def write(folder: Path, rows: Sequence[Row], *, format: int | None = FORMAT, **o
             "call": row["call"],
             "ret": row["ret"],
             "outcome": row.get("op_outcome", row["outcome"]),
+            "error": row["error"],
             "phase": row["phase"],
         }
         for row in rows

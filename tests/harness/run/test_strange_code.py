@@ -398,11 +398,11 @@ def test_what_runs_that_passed_looked_at_is_said_by_the_smallest(tmp_path: Path)
     lines: list[str] = []
     items = [SimpleNamespace(user_properties=[]) for _ in range(3)]
     for number, item in enumerate(items[:2]):
-        pass_remarks.keep_pass(item, 1000 + number, 7, tmp_path / str(number))
+        pass_remarks.keep_pass(item, 1000 + number, 7, tmp_path / str(number), "1,000 operations (9 ok, 991 failed)")
     reports = [SimpleNamespace(when=when, user_properties=item.user_properties) for item in items for when in WHEN]
     for some in (reports, reports[:3], reports[6:]):
         pass_remarks.pytest_terminal_summary(SimpleNamespace(stats={"": some}, write_line=lines.append))
-    smallest = f"1,000 operations, looked at by 7 checks: {tmp_path / '0'}"
+    smallest = f"1,000 operations (9 ok, 991 failed), looked at by 7 checks: {tmp_path / '0'}"
     assert lines == [
         f"assay: 2 runs passed, of 2,001 operations; the smallest of {smallest}",
         f"assay: a run passed, of {smallest}",

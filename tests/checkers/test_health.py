@@ -1,0 +1,113 @@
+"""Health: a kind of operation that was never answered makes a run unknown; an answer, or a fault, excuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Judgement, OperationCount, Verdict
+from assay.reports.coverage import describe_kinds, describe_totals
+
+from helpers.fault_rows import impact
+from helpers.judging import judge
+from helpers.log_histories import Row, effect, write
+
+S: Final = 1_000_000_000
+IDS: Final = Contract(forbidden=("id-duplicate",))
+
+
+def operations(f: str, first: int, number: int, outcome: str, error: str | None = None) -> list[Row]:
+    """Operations of 50 ms, ten per second."""
+    rows = []
+    for op in range(first, first + number):
+        call, ret = op * S // 10, None if outcome == "info" else op * S // 10 + S // 20
+        rows.append(effect(op, 0, f, "k", call, ret, value=op, process=op, outcome=outcome, error=error))
+    return rows
+
+
+def judged(folder: Path, rows: Sequence[Row], contract: Contract = IDS, **given: Any) -> Judgement:
+    """Twelve unique ids are handed out in the first second and twelve in the tenth, and the rows happen in between."""
+    ids = [*operations("id-generate", 0, 12, "ok"), *operations("id-generate", 100, 12, "ok")]
+    return judge(write(folder / "history", [*ids, *rows], **given), contract)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        pytest.param(
+            operations("set-remove", 20, 20, "info", "TimeoutError: no answer"),
+            "no set-remove was answered: 20 were issued, and all ended with TimeoutError (20)",
+            id="unknown",
+        ),
+        pytest.param(
+            [
+                *operations("set-remove", 20, 25, "fail", "Refused"),
+                *operations("set-remove", 45, 5, "info"),
+            ],
+            "no set-remove was answered: 30 were issued, and all ended with Refused (25) and no error given (5)",
+            id="refused connections",
+        ),
+        pytest.param(operations("set-remove", 20, 19, "info", "TimeoutError"), None, id="too few"),
+        pytest.param(
+            [*operations("set-remove", 20, 30, "info", "TimeoutError"), *operations("set-remove", 50, 1, "ok")],
+            None,
+            id="one answer",
+        ),
+        pytest.param(
+            [*operations("set-remove", 20, 30, "info", "x"), *operations("set-remove", 50, 1, "fail", "held: by n1")],
+            None,
+            id="one refusal",
+        ),
+    ],
+)
+def test_a_kind_that_was_never_answered_makes_the_run_unknown(
+    tmp_path: Path, rows: list[Row], reason: str | None
+) -> None:
+    found = judged(tmp_path, rows)
+    if reason is None:
+        assert (found.verdict, found.unknown) == (Verdict.PASS, ())
+    else:
+        assert found.verdict is Verdict.UNKNOWN
+        (said,) = found.unknown
+        assert said.startswith(f"{reason}; ")
+
+
+def test_a_refusal_may_have_a_name_of_its_own(tmp_path: Path) -> None:
+    rows = operations("set-remove", 20, 30, "fail", "not-today")
+    assert judged(tmp_path / "none", rows).verdict is Verdict.UNKNOWN
+    named = msgspec.structs.replace(IDS, refusals=forbid(refusals=["not-today"]).refusals)
+    assert judged(tmp_path / "named", rows, named).verdict is Verdict.PASS
+    assert "held" in named.refusals, "the usual ones stay"
+
+
+@pytest.mark.parametrize(("healed", "verdict"), [(49, Verdict.PASS), (30, Verdict.UNKNOWN)])
+def test_a_fault_during_all_but_a_few_of_them_explains_their_errors(
+    tmp_path: Path, healed: int, verdict: Verdict
+) -> None:
+    shared = {"id": 1, "fault": "kill", "targets": '["n1"]', "detail": "{}", **impact("kill")}
+    faults = [
+        {**shared, "phase": "injected", "time": 19 * S // 10},
+        {**shared, "phase": "healed", "time": healed * S // 10 - 1, "took_effect": True},
+    ]
+    rows = [*operations("set-remove", 20, 38, "info", "TimeoutError")]
+    sound = msgspec.structs.replace(IDS, minimum_during_fault=0, minimum_after_heal=0, recovery_deadline=1000)
+    found = judged(tmp_path, rows, sound, faults=faults)
+    assert found.verdict is verdict, found.unknown
+    if verdict is Verdict.UNKNOWN:
+        assert "38 were issued, 28 of them outside faults, and all ended" in found.unknown[0]
+
+
+def test_counts_are_in_the_judgement_and_in_words(tmp_path: Path) -> None:
+    rows = [*operations("set-remove", 20, 2, "info"), *operations("set-remove", 22, 3, "fail", "held")]
+    found = judged(tmp_path, rows)
+    assert found.kinds["set-remove"] == OperationCount(ok=0, fail=3, info=2, answered=3)
+    assert found.kinds["set-remove"].issued == 5
+    assert describe_totals(found) == "29 operations (24 ok, 3 failed, 2 unknown)"
+    assert "set-remove 3 failed, 2 unknown" in describe_kinds(found)
+    old = msgspec.structs.replace(found, kinds={})
+    assert (describe_totals(old), describe_kinds(old)) == ("29 operations", "")
