@@ -15,11 +15,13 @@ the loss of the first.
 Counts are additive over keys, so engines may count the keys separately.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.engine import Row
+from assay.checkers.judging.contract import ExposureMinimum
 from assay.checkers.sql_idioms import total_of
 from assay.checkers.times import seconds, shorten_times
 
@@ -123,3 +125,14 @@ def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, b
     else:
         return None
     return shorten_times(f"{anomaly}: {reason}; {declared.remedy}")
+
+
+def describe_shortage(minimum: ExposureMinimum, count: ExposureCount) -> str | None:
+    """Returns why fewer claims were exposed than the contract asks for; None if they suffice."""
+    wanted = max(minimum.count, math.ceil(minimum.share * count.claims))
+    if count.exposed >= wanted:
+        return None
+    return (
+        f"{minimum.anomaly}: the run could have contradicted {count.exposed} of {count.claims} claims, and the "
+        f"contract asks for {wanted}; let the run last longer, or raise its rate"
+    )

@@ -22,6 +22,7 @@ from typing import Final
 
 from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.exposure import Exposure
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, row_number, select_nearest_pairs
 
 PLACEABLE: Final = 2**61
@@ -90,6 +91,17 @@ FENCING_VIOLATION: Final = Check(
     }) as pairs {order_by("group_name, key, place")}
         """,
     examined="select count(*) as examined from fencing_steps where kind = 'guarded'",
+    exposure=Exposure(
+        rows="""
+            select key, count(*) as claims, count(*) - 1 as exposed
+            from (select group_name, key, token from fencing_steps group by group_name, key, token) t
+            group by group_name, key
+            """,
+        nouns="leases",
+        asserted="given",
+        observed="followed by another lease of its name",
+        remedy="have several clients ask for each lease in turn",
+    ),
     claim="{key}: {late_op} has [late_kind=acquire?been given|late_kind=renew?had its lease renewed under|had "
     "something accepted under] token {late_token} in an operation called at {late_op:called}, although {first_op} had "
     "[rejected=1?learned by {first_op:returned} that token {first_token} is stale|[first_kind=acquire?been "

@@ -66,6 +66,15 @@ class Toleration(msgspec.Struct, frozen=True):
     """Why the design allows it: a clause without a full stop."""
 
 
+class ExposureMinimum(msgspec.Struct, frozen=True):
+    """How many claims of an anomaly's check a run must expose (:mod:`assay.checkers.exposure`)."""
+
+    anomaly: str
+    count: int = 1
+    share: float = 0.0
+    """From 0 to 1, of all claims."""
+
+
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Promises of one configuration. The default forbids every anomaly that applies to the history."""
 
@@ -115,6 +124,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     refusals: tuple[str, ...] = STANDARD_REFUSALS
     """Errors with which a failed operation counts as answered: the system refused it. A kind of operation without any
     answer makes the run unknown (:mod:`assay.checkers.judging.health`)."""
+    minimum_exposed: tuple[ExposureMinimum, ...] = ()
+    """Set by :meth:`need_exposed`. A run below these minimums is unknown."""
     minimum_after_heal: int = 1
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
@@ -185,6 +196,17 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         more = self.forbid_also(*anomalies)
         needed = None if more.needed is None else tuple(dict.fromkeys((*more.needed, *anomalies)))
         return msgspec.structs.replace(more, needed=needed)
+
+    def need_exposed(self, anomaly: str, *, count: int = 1, share: float = 0.0) -> Contract:
+        """Returns a copy by which a run must expose so many claims of the anomaly's check, and such a share of them.
+
+        ``need_exposed("fencing-violation", count=20)``: a run with fewer than 20 leases that another one followed is
+        unknown. Raises ``ValueError`` for a count below 0 and a share outside of 0 to 1.
+        """
+        if count < 0 or not 0 <= share <= 1:
+            raise ValueError(f"need_exposed({anomaly!r}): a count of {count} and a share of {share} are not possible")
+        others = tuple(one for one in self.minimum_exposed if one.anomaly != anomaly)
+        return msgspec.structs.replace(self, minimum_exposed=(*others, ExposureMinimum(anomaly, count, share)))
 
     def tolerate(self, *anomalies: str, because: str | None = None) -> Contract:
         """Returns a copy that reports and counts these anomalies without failing the run.

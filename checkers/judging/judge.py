@@ -30,7 +30,7 @@ from assay.checkers.check import (
 )
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.engine.base import SupportsPartitioning
-from assay.checkers.exposure import ExposureCount, describe_blindness
+from assay.checkers.exposure import ExposureCount, describe_blindness, describe_shortage
 from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.judging import coverage
 from assay.checkers.judging.cause_grouping import attributing_errors, group_by_cause
@@ -374,10 +374,14 @@ class _Judging:
 
     def _describe_blindness(self, check: Check, count: ExposureCount) -> str | None:
         """Returns why the history could not have shown the anomaly, or None."""
-        if check.exposure is None or not self.owes_exposure:
+        if not self.owes_exposure:
             return None
-        (row,) = self.engine.rows("select since from exposure_bound")
-        return describe_blindness(check.anomaly, check.exposure, count, int(row["since"]))
+        reason = None
+        if check.exposure is not None:
+            (row,) = self.engine.rows("select since from exposure_bound")
+            reason = describe_blindness(check.anomaly, check.exposure, count, int(row["since"]))
+        minimums = (one for one in self.contract.minimum_exposed if one.anomaly == check.anomaly)
+        return reason or next((describe_shortage(one, count) for one in minimums), None)
 
     def _needs_data(self, check: Check) -> bool:
         """Returns whether a run without data for the check is unknown."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from assay.checkers.check import Check, build
@@ -18,6 +19,7 @@ from assay.checkers.objects.counters import COUNTER_ORDER, COUNTERS
 from assay.checkers.objects.max_registers import MAX_ORDER, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_LOST, QUEUES
 from assay.checkers.objects.sets import SET_LOST, SET_VANISHED, SETS
+from assay.workloads.generic import locks
 
 from helpers.fault_rows import impact
 from helpers.judging import judge, opened
@@ -286,3 +288,44 @@ def test_a_run_that_goes_on_has_no_counts_and_no_doubt_of_exposure(tmp_path: Pat
     shown = judge(write(tmp_path / "history", ADDS), LOST_ONLY, going_on=True)
     assert all(one.claims is None for one in shown.examined if one.check == "set-lost")
     assert not [reason for reason in shown.unknown if "read afterwards" in reason]
+
+
+def lease(op: int, token: int, kind: str, call: float) -> Row:
+    return effect(
+        op, 0, kind, "lock", int(call * S), int((call + 0.03) * S), token=token, owner=f"o{token}", process=op
+    )
+
+
+def leases(number: int) -> list[Row]:
+    """Each lease is followed by two actions of its holder."""
+    kinds = ("acquire", "guarded", "guarded")
+    return [lease(op, 1 + op // 3, kinds[op % 3], 0.1 * op) for op in range(3 * number)]
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (21, None),
+        (20, "19 of 20 claims, and the contract asks for 20"),
+        (4, "3 of 4 claims, and the contract asks for 20"),
+        (1, "of the leases, one was given, and it was not followed by another lease of its name afterwards"),
+    ],
+)
+def test_a_lock_that_is_hardly_ever_given_proves_nothing(tmp_path: Path, number: int, reason: str | None) -> None:
+    contract = msgspec.structs.replace(locks.build_contract(), needed=("fencing-violation",), minimum_operations=1)
+    found = judged(tmp_path, leases(number), contract=contract)
+    if reason is None:
+        assert (found.verdict, found.unknown) == (Verdict.PASS, ())
+    else:
+        assert found.verdict is Verdict.UNKNOWN
+        assert [said for said in found.unknown if reason in said]
+
+
+def test_a_contract_may_ask_for_a_share(tmp_path: Path) -> None:
+    early = [*ADDS, *read(20, range(4), 0.4)]
+    assert judged(tmp_path / "any", early, contract=LOST_ONLY).verdict is Verdict.PASS
+    shared = judged(tmp_path / "share", early, contract=LOST_ONLY.need_exposed("set-lost", share=0.5))
+    assert shared.verdict is Verdict.UNKNOWN
+    assert "set-lost: the run could have contradicted 4 of 20 claims, and the contract asks for 10" in shared.unknown[0]
+    with pytest.raises(ValueError, match="a share of 2"):
+        LOST_ONLY.need_exposed("set-lost", share=2)

@@ -6,8 +6,8 @@ There are two workloads, each with a blocking client that a system's module comp
   holders undo each other's changes: ``forbid(*SET_ANOMALIES)``. If ``fenced``, a holder's write is conditional on its
   lock, checked by the system in the same step; then a paused holder does no harm.
 - :class:`Leases`, with :func:`traffic`: each holder gets a token, which rises with each acquisition, and acts under it:
-  ``forbid("fencing-violation", "double-ownership")``. The guarded resource must reject older tokens. If it learns of a
-  newer token only when that is used, the contract needs ``fenced_by_requests``.
+  :func:`build_contract`. The guarded resource must reject older tokens. If it learns of a newer token only when that
+  is used, the contract needs ``fenced_by_requests``.
 
 A subclass names in ``errors`` the exceptions that mean "no answer". This module imports only packages that client nodes
 have (docs/guide/real_nodes.md), because such a test pauses the holders.
@@ -18,11 +18,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
-from assay import Completed, Completion, Context, Effect, Generator, Operation, Outcome, Phase, unfold
+import msgspec
+
+from assay import Completed, Completion, Context, Contract, Effect, Generator, Operation, Outcome, Phase, forbid, unfold
 from assay.workloads.generic import sets
 
 THINK_SECONDS: Final = 0.05
 """Seconds between a holder's read and its write."""
+FEWEST_LEASES: Final = 20
+"""Leases of a run that another lease must have followed."""
 ACQUIRE, GUARDED, RELEASE = "acquire", "guarded", "release"
 HELD, STALE, NOT_HELD, HAS_TOKEN = "held", "stale-epoch", "not-held", "has-a-token"
 """Reasons of a failed operation: another client holds the lock, a newer token is known, the client has no token, or it
@@ -90,6 +94,17 @@ def traffic(name: str) -> Generator:
         return Operation(f, name, number if f == GUARDED else None), number + 1
 
     return unfold(step, 0) | [Operation(f, name, phase=Phase.DRAIN) for f in (ACQUIRE, GUARDED, RELEASE)] * 5
+
+
+def build_contract(*, may_stall: Sequence[str] = (), fenced_by_requests: bool = False) -> Contract:
+    """Forbids actions under an old token and two concurrent holders, for :class:`Leases`.
+
+    A run with fewer than ``FEWEST_LEASES`` leases that another lease followed is unknown, because a lock that is hardly
+    ever given proves nothing. ``may_stall``, ``fenced_by_requests``: as in ``assay.Contract``.
+    """
+    contract = forbid("fencing-violation", "double-ownership", may_stall=may_stall)
+    contract = contract.need_exposed("fencing-violation", count=FEWEST_LEASES)
+    return msgspec.structs.replace(contract, fenced_by_requests=fenced_by_requests)
 
 
 class Leases:
