@@ -206,6 +206,14 @@ def summary_of(family: Family) -> str:
     return "\n\n".join(titles)
 
 
+def describe_exposure(check: Check) -> str:
+    """Returns the claims of a check and what exposes them, in words."""
+    if check.exposure is None:
+        return "each row that was looked at"
+    owed = " A run without any is unknown." if check.exposure.remedy else ""
+    return f"{check.exposure.nouns} {check.exposure.asserted}; exposed if {check.exposure.observed} later.{owed}"
+
+
 def anomalies_page() -> str:
     """All anomalies, by the family of checks that finds them."""
     in_order = {anomaly for family in TRANSACTION_ORDERS for anomaly in family.anomalies}
@@ -213,7 +221,8 @@ def anomalies_page() -> str:
     parts = [
         "# Anomalies by family\n",
         "A family is a group of checks about one kind of object. [Anomalies explained](../anomalies.md) has the "
-        "smallest history of each and its nearest legal neighbour.\n",
+        "smallest history of each and its nearest legal neighbour. "
+        "[What a pass proves](../../concepts/verdicts.md#exposure) explains claims and exposure.\n",
     ]
     for family in FAMILIES:
         rows = []
@@ -221,10 +230,10 @@ def anomalies_page() -> str:
             name = f"`{check.anomaly}`"
             linked = f"[{name}](../anomalies.md#{check.anomaly})" if check.anomaly in explained else name
             reads = ", ".join(f"`{kind}`" for kind in check.kinds)
-            rows.append([linked, escape_markup(check.meaning), reads])
+            rows.append([linked, escape_markup(check.meaning), reads, describe_exposure(check)])
         order = " The order of processes or of real time counts." if set(family.anomalies) & in_order else ""
         parts.append(f"## {family.name}\n\n{summary_of(family)}{order}\n")
-        parts.append(table(["anomaly", "meaning", "needs effects"], rows))
+        parts.append(table(["anomaly", "meaning", "needs effects", "claims, and when they are exposed"], rows))
     others = [("no-recovery", NO_RECOVERY_MEANING), (NONLINEARIZABLE, MEANING)]
     parts.append("## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model.\n")
     parts.append(table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
