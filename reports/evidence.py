@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.judging.finding_context import read_begin
-from assay.checkers.judging.verdict import Judgement
+from assay.checkers.judging.verdict import Finding, Judgement
 from assay.checkers.times import find_digits, in_seconds
 from assay.harness.core.history import HistoryReader
 from assay.reports.failure_text import EvidenceLines, find_forbidden, find_operations
@@ -27,10 +27,10 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
     """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
     first = find_forbidden(judgement)[:1]
     operations = find_operations(judgement)
-    fault_ids = {number for finding in first for number in finding.faults}
-    if not operations and not fault_ids:
+    if not first:
         return EvidenceLines()
-    rows, faults = _read_operations(history.dataset("ops"), operations), _read_faults(history, fault_ids)
+    rows, injected = _read_operations(history.dataset("ops"), operations), _read_faults(history)
+    faults = [fault for fault in injected if fault.id in first[0].faults]
     times = [*_list_times(rows), *(time for fault in faults for time in (fault.injected, fault.healed))]
     times += [time for finding in first for time in (finding.since, finding.until)]
     digits = find_digits(times)
@@ -38,6 +38,7 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
         _format_operations(rows, digits, history.worker_nodes),
         {fault.id: fault.line(digits) for fault in faults},
         digits,
+        None if faults else _find_last_fault(injected, first[0], digits),
     )
 
 
@@ -98,9 +99,17 @@ class _InjectedFault:
         return f"{self.what} {format_duration(self.began, self.injected, self.healed, digits)}"
 
 
-def _read_faults(reader: HistoryReader, ids: set[int]) -> list[_InjectedFault]:
-    """Returns the faults with these ids that were injected, in order of injection."""
-    rows = [row for row in reader.table("faults").to_pylist() if row["id"] in ids]
+def _find_last_fault(injected: Sequence[_InjectedFault], finding: Finding, digits: int) -> str | None:
+    """Returns ``kill n1, healed at 7.200 s``: the last fault healed before the operations of a finding."""
+    begin = finding.since if finding.since is not None else finding.time
+    healed = {fault.healed: fault for fault in injected if fault.healed is not None}
+    last = max((time for time in healed if begin is not None and time <= begin), default=None)
+    return None if last is None else f"{healed[last].what}, healed at {in_seconds(last, digits)} s"
+
+
+def _read_faults(reader: HistoryReader) -> list[_InjectedFault]:
+    """Returns the faults that were injected, in order of injection."""
+    rows = reader.table("faults").to_pylist()
     healed = {row["id"]: int(row["time"]) for row in rows if row["phase"] == "healed"}
     injections = sorted((row for row in rows if row["phase"] == "injected"), key=lambda row: int(row["time"]))
     return [_to_injected_fault(row, healed.get(row["id"])) for row in injections]

@@ -61,6 +61,8 @@ class EvidenceLines:
     faults: Mapping[int, str] = field(default_factory=dict)
     digits: int = MILLISECONDS
     """Digits of a second that distinguish all of their times."""
+    last_fault: str | None = None
+    """The last fault that was healed before the first finding, if none was in force then."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterato
         between = f" between {in_seconds(finding.since, digits)} and {in_seconds(finding.until, digits)} s"
     yield f"  faults in force{between}:{'' if finding.faults else ' none'}"
     yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:MAX_FAULTS])
+    if not finding.faults and evidence.last_fault is not None:
+        yield f"    last: {evidence.last_fault}"
     if len(finding.faults) > MAX_FAULTS:
         yield f"    and {len(finding.faults) - MAX_FAULTS} more (the report has them)"
 

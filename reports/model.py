@@ -7,7 +7,7 @@ or history is missing or damaged, still has a report, which says so.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -95,6 +95,8 @@ class FindingView:
     since: int | None
     until: int | None
     faults: tuple[FaultBand, ...]
+    last_fault: FaultBand | None
+    """The last fault healed before it, if none was in force."""
     operations: tuple[OperationRow, ...]
     unlisted: int
     """Number of involved operations that are not listed."""
@@ -284,12 +286,19 @@ def _to_view(
         since=finding.since,
         until=finding.until,
         faults=tuple(faults[id] for id in finding.faults if id in faults),
+        last_fault=None if finding.faults else _find_last_fault(finding, faults.values()),
         operations=found,
         also=find_beneath(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
         start=min(times, default=None),
         stop=max(times, default=None),
     )
+
+
+def _find_last_fault(finding: Finding, faults: Iterable[FaultBand]) -> FaultBand | None:
+    begin = finding.since if finding.since is not None else finding.time
+    before = [band for band in faults if band.healed is not None and begin is not None and band.healed <= begin]
+    return max(before, key=lambda band: band.healed or 0, default=None)
 
 
 def _read_recorded(

@@ -38,8 +38,8 @@ INTOLERABLE: Final = (
 failed. An experiment must not tolerate them. So they fail a run even if its contract is not available."""
 
 STANDARD_REFUSALS: Final = (
-    "changed", "dead", "empty", "exists", "has-a-token", "held", "lock-lost", "mismatch", "no-former-generation", "no-member",
-    "not-a-member", "not-found", "not-held", "stale", "stale-epoch",
+    "changed", "dead", "empty", "exists", "has-a-token", "held", "lock-lost", "mismatch", "no-former-generation",
+    "no-member", "not-a-member", "not-found", "not-held", "stale", "stale-epoch",
 )  # fmt: skip
 """Errors of failed operations that are answers of the system, or of a client that knows the answer."""
 

@@ -85,6 +85,25 @@ def test_the_faults_in_force_and_the_time_between_are_told_apart(tmp_path: Path)
     assert "between 1.000000 and 2.001000 s:\n    kill n1 from 1.000400 s at the latest to 1.700000 s" in texts[1]
 
 
+@pytest.mark.parametrize(
+    ("healed", "last"), [(900, "    last: kill n2, healed at 0.900 s"), (990, "    last: kill n1, healed at 0.990 s")]
+)
+def test_if_no_fault_was_in_force_the_last_one_before_is_named(tmp_path: Path, healed: int, last: str) -> None:
+    book = Book()
+    book.send([1], 0, (1_000, 1_001), process=1)
+    book.send([2], 0, (2_000, 2_001), process=2)
+    faults = [
+        {"id": number, "fault": "kill", "targets": f'["n{number}"]', "phase": phase, "time": time * 1_000_000}
+        | {"detail": "{}"}
+        for number, times in ((1, (300, healed if healed == 990 else 500)), (2, (200, 900)), (3, (2_100, 2_200)))
+        for phase, time in zip(("injected", "healed"), times, strict=True)
+    ]
+    folder = write(tmp_path / "history", book.rows, faults=faults)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    lines = describe(judgement, look_up_evidence(open_history(folder), judgement), FailureFooter()).splitlines()
+    assert lines[lines.index("  faults in force between 1.000 and 2.001 s: none") + 1] == last
+
+
 def test_a_fault_of_one_process_names_it(tmp_path: Path) -> None:
     book = Book()
     book.send([1], 0, (1_000, 1_001), process=1)
