@@ -127,7 +127,9 @@ def test_a_command_cannot_move_the_cursor() -> None:
 def test_doubts_that_anomalies_share_are_one_line_in_the_plural() -> None:
     unknown = tuple(f"{name} is forbidden, but its check had no data" for name in ("stale", "lost", "torn"))
     text = describe(judgement(Verdict.UNKNOWN, unknown=unknown), EvidenceLines(), ENDING)
-    assert text.startswith("UNKNOWN: stale, lost and torn are forbidden, but their checks had no data\n100 operations, ")
+    assert text.startswith(
+        "UNKNOWN: stale, lost and torn are forbidden, but their checks had no data\n100 operations, "
+    )
 
 
 def test_one_more_of_anything_is_singular() -> None:

@@ -6,8 +6,11 @@ part boundaries, compression or the writer.
 """
 
 import hashlib
+import os
+import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,24 @@ import pyarrow.compute as pc
 
 from assay.harness.core.history.data_sets import DIGESTED
 from assay.harness.core.history.schema import SCHEMAS
+
+FOOTER_END: Final = 8
+"""Bytes at the end of a Parquet file: the length of its footer, and a mark."""
+
+
+def hash_footer(path: Path) -> str | None:
+    """Returns the hash of a Parquet file's footer; None if the file does not end as one.
+
+    Arrow ends the process when it reads statistics from some damaged footers, so the hash is compared before.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - FOOTER_END, 0))
+        (length,) = struct.unpack("<I4x", file.read(FOOTER_END).rjust(FOOTER_END))
+        if length + FOOTER_END > size:
+            return None
+        file.seek(-length - FOOTER_END, os.SEEK_END)
+        return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
 
 
 class DataSetDigest:

@@ -7,6 +7,8 @@ differ in integer width, text encoding and nullability. Rows have today's format
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +28,7 @@ from assay.harness.core.history.data_sets import (
     WORKER_NODES,
     HistoryError,
 )
-from assay.harness.core.history.digest import HistoryDigest
+from assay.harness.core.history.digest import HistoryDigest, hash_footer
 from assay.harness.core.history.in_memory import Columns
 from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.history.translation import LAST_VERSION_OF_FORMAT_3, OLDEST, Text
@@ -40,6 +42,20 @@ TRANSLATED_ROWS: Final = 65_536
 """Rows per batch of translated rows."""
 
 
+_PROBE: Final = """
+import sys
+import pyarrow.parquet as pq
+
+footer = pq.read_metadata(sys.argv[1])
+for number in range(footer.num_row_groups):
+    for place in range(footer.num_columns):
+        known = footer.row_group(number).column(place).statistics
+        if known is not None and known.has_min_max:
+            known.min, known.max
+"""
+"""A program that reads all statistics of a file."""
+
+
 class ClosingNote(msgspec.Struct, frozen=True):
     """The content of ``closed.json``."""
 
@@ -47,6 +63,9 @@ class ClosingNote(msgspec.Struct, frozen=True):
     rows: dict[str, int]
     reported: str | None = None
     """The digest of the data sets in ``REPORTED``. None: an earlier version has written the history."""
+    footers: dict[str, str | None] = {}
+    """The hash of each part's footer (``hash_footer``), such as that of ``ops/part-000000.parquet``. Empty: an earlier
+    version has written the history."""
 
 
 class HistoryReader:
@@ -66,11 +85,12 @@ class HistoryReader:
             name: self._find(name, name in optional or name in MAY_BE_MISSING) if paths is None else list(paths[name])
             for name in SCHEMAS
         }
-        parts = {name: [_check_part(path, name) for path in self._paths[name]] for name in SCHEMAS}
-        self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
-        self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}
         self.closing_note = self._read_closing_note()
         """None if the run was cut short, or if another tool wrote the history."""
+        parts = {name: [_check_part(path, name) for path in self._paths[name]] for name in SCHEMAS}
+        self._probe_changed_footers()
+        self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
+        self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}
         self._loaded: dict[str, pa.Table] = {}
 
     @property
@@ -198,6 +218,20 @@ class HistoryReader:
             return read_json(path, ClosingNote)
         except (msgspec.MsgspecError, OSError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
+
+    def _probe_changed_footers(self) -> None:
+        """Raises ``HistoryError`` for a damaged part on which Arrow ends the process.
+
+        Only parts are tried whose footer is not the one that was written.
+        """
+        written = {} if self.closing_note is None else self.closing_note.footers
+        for name, paths in self._paths.items():
+            for path in paths:
+                footer = written.get(f"{name}/{path.name}")
+                if footer is not None and hash_footer(path) != footer:
+                    probe = subprocess.run([sys.executable, "-I", "-c", _PROBE, path], capture_output=True, check=False)
+                    if probe.returncode < 0:
+                        raise HistoryError(f"{path} is damaged: reading the statistics in its footer ends the process")
 
 
 def count_nulls(path: Path) -> dict[str, int]:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.history.data_sets import CLOSED, OF_OTHER, OF_RUN, ORIGIN_KEY, REPORTED, HistoryError
-from assay.harness.core.history.digest import HistoryDigest
+from assay.harness.core.history.digest import HistoryDigest, hash_footer
 from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
 from assay.harness.core.history.schema import SCHEMAS, to_batch
@@ -201,6 +201,11 @@ class HistoryWriter(History):
             "digest": self._digest.hexdigest(),
             "reported": self._reported.hexdigest(),
             "rows": {name: rows[name] for name in SCHEMAS},
+            "footers": {
+                f"{name}/{path.name}": hash_footer(path)
+                for name in SCHEMAS
+                for path in sorted((self._folder / name).glob("*.parquet"))
+            },
         }
         unfinished = self._folder / UNFINISHED / CLOSED
         unfinished.write_bytes(msgspec.json.encode(closed))

@@ -31,6 +31,7 @@ from assay.harness.core.history import (
     translation,
 )
 from assay.harness.core.history.data_sets import FORMAT_KEY, REPORTED
+from assay.harness.core.history.digest import hash_footer
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 from helpers.examples import some_of
@@ -474,6 +475,7 @@ def test_closed_json_is_what_the_reader_says(tmp_path: Path) -> None:
         "digest": digest,
         "reported": reader.digest(names=REPORTED),
         "rows": {"ops": 1, "effects": 0, "faults": 0, "events": 0, "replicas": 0, "looks": 0},
+        "footers": {f"{name}/{path.name}": hash_footer(path) for name in SCHEMAS for path in reader.paths(name)},
     }
 
 
@@ -539,3 +541,22 @@ def test_a_file_without_a_format_may_lack_what_is_not_needed(tmp_path: Path) -> 
         pq.write_table(pq.read_table(part).drop_columns("kind"), part)
     with pytest.raises(HistoryError, match="has no column kind"):
         HistoryReader(tmp_path)
+
+
+INT64_CHUNK = b"\x15\x04\x19"
+"""The begin of a column chunk's metadata in Thrift's compact protocol: the type INT64, and the list of encodings."""
+
+
+def test_a_footer_on_which_arrow_ends_the_process_is_an_error(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path / "history") as writer:
+        writer.completed(Completed(0, 0, "0", Operation("add", "k", 1), Completion(Outcome.OK), 1, 2))
+    part = tmp_path / "history" / "ops" / "part-000001.parquet"
+    content = part.read_bytes()
+    place = content.rindex(INT64_CHUNK)
+    part.write_bytes(content[: place + 1] + b"\x40" + content[place + 2 :])
+    read = "import pyarrow.parquet as pq, sys; footer = pq.read_metadata(sys.argv[1]); "
+    read += "[footer.row_group(0).column(place).statistics for place in range(footer.num_columns)]"
+    ended = subprocess.run([sys.executable, "-c", read, str(part)], capture_output=True, check=False)
+    assert ended.returncode < 0, "if Arrow raises an exception now, the probe is not needed any more"
+    with pytest.raises(HistoryError, match=r"part-000001\.parquet is damaged: reading the statistics in its footer"):
+        HistoryReader(tmp_path / "history")
