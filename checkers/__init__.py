@@ -4,6 +4,7 @@ A verdict is made by these modules:
 
 - ``check``: declares a check: SQL views over the history's tables, and a template of its findings
 - ``claims``: templates that put a violation into words
+- ``exposure``: which claims of a history it could have contradicted
 - ``families``: lists all built-in checks
 - ``judging``: judges a history by a contract
 - ``engine``: runs the SQL on SQLite, DuckDB or Spark

@@ -50,14 +50,14 @@ class Exposure:
     nouns: str
     """Subjects of the claims, in the plural: ``elements``."""
     asserted: str
-    """What the history says of them, as a participle: ``acknowledged``."""
+    """A participle that completes them: ``acknowledged``."""
     observed: str
     """The participle of the observation that exposes a claim: ``read``."""
     no_claims: str = ""
     """A clause that says what there is not, if there are no claims: ``each element was added twice or removed``."""
     remedy: str = ""
-    """What to change if nothing was exposed: ``add a final read (sets.final_reads())``. Empty: a run need not expose
-    any claim, because the check is about something that need not happen."""
+    """The change that exposes claims: ``add a final read (sets.final_reads())``. Empty: a run need not expose any claim,
+    because the check is about something that need not happen."""
     each_key: bool = False
     """The check is about the state at the end, so a single key with claims but without an observation is a doubt."""
 

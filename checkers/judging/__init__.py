@@ -4,6 +4,7 @@
 - ``judge``: turns a history and a contract into a verdict
 - ``verdict``: findings, and the three verdicts
 - ``coverage``: whether enough happened for a pass, and whether the system recovered
+- ``health``: how many operations of each kind were answered
 - ``disturbance``: which operations succeeded during which faults
 - ``history_views``: gives an engine a history's files as views with the columns of the format
 - ``validate``: rejects histories that cannot have happened
@@ -11,5 +12,6 @@
 - ``early_checks``: which checks are valid while a run goes on
 - ``cause_grouping``: groups the findings that have one cause, and names the check in which an error was raised
 - ``finding_context``: the active faults and the leader at the time of a finding
+
 The package imports ``checkers.engine`` and the declaration of checks; the harness and ``reports`` import it.
 """

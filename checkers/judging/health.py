@@ -1,9 +1,9 @@
 """Health of a run: how many operations of each kind were answered.
 
-A run in which the system answered nothing of some kind proves nothing about it, although every check may pass. A kind
-of operation is *answered* if an operation of it ended ok, or failed with an error that the contract declares as a
-refusal (``held``, ``mismatch``, ``empty``): then the system itself has answered. A timeout, a refused connection and an
-exception are no answers.
+A run in which the system answered nothing of some kind proves nothing about it, although every check may pass. An
+operation is *answered* if it ended ok, or failed with an error that the contract declares as a refusal: ``held``,
+``mismatch``, ``empty``. Then the system itself has answered. A timeout, a refused connection and an exception are no
+answers.
 """
 
 from collections.abc import Mapping, Sequence

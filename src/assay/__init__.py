@@ -147,6 +147,7 @@ if TYPE_CHECKING:
         transform,
         unfold,
         until,
+        until_ok,
     )
     from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
     from assay.harness.run.experiment import experiment
@@ -200,7 +201,7 @@ _HOMES = {
     "assay.harness.core.generator": (
         "Answer Context EXHAUSTED Exhausted Generator Invoke NOTHING OperationEvent PENDING Pending Source "
         "as_generator by_key each_process in_phase keyed limit mix on_event once phases rate repeat reserve "
-        "sequence simulate stagger time_limit transform unfold until"
+        "sequence simulate stagger time_limit transform unfold until until_ok"
     ),
     "assay.harness.core.operation": "Completed Completion Effect Operation Outcome Phase",
     "assay.harness.run.experiment": "experiment",
@@ -239,7 +240,7 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "as_generator", "by_key",
     "by_role", "draw_target", "each_process", "evidence_of", "experiment", "forbid", "in_phase", "keyed", "limit",
     "linearizable", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat",
-    "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until",
+    "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "until_ok",
     "zookeeper_servers",
 ]  # fmt: skip
 

@@ -22,6 +22,8 @@ from assay.checkers.objects.sets import LINEARIZABLE_SETS
 from assay.checkers.register.family import REGISTER_CAS
 from assay.checkers.servers.acknowledged_state import INSPECTION
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
+from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.workloads.broker.log_names import format_error
 
 NOT_OFFERED: Final = (
     *OBJECT_FAMILIES,
@@ -53,6 +55,20 @@ GROUPS_STALL: Final = (*OUTAGES, "power-loss", "power-loss-in-fsync", "partition
 - If two of three brokers are cut off from ZooKeeper and from the third, no record reaches two in-sync replicas. The two
   cannot shrink an in-sync set, and the third is alone in the sets that it leads.
 """
+REFUSALS: Final = tuple(
+    map(
+        format_error,
+        (
+            E.OFFSET_OUT_OF_RANGE, E.CORRUPT_MESSAGE, E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_FETCH_SIZE,
+            E.MESSAGE_TOO_LARGE, E.OFFSET_METADATA_TOO_LARGE, E.INVALID_TOPIC, E.RECORD_LIST_TOO_LARGE,
+            E.INVALID_REQUIRED_ACKS, E.ILLEGAL_GENERATION, E.INCONSISTENT_GROUP_PROTOCOL, E.INVALID_GROUP_ID,
+            E.UNKNOWN_MEMBER_ID, E.INVALID_SESSION_TIMEOUT, E.REBALANCE_IN_PROGRESS, E.INVALID_TIMESTAMP,
+            E.TOPIC_ALREADY_EXISTS, E.INVALID_PARTITIONS, E.INVALID_REPLICATION_FACTOR, E.INVALID_REPLICA_ASSIGNMENT,
+            E.INVALID_CONFIG, E.INVALID_REQUEST, E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.POLICY_VIOLATION,
+        ),
+    )
+)  # fmt: skip
+"""Error codes with which a broker refuses a request that it could serve. With the other ones it does not serve now."""
 PATIENCE: Final = 2.2
 """Seconds: a client call (``READ_SECONDS``, ``CALL_SECONDS``), a back-off and a metadata request."""
 
@@ -62,6 +78,11 @@ def build_contract(
 ) -> Contract:
     """Forbids everything. ``needed``: checks for which a run must have data, beyond ``ALWAYS_EXAMINED``."""
     contract = forbid(
-        *needed, *ALWAYS_EXAMINED, rebalance_deadline=rebalance_deadline, may_stall=may_stall, patience=PATIENCE
+        *needed,
+        *ALWAYS_EXAMINED,
+        rebalance_deadline=rebalance_deadline,
+        may_stall=may_stall,
+        patience=PATIENCE,
+        refusals=REFUSALS,
     ).forbid_also(*FORBIDDEN_ANOMALIES)
     return msgspec.structs.replace(contract, linearizable_ends=True, dense_offsets=True)

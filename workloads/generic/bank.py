@@ -21,7 +21,9 @@ from assay import (
     Phase,
     forbid,
     phases,
+    sequence,
     unfold,
+    until_ok,
 )  # fmt: skip
 
 BANK: Final = "bank"
@@ -44,7 +46,8 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 def traffic() -> Generator:
     """Opens the accounts, then transfers and reads, and reads again after the last heal."""
-    return phases(Operation(OPEN, BANK), unfold(step, 0)) | [Operation(READ, BANK, phase=Phase.DRAIN)] * 3
+    read = Operation(READ, BANK, phase=Phase.DRAIN)
+    return phases(Operation(OPEN, BANK), unfold(step, 0)) | sequence(until_ok(read), [read] * 2)
 
 
 def effects(completed: Completed) -> Sequence[Effect]:

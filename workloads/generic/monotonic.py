@@ -22,7 +22,9 @@ from assay import (
     Outcome,
     Phase,
     forbid,
+    sequence,
     unfold,
+    until_ok,
 )  # fmt: skip
 
 KEYS: Final = tuple(f"counter-{number}" for number in range(4))
@@ -39,7 +41,8 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 def traffic() -> Generator:
     """Adds and reads, then reads of all counters after the last heal."""
-    return unfold(step, 0) | [Operation(READ, argument=list(KEYS), phase=Phase.DRAIN)] * 5
+    read = Operation(READ, argument=list(KEYS), phase=Phase.DRAIN)
+    return unfold(step, 0) | sequence(until_ok(read), [read] * 4)
 
 
 def effects(completed: Completed) -> Sequence[Effect]:

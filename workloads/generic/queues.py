@@ -30,6 +30,7 @@ from assay import (
     stagger,
     time_limit,
     unfold,
+    until_ok,
 )  # fmt: skip
 
 ENQUEUE, DEQUEUE, DRAIN = "enqueue", "dequeue", "drain"
@@ -45,7 +46,8 @@ def traffic(key: str) -> Generator:
         return Operation(f, key, number if f == ENQUEUE else None), number + 1
 
     slowly = time_limit(REQUEUE_SECONDS, stagger(0.1, repeat(Operation(DEQUEUE, key, phase=Phase.DRAIN))))
-    return unfold(step, 0) | phases(slowly, [Operation(DRAIN, key, phase=Phase.DRAIN)] * 5)
+    drain = Operation(DRAIN, key, phase=Phase.DRAIN)
+    return unfold(step, 0) | phases(slowly, until_ok(drain), [drain] * 4)
 
 
 def effects(completed: Completed) -> Sequence[Effect]:

@@ -15,7 +15,20 @@ the outcome of a change is unknown. Exceptions in ``refusals`` mean that nothing
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from assay import BlockingClient, Completed, Completion, Context, Effect, Generator, Operation, Outcome, Phase, unfold
+from assay import (
+    BlockingClient,
+    Completed,
+    Completion,
+    Context,
+    Effect,
+    Generator,
+    Operation,
+    Outcome,
+    Phase,
+    sequence,
+    unfold,
+    until_ok,
+)  # fmt: skip
 
 READ, WRITE, CAS = "read", "write", "cas"
 WEIGHTS: Final = (READ, READ, WRITE, CAS)
@@ -24,24 +37,25 @@ VALUES: Final = 5
 
 
 def few_values(keys: Sequence[str]) -> Generator:
-    """Random operations, then three reads of each register after the last heal."""
+    """Random operations, then reads of each register after the last heal: until one is answered, and two more."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f, value = context.choose(WEIGHTS, salt=1), context.random_below(VALUES, salt=3)
         argument = {READ: None, WRITE: value, CAS: [context.random_below(VALUES, salt=4), value]}[f]
         return Operation(f, context.choose(keys, salt=2), argument), number + 1
 
-    return unfold(step, 0) | [Operation(READ, key, phase=Phase.DRAIN) for key in keys] * 3
+    reads = [Operation(READ, key, phase=Phase.DRAIN) for key in keys]
+    return unfold(step, 0) | sequence(*map(until_ok, reads), reads * 2)
 
 
 def unique_values(keys: Sequence[str]) -> Generator:
-    """Random operations, then a read of each register after the last heal."""
+    """Random operations, then reads of each register after the last heal, until one is answered."""
 
     def step(value: int, context: Context) -> tuple[Operation, int]:
         f = context.choose(WEIGHTS, salt=1)
         return Operation(f, context.choose(keys, salt=2), None if f == READ else value), value + 1
 
-    return unfold(step, 1) | [Operation(READ, key, phase=Phase.DRAIN) for key in keys]
+    return unfold(step, 1) | sequence(*(until_ok(Operation(READ, key, phase=Phase.DRAIN)) for key in keys))
 
 
 class Registers(BlockingClient):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from assay import Completed, Context, Effect, Generator, Operation, Phase, as_generator, unfold
+from assay import Completed, Context, Effect, Generator, Operation, Phase, sequence, unfold, until_ok
 
 KEY: Final = "elements"
 ADD, READ = "add", "read"
@@ -24,8 +24,9 @@ def traffic(keys: Sequence[str] = (KEY,)) -> Generator:
 
 
 def final_reads(keys: Sequence[str] = (KEY,)) -> Generator:
-    """Reads each set five times."""
-    return as_generator([Operation(READ, key, phase=Phase.DRAIN) for key in keys] * 5)
+    """Reads each set until a read is answered, and then four times more."""
+    reads = [Operation(READ, key, phase=Phase.DRAIN) for key in keys]
+    return sequence(*map(until_ok, reads), reads * 4)
 
 
 def effects(completed: Completed) -> Sequence[Effect]:

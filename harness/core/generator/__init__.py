@@ -32,6 +32,7 @@ from assay.harness.core.generator.compose import (
     time_limit,
     transform,
     until,
+    until_ok,
 )
 from assay.harness.core.generator.context import (
     EXHAUSTED,
@@ -52,5 +53,5 @@ __all__ = [
     "EXHAUSTED", "NOTHING", "PENDING", "Answer", "Context", "Exhausted", "Generator", "Invoke", "OperationEvent",
     "Pending", "Source", "as_generator", "by_key", "describe_generator", "each_process", "in_phase", "keyed", "limit",
     "mix", "on_event", "once", "phases", "rate", "repeat", "reserve", "sequence", "simulate", "split_phases",
-    "stagger", "step_random", "time_limit", "transform", "unfold", "until",
+    "stagger", "step_random", "time_limit", "transform", "unfold", "until", "until_ok",
 ]  # fmt: skip

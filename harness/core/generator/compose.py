@@ -7,6 +7,7 @@ slows down with the system and so hides how long callers would have waited (coor
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 
 import msgspec
@@ -23,7 +24,7 @@ from assay.harness.core.generator.context import (
     Pending,
     earlier_pending,
 )
-from assay.harness.core.operation import Operation, Phase
+from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
 
 
@@ -304,6 +305,19 @@ def rate(per_second: float, source: Source) -> Generator:
 def until(predicate: Callable[[OperationEvent], bool], source: Source) -> Generator:
     """Runs ``source`` up to the first event (invocation or completion) that satisfies the pure ``predicate``."""
     return Until(predicate, as_generator(source))
+
+
+def until_ok(operation: Operation, seconds: float = 30.0, pause: float = 0.2) -> Generator:
+    """Repeats an operation until one repetition has ended ok, or ``seconds`` have passed since the first.
+
+    For reads after the last heal, when the system may not answer yet. ``pause``: mean seconds between two calls.
+    """
+    return until(partial(_is_ok, operation), time_limit(seconds, stagger(pause, repeat(operation))))
+
+
+def _is_ok(operation: Operation, event: OperationEvent) -> bool:
+    completed = event.completed
+    return event.operation == operation and completed is not None and completed.completion.outcome is Outcome.OK
 
 
 def on_event(react: Callable[[OperationEvent], Source], source: Source) -> Generator:

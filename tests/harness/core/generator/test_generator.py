@@ -38,6 +38,7 @@ from assay.harness.core.generator import (
     transform,
     unfold,
     until,
+    until_ok,
 )
 from assay.harness.core.operation import Operation, Outcome
 
@@ -384,3 +385,30 @@ def test_a_plan_that_waits_for_ever_is_told_apart_from_one_that_ends() -> None:
 
     with pytest.raises(RuntimeError, match="waits for ever"):
         simulate(Silent())
+
+
+READ = Operation("read", "k")
+
+
+@pytest.mark.parametrize("failures", [0, 1, 7])
+def test_an_operation_is_repeated_until_it_is_answered(failures: int) -> None:
+    calls: list[Operation] = []
+
+    def respond(operation: Operation, process: int) -> tuple[int, Outcome]:
+        if operation != READ:
+            return MS, Outcome.OK
+        calls.append(operation)
+        return 10 * S, Outcome.OK if len(calls) > failures else Outcome.FAIL
+
+    events = simulate(sequence(until_ok(READ, seconds=1000, pause=1), some("then", 1)), workers=1, respond=respond)
+    assert verbs(events) == ["read"] * (failures + 1) + ["then"]
+
+
+def test_other_answers_do_not_end_the_repetition_and_time_does() -> None:
+    def respond(operation: Operation, process: int) -> tuple[int, Outcome]:
+        return 100 * MS, Outcome.INFO if operation == READ else Outcome.OK
+
+    events = simulate(mix(until_ok(READ, seconds=5), limit(100, numbers("write"))), workers=2, respond=respond)
+    reads = [event.time for event in invoked(events) if event.operation == READ]
+    assert len(reads) > 10
+    assert 4 * S < max(reads) < 5 * S
