@@ -49,7 +49,7 @@ other-python: venv  ## the simulation's tests with another Python from 3.12 on, 
 	echo "assay: the simulation's tests with Python $$version ($$python) ..."; \
 	if [ "$$(cat $(OTHER)/.installed 2>/dev/null)" != "$$version $(OTHER_NEEDS)" ]; then \
 	rm -rf $(OTHER); "$$python" -m venv $(OTHER); \
-	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check -c requirements.lock $(OTHER_NEEDS); \
+	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c requirements.lock $(OTHER_NEEDS); \
 	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .; echo "$$version $(OTHER_NEEDS)" > $(OTHER)/.installed; fi; \
 	$(OTHER)/bin/python -m pytest tests/cluster/sim tests/nemesis/test_in_simulation.py -q -p no:cacheprovider \
 	  -m "not docker and not slow and not long"; echo "assay: Python $$version: $$((SECONDS - began)) s"
