@@ -72,10 +72,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Moves tests that need Spark to the front: xdist then gives all of them to one process, which starts one JVM."""
+    """Moves tests that need Spark or Chromium to the front. xdist then gives all of them to one process, which starts
+    one JVM and one browser. Others take no tests from the front of a process that is behind.
+    """
     if config.getoption("--fast"):
         items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in NOT_FAST)]
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("spark", "browser")])
 
 
 def pytest_collection_finish() -> None:

@@ -19,6 +19,8 @@ from helpers.layout import PARTS, ROOT
 REGISTER = Path(__file__).parent / "helpers" / "installed_register.py"
 DATA = (".html", ".css", ".js", ".sql", ".c", "Dockerfile", "py.typed")
 OFFLINE = ("--no-deps", "--no-index", "--disable-pip-version-check", "-q")
+INSTALL = ("install", "--no-compile", *OFFLINE)
+"""Compiling all modules takes longer than compiling those that are imported then."""
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -54,7 +56,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "bin" / "python"
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
-    install = run(sys.executable, "-m", "pip", "--python", python, "install", *OFFLINE, wheel, cwd=folder)
+    install = run(sys.executable, "-m", "pip", "--python", python, *INSTALL, wheel, cwd=folder)
     assert install.returncode == 0, install.stdout + install.stderr
     return python
 
@@ -116,7 +118,7 @@ def light_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for top in tops:
             if not (packages / top).exists():
                 (packages / top).symlink_to(str(distribution.locate_file(top)))
-    install = run(sys.executable, "-m", "pip", "--python", python, "install", *OFFLINE, wheel, cwd=folder)
+    install = run(sys.executable, "-m", "pip", "--python", python, *INSTALL, wheel, cwd=folder)
     assert install.returncode == 0, install.stdout + install.stderr
     return python
 

@@ -68,7 +68,7 @@ from helpers.hold_histories import owned_twice as given_twice
 from helpers.judging import Opens, judge, without_times
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.lost_histories import Changes
-from helpers.nightly import some_by_day
+from helpers.nightly import by_night, some_by_day
 from helpers.object_histories import broken as broken_object
 from helpers.object_histories import counter, growing, max_register, queue, some_ids, some_set
 from helpers.object_oracle import count, largest, queue_losses
@@ -443,9 +443,12 @@ def test_two_engines_agree_on_where_owners_begin(tmp_path: Path, other: Opens) -
     assert all(answer.findings for answer in by_duck.values())
 
 
-def test_two_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, other: Opens) -> None:
-    some = [Consumers(f"h{n}", random.Random(f"engines/h/{n}"), n * 1000, (n + 1) * 10_000).run(120) for n in range(60)]
-    leases = [lease_history(f"l{n}", random.Random(f"engines/l/{n}"), 10**6 + n * 100) for n in range(120)]
+@pytest.mark.parametrize("count", [25, by_night(60)])
+def test_two_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, other: Opens, count: int) -> None:
+    some = [
+        Consumers(f"h{n}", random.Random(f"engines/h/{n}"), n * 1000, (n + 1) * 10_000).run(120) for n in range(count)
+    ]
+    leases = [lease_history(f"l{n}", random.Random(f"engines/l/{n}"), 10**6 + n * 100) for n in range(2 * count)]
     rows = [row for one in some for row in one.rows]
     faults = [row for one in some for row in one.faults]
     # No doubt that leases leave, whose workers never go on, is to reach into the groups' time.

@@ -16,6 +16,7 @@ from assay.checkers.judging.history_views import register_contract, register_his
 from assay.checkers.liveness.family import LIVENESS_ANOMALIES, REST
 
 from helpers.log_histories import write
+from helpers.nightly import by_night
 from helpers.rest_oracle import Found, random_looks, unended
 
 DEADLINES = dict(zip(LIVENESS_ANOMALIES, (4, 5, 5, 6, 6, 6, 6, 6, 7, 3, 6), strict=True))
@@ -42,8 +43,9 @@ def clusters(folder: Path, count: int, seed: int) -> tuple[Path, set[Found]]:
     return write(folder / "history", [], looks=looks), expected
 
 
-def test_random_clusters_get_the_answers_of_loops(tmp_path: Path) -> None:
-    folder, expected = clusters(tmp_path, 120, 7)
+@pytest.mark.parametrize(("count", "seed"), [(60, 6), by_night(120, 7)])
+def test_random_clusters_get_the_answers_of_loops(tmp_path: Path, count: int, seed: int) -> None:
+    folder, expected = clusters(tmp_path, count, seed)
     with SQLite() as engine:
         assert by(engine, folder) == expected
     assert min(Counter(anomaly for anomaly, _, _ in expected).values()) > 1

@@ -19,10 +19,10 @@ from assay.harness.cli.main import main
 from assay.harness.run import store
 
 from helpers.morning_store import Made, write
-from helpers.stored_runs import FIXTURES
+from helpers.stored_runs import TODAY
 
-PASSED = FIXTURES / "format_4" / "log-pass-strict"
-FAILED = FIXTURES / "format_7" / "log-lost-write-3"
+PASSED = TODAY / "offsets-pass"
+FAILED = TODAY / "offsets-stale-read"
 TIMES = ("20260101T000000.000Z", "20260102T000000.000Z")
 
 

@@ -56,7 +56,7 @@ def test_a_session_that_names_none_collects_none(
 ) -> None:
     if damaged:
         (find_run(project) / "run.json").write_text("{")
-    project.runpytest_subprocess(*arguments).assert_outcomes(passed=1)
+    project.runpytest_inprocess(*arguments).assert_outcomes(passed=1)
     assert not executed(project)
 
 
@@ -78,14 +78,14 @@ def test_what_is_named_is_collected_only_if_it_is_trusted(
     if named == "here":
         monkeypatch.chdir(run)
         arguments = []
-    result = project.runpytest_subprocess(*arguments)
+    result = project.runpytest_inprocess(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     text = "\n".join([*result.outlines, *result.errlines])
     assert text.count("lies among stored runs") == 1
     assert "--trust-run" in text
     assert "Traceback" not in text
     assert not executed(project)
-    assert project.runpytest_subprocess("--trust-run", *arguments).parseoutcomes()["passed"] >= 1
+    assert project.runpytest_inprocess("--trust-run", *arguments).parseoutcomes()["passed"] >= 1
     assert executed(project)
 
 
@@ -99,7 +99,7 @@ def test_a_folder_of_runs_is_no_project_because_it_was_taken_for_the_rootdir(
         (project.path / "tox.ini").unlink()
         monkeypatch.chdir(test)
         arguments = []
-    assert project.runpytest_subprocess(*arguments).ret == pytest.ExitCode.USAGE_ERROR
+    assert project.runpytest_inprocess(*arguments).ret == pytest.ExitCode.USAGE_ERROR
     assert not executed(project)
 
 
@@ -117,9 +117,9 @@ def test_a_package_among_stored_runs_is_not_imported(project: pytest.Pytester, m
 def test_trust_is_only_in_what_is_named(project: pytest.Pytester) -> None:
     other = make_run(project.path / "store", "other.py::other[none]")
     (other / "test_other.py").write_text(EVIL)
-    project.runpytest_subprocess("--trust-run").assert_outcomes(passed=1)
+    project.runpytest_inprocess("--trust-run").assert_outcomes(passed=1)
     assert not executed(project)
-    project.runpytest_subprocess("--trust-run", "test_own.py", str(find_run_of(other, project))).assert_outcomes(
+    project.runpytest_inprocess("--trust-run", "test_own.py", str(find_run_of(other, project))).assert_outcomes(
         passed=3
     )
     assert other not in executed(project)
@@ -135,7 +135,7 @@ def test_links_to_stored_runs_are_not_collected(project: pytest.Pytester) -> Non
     (project.path / "tests").mkdir()
     (project.path / "tests" / "link").symlink_to(run / "logs")
     (project.path / "tests" / "test_link.py").symlink_to(run / "test_evil_2026.py")
-    project.runpytest_subprocess().assert_outcomes(passed=1)
+    project.runpytest_inprocess().assert_outcomes(passed=1)
     assert not executed(project)
 
 
@@ -143,10 +143,10 @@ def test_a_conftest_that_pytest_loads_before_collection_ends_the_session(project
     folder = make_run(project.path / "store", "test_it.py::test_it[none]").parent
     assert folder.name.startswith("test")
     (folder / "conftest.py").write_text(EVIL)
-    result = project.runpytest_subprocess("store")
+    result = project.runpytest_inprocess("store")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert f"{folder} lies among stored runs" in "\n".join([*result.outlines, *result.errlines])
-    project.runpytest_subprocess().assert_outcomes(passed=1)
+    project.runpytest_inprocess().assert_outcomes(passed=1)
     assert not executed(project)
 
 
@@ -158,5 +158,5 @@ def test_other_folders_are_collected(project: pytest.Pytester) -> None:
     (folder / "test_more.py").write_text("def test_more(): pass")
     run = find_run(project)
     run.rename(project.path / run.name)
-    project.runpytest_subprocess("-k", "own or more").assert_outcomes(passed=2, deselected=1)
+    project.runpytest_inprocess("-k", "own or more").assert_outcomes(passed=2, deselected=1)
     assert executed(project) == [run.parent], "without its run it is a folder like any other"

@@ -40,6 +40,7 @@ from assay.workloads.broker.group_client import GroupClient
 from assay.workloads.broker.log_operations import traffic
 
 from helpers import process_tree
+from helpers.nightly import by_night
 from helpers.small_disk import small_disk
 
 BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
@@ -138,7 +139,7 @@ def test_the_same_seed_searches_the_same_and_another_one_something_else() -> Non
 
 
 @pytest.mark.usefixtures("the_same_whatever_is_loaded")
-@pytest.mark.parametrize("keeps", [True, False], ids=["with-corpus", "without"])
+@pytest.mark.parametrize("keeps", [True, by_night(False)], ids=["with-corpus", "without"])
 def test_what_only_a_corpus_leads_to_is_found(keeps: bool) -> None:
     """Five kinds of faults in one run: new examples have fewer, so that only changes of changes come to it."""
     searching = explorer(PretendPlayer(lambda example: len(kinds(example)) >= 5), Budget(examples=300), seed=4)
