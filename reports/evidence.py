@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.judging.finding_context import read_begin
-from assay.checkers.judging.verdict import Judgement
+from assay.checkers.judging.verdict import Finding, Judgement
 from assay.checkers.times import find_digits, in_seconds
 from assay.harness.core.history import HistoryReader
 from assay.reports.failure_text import EvidenceLines, find_forbidden, find_operations
 from assay.reports.faults import decode_detail, describe_cut, format_duration
+from assay.reports.operations import sort_for_display
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -26,11 +27,10 @@ TEXT_WIDTH: Final = 100
 def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
     """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
     first = find_forbidden(judgement)[:1]
-    operations = find_operations(judgement)
     fault_ids = {number for finding in first for number in finding.faults}
-    if not operations and not fault_ids:
+    if not find_operations(first) and not fault_ids:
         return EvidenceLines()
-    rows, faults = _read_operations(history.dataset("ops"), operations), _read_faults(history, fault_ids)
+    rows, faults = _read_operations(history.dataset("ops"), first), _read_faults(history, fault_ids)
     times = [*_list_times(rows), *(time for fault in faults for time in (fault.injected, fault.healed))]
     times += [time for finding in first for time in (finding.since, finding.until)]
     digits = find_digits(times)
@@ -43,18 +43,21 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
 
 def look_up_operations(ops: pa.Table | ds.Dataset, judgement: Judgement) -> EvidenceLines:
     """Returns the lines of operations alone, for a history without faults."""
-    rows = _read_operations(ops, find_operations(judgement))
+    rows = _read_operations(ops, find_forbidden(judgement)[:1])
     digits = find_digits(_list_times(rows))
     return EvidenceLines(_format_operations(rows, digits, {}), digits=digits)
 
 
-def _read_operations(ops: pa.Table | ds.Dataset, indexes: Sequence[int]) -> list[dict[str, Any]]:
+def _read_operations(ops: pa.Table | ds.Dataset, first: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Returns the rows of the operations that the text shows for the finding, in the order of the text."""
+    indexes = find_operations(first)
     if not indexes:
         return []
     wanted = pc.field("index").isin(list(indexes))
-    rows: list[dict[str, Any]]
-    rows = (ops.filter(wanted) if isinstance(ops, pa.Table) else ops.to_table(filter=wanted)).to_pylist()
-    return rows
+    table = ops.filter(wanted) if isinstance(ops, pa.Table) else ops.to_table(filter=wanted)
+    rows: dict[int, dict[str, Any]] = {row["index"]: row for row in table.to_pylist()}
+    calls = {index: row["call"] for index, row in rows.items()}
+    return [rows[index] for index in sort_for_display(first[0], indexes, calls) if index in rows]
 
 
 def _list_times(rows: Sequence[dict[str, Any]]) -> list[int | None]:
@@ -72,10 +75,11 @@ def _format_operation(row: dict[str, Any], digits: int, node: str | None) -> str
     """
     until = f" - {in_seconds(row['ret'], digits)}" if row["ret"] is not None else " -"
     text = _cut(row["result"] if row["result"] is not None else row["error"] or "")
+    argument = "" if row["argument"] == "null" else f" {_cut(row['argument'])}"
     on = f" on {row['key']}" if row["key"] is not None else ""
     through = "" if node is None else f" through {node}"
     return (
-        f"op {row['index']}: {row['f']} {_cut(row['argument'])}{on} by process {row['process']}{through}, "
+        f"op {row['index']}: {row['f']}{argument}{on} by process {row['process']}{through}, "
         f"{in_seconds(row['call'], digits)}{until} s: {row['outcome']} {text}"
     ).rstrip()
 
