@@ -332,15 +332,38 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+def constants_of(path: Path) -> dict[str, str]:
+    """Returns the constants of a module that are texts, such as the names of operations."""
+    found: dict[str, str] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            (target,) = node.targets if isinstance(node, ast.Assign) else (node.target,)
+            pairs = (
+                zip(target.elts, node.value.elts, strict=True)
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                else [(target, node.value)]
+            )
+            for name, value in pairs:
+                if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found[name.id] = value.value
+    return found
+
+
 def workloads_page() -> str:
     folder = ROOT / "workloads" / "generic"
     names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
     return (
         "# Workloads\n\nEach module has operations, traffic and a contract for any system. Import it from "
         "`assay.workloads.generic`. [Which workload for which promise](../../concepts/workloads.md) helps to "
-        "choose.\n\n"
+        "choose, and has an example.\n\n"
         + "".join(
-            f"## {name}\n\n::: assay.workloads.generic.{name}\n    options: {{show_root_heading: false}}\n\n"
+            f"## {name}\n\n`from assay.workloads.generic import {name}`\n\n"
+            f"::: assay.workloads.generic.{name}\n    options: {{show_root_heading: false}}\n\n"
+            + table(
+                ["constant", "value"],
+                [[f"`{name}.{one}`", f"`{text!r}`"] for one, text in constants_of(folder / f"{name}.py").items()],
+            )
+            + "\n"
             for name in names
         )
     )
