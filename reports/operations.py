@@ -103,7 +103,7 @@ class PossibleTake:
 
     row: OperationRow
     says: str
-    """What its effects say to the check."""
+    """Its effects, and their meaning to the check."""
 
 
 @dataclass(frozen=True)
