@@ -56,8 +56,8 @@ class Exposure:
     no_claims: str = ""
     """A clause that says what there is not, if there are no claims: ``each element was added twice or removed``."""
     remedy: str = ""
-    """The change that exposes claims: ``add a final read (sets.final_reads())``. Empty: a run need not expose any claim,
-    because the check is about something that need not happen."""
+    """The change that exposes claims: ``add a final read (sets.final_reads())``. Empty: a run need not expose any
+    claim, because the check is about something that need not happen."""
     each_key: bool = False
     """The check is about the state at the end, so a single key with claims but without an observation is a doubt."""
 

@@ -22,12 +22,13 @@ from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
 from assay.harness.cli import main as cli
-from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KINDS
+from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, KIND_MEANINGS, LOOK_MEANINGS
 from assay.harness.plugin.options import add_options
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import ScheduleError
 from assay.system_under_test.defects import DEFECTS
+from assay.system_under_test.event_columns import EVENT_COLUMNS, EventColumns
 from assay.workloads.broker.group_mixes import GROUP_MIXES, OFFSETS_MIXES, ZOOKEEPER_MIXES
 from assay.workloads.broker.mixes import LOG_MIXES
 
@@ -289,8 +290,20 @@ def history_page() -> str:
     for name, columns in DATA_SETS.items():
         rows = [[f"`{one.name}`", one.type + (", may be null" if one.nullable else ""), one.meaning] for one in columns]
         parts.append(f"## {name}\n\n{table(['column', 'type', 'meaning'], rows)}")
-    kinds = [[family, ", ".join(f"`{kind}`" for kind in names)] for family, names in KINDS.items()]
-    parts.append(f"## Kinds of effects\n\n{table(['family', 'kinds'], kinds)}")
+    kinds = [
+        [family, ", ".join(f"`{kind}`" for kind in names.split(", ")), meaning]
+        for family, meanings in KIND_MEANINGS.items()
+        for names, meaning in meanings.items()
+    ]
+    parts.append(f"## Kinds of effects\n\n{table(['family', 'kinds', 'columns'], kinds)}")
+    events = [
+        [", ".join(f"`{event}`" for event in names.split(", ")), *(text or "—" for text in columns)]
+        for names, columns in EVENT_COLUMNS.items()
+    ]
+    header = ["event", *(f"`{name}`" for name in EventColumns._fields)]
+    parts.append(f"## Events of the example broker\n\n{table(header, events)}")
+    looks = [[", ".join(f"`{what}`" for what in names.split(", ")), text] for names, text in LOOK_MEANINGS.items()]
+    parts.append(f"## Kinds of looks\n\n{table(['`what`', 'columns'], looks)}")
     return "\n".join(parts)
 
 
@@ -341,18 +354,67 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+def constants_of(path: Path) -> dict[str, str]:
+    """Returns the constants of a module that are texts, such as the names of operations."""
+    found: dict[str, str] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            (target,) = node.targets if isinstance(node, ast.Assign) else (node.target,)
+            pairs = (
+                zip(target.elts, node.value.elts, strict=True)
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                else [(target, node.value)]
+            )
+            for name, value in pairs:
+                if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found[name.id] = value.value
+    return found
+
+
 def workloads_page() -> str:
     folder = ROOT / "workloads" / "generic"
     names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
     return (
         "# Workloads\n\nEach module has operations, traffic and a contract for any system. Import it from "
         "`assay.workloads.generic`. [Which workload for which promise](../../concepts/workloads.md) helps to "
-        "choose.\n\n"
+        "choose, and has an example.\n\n"
         + "".join(
-            f"## {name}\n\n::: assay.workloads.generic.{name}\n    options: {{show_root_heading: false}}\n\n"
+            f"## {name}\n\n`from assay.workloads.generic import {name}`\n\n"
+            f"::: assay.workloads.generic.{name}\n    options: {{show_root_heading: false}}\n\n"
+            + table(
+                ["constant", "value"],
+                [[f"`{name}.{one}`", f"`{text!r}`"] for one, text in constants_of(folder / f"{name}.py").items()],
+            )
+            + "\n"
             for name in names
         )
     )
+
+
+CLIENT = {
+    "Producer": ("producer.Producer", "callbacks.Callbacks", "config.ProducerConfig", "config.AsyncProducerConfig"),
+    "Consumers": (
+        "consumer.SimpleConsumer", "group_consumer.GroupConsumer", "group_consumer.GroupListener",
+        "config.ConsumerConfig", "config.MemberConfig",
+    ),
+    "Groups of the old design": (
+        "zookeeper_groups.connector.ConsumerConnector", "zookeeper_groups.config.ConnectorConfig",
+    ),
+    "Admin": ("admin.Admin", "admin.TopicOutcome"),
+}  # fmt: skip
+"""The sections of the page of the client library."""
+
+
+def client_page() -> str:
+    parts = [
+        "# Client classes of the example broker\n",
+        "[The client library](../../broker/client.md) explains how to use them. The modules are those of "
+        "`assay.system_under_test.client`.\n",
+    ]
+    for title, classes in CLIENT.items():
+        parts.append(f"## {title}\n")
+        parts += [f"::: assay.system_under_test.client.{name}\n" for name in classes]
+    return "\n".join(parts)
 
 
 UNITS = {"_ms": "ms", "_bytes": "bytes", "_seconds": "s", "_percentage": "%"}
@@ -415,6 +477,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "defects": defects_page,
     "mixes": mixes_page,
     "settings": settings_page,
+    "client": client_page,
 }
 
 

@@ -1,4 +1,4 @@
-"""MkDocs hook: links to files outside docs/ become plain text, because the site does not contain those files."""
+"""MkDocs hooks: links to files that the site does not contain become plain text, and roles of docstrings code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+ROLE = re.compile(r":\w+:<code>~?(?:[\w.]+\.)?(\w+)</code>")
+"""A role with the name that it shows, as Markdown leaves it."""
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
@@ -21,3 +23,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return text if path.startswith("..") else match.group()
 
     return LINK.sub(replace, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Returns the page with ``:class:`System``` of a docstring as plain code."""
+    return ROLE.sub(r"<code>\1</code>", html)

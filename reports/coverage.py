@@ -9,9 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.families import FAMILIES, list_meanings
+from assay.checkers.judging.contract import NO_RECOVERY
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, OperationCount
 
 KNOWN: Final = list_meanings(FAMILIES)
+NEED_NO_DATA: Final = {
+    NO_RECOVERY,
+    *(check.anomaly for family in FAMILIES for check in family.checks if check.optional),
+}
+"""Anomalies that a contract may forbid although a run has no data about them."""
 
 
 class CheckState(enum.StrEnum):
@@ -83,20 +89,19 @@ def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
     for name in names:
         one = examined.get(name)
         instances = judgement.anomalies.get(name, 0)
+        state = _find_state(name, instances, one)
         rows.append(
             CheckRow(
                 name=name,
                 meaning=find_meaning(judgement, name),
                 policy=find_policy(judgement, name),
-                state=_find_state(instances, one),
+                state=state,
                 instances=instances,
                 rows=0 if one is None else one.rows,
                 claims=None if one is None else one.claims,
                 exposed=None if one is None else one.exposed,
                 seconds=None if one is None else one.seconds,
-                note=_join_notes(
-                    judgement.reasons.get(name), "no check of it applied to this history" if one is None else one.note
-                ),
+                note=_join_notes(judgement.reasons.get(name), _find_note(state, one)),
             )
         )
     care = (
@@ -110,9 +115,11 @@ def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
     return tuple(sorted(rows, key=lambda row: care.index(row.state)))
 
 
-def _find_state(instances: int, one: CheckCoverage | None) -> CheckState:
+def _find_state(name: str, instances: int, one: CheckCoverage | None) -> CheckState:
     if instances:
         return CheckState.FOUND
+    if name in NEED_NO_DATA and (one is None or (one.rows == 0 and one.note is None)):
+        return CheckState.NOT_APPLICABLE
     if one is None:
         return CheckState.NOT_JUDGED
     if not one.applies:
@@ -120,6 +127,12 @@ def _find_state(instances: int, one: CheckCoverage | None) -> CheckState:
     if one.rows == 0:
         return CheckState.NO_DATA if one.note is None else CheckState.NOT_JUDGED
     return CheckState.NOT_EXPOSED if one.claims and not one.exposed else CheckState.CLEAR
+
+
+def _find_note(state: CheckState, one: CheckCoverage | None) -> str | None:
+    if state is CheckState.NOT_APPLICABLE and (one is None or one.note is None):
+        return "this run has no data about it, and needs none"
+    return "no check of it applied to this history" if one is None else one.note
 
 
 def _join_notes(*parts: str | None) -> str | None:

@@ -15,6 +15,7 @@ from assay.checkers.times import find_digits, in_seconds
 from assay.harness.core.history import HistoryReader
 from assay.reports.failure_text import EvidenceLines, find_forbidden, find_operations
 from assay.reports.faults import decode_detail, describe_cut, format_duration
+from assay.reports.operations import sort_for_display
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -26,10 +27,9 @@ TEXT_WIDTH: Final = 100
 def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
     """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
     first = find_forbidden(judgement)[:1]
-    operations = find_operations(judgement)
     if not first:
         return EvidenceLines()
-    rows, injected = _read_operations(history.dataset("ops"), operations), _read_faults(history)
+    rows, injected = _read_operations(history.dataset("ops"), first), _read_faults(history)
     faults = [fault for fault in injected if fault.id in first[0].faults]
     times = [*_list_times(rows), *(time for fault in faults for time in (fault.injected, fault.healed))]
     times += [time for finding in first for time in (finding.since, finding.until)]
@@ -44,18 +44,21 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
 
 def look_up_operations(ops: pa.Table | ds.Dataset, judgement: Judgement) -> EvidenceLines:
     """Returns the lines of operations alone, for a history without faults."""
-    rows = _read_operations(ops, find_operations(judgement))
+    rows = _read_operations(ops, find_forbidden(judgement)[:1])
     digits = find_digits(_list_times(rows))
     return EvidenceLines(_format_operations(rows, digits, {}), digits=digits)
 
 
-def _read_operations(ops: pa.Table | ds.Dataset, indexes: Sequence[int]) -> list[dict[str, Any]]:
+def _read_operations(ops: pa.Table | ds.Dataset, first: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Returns the rows of the operations that the text shows for the finding, in the order of the text."""
+    indexes = find_operations(first)
     if not indexes:
         return []
     wanted = pc.field("index").isin(list(indexes))
-    rows: list[dict[str, Any]]
-    rows = (ops.filter(wanted) if isinstance(ops, pa.Table) else ops.to_table(filter=wanted)).to_pylist()
-    return rows
+    table = ops.filter(wanted) if isinstance(ops, pa.Table) else ops.to_table(filter=wanted)
+    rows: dict[int, dict[str, Any]] = {row["index"]: row for row in table.to_pylist()}
+    calls = {index: row["call"] for index, row in rows.items()}
+    return [rows[index] for index in sort_for_display(first[0], indexes, calls) if index in rows]
 
 
 def _list_times(rows: Sequence[dict[str, Any]]) -> list[int | None]:
@@ -73,10 +76,11 @@ def _format_operation(row: dict[str, Any], digits: int, node: str | None) -> str
     """
     until = f" - {in_seconds(row['ret'], digits)}" if row["ret"] is not None else " -"
     text = _cut(row["result"] if row["result"] is not None else row["error"] or "")
+    argument = "" if row["argument"] == "null" else f" {_cut(row['argument'])}"
     on = f" on {row['key']}" if row["key"] is not None else ""
     through = "" if node is None else f" through {node}"
     return (
-        f"op {row['index']}: {row['f']} {_cut(row['argument'])}{on} by process {row['process']}{through}, "
+        f"op {row['index']}: {row['f']}{argument}{on} by process {row['process']}{through}, "
         f"{in_seconds(row['call'], digits)}{until} s: {row['outcome']} {text}"
     ).rstrip()
 

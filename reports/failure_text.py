@@ -51,6 +51,10 @@ MAX_SAME_CAUSE: Final = 2
 MAX_CLAIMS: Final = 4
 MAX_REASONS: Final = 6
 MAX_REMARKS: Final = 3
+MAX_REASON: Final = 240
+"""Maximum characters of a reason."""
+MAX_ENDING: Final = 50
+"""Room in a line of several reasons for the number of those that it leaves out."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class EvidenceLines:
     """Lines of the failure text from the history, by operation index and by fault id."""
 
     operations: Mapping[int, str] = field(default_factory=dict)
+    """In the order in which they are shown."""
     faults: Mapping[int, str] = field(default_factory=dict)
     digits: int = MILLISECONDS
     """Digits of a second that distinguish all of their times."""
@@ -87,10 +92,9 @@ def describe(judgement: Judgement, evidence: EvidenceLines, footer_data: Failure
     return "\n".join([*map(_clip, body), *footer])
 
 
-def find_operations(judgement: Judgement) -> tuple[int, ...]:
-    """Returns the operations whose lines ``describe`` needs."""
-    first = next(iter(find_forbidden(judgement)), None)
-    return () if first is None else first.operations[:LONGEST_LIST]
+def find_operations(findings: Sequence[Finding]) -> tuple[int, ...]:
+    """Returns the operations whose lines ``describe`` needs: those of the first of the forbidden findings."""
+    return findings[0].operations[:LONGEST_LIST] if findings else ()
 
 
 def find_forbidden(judgement: Judgement) -> list[Finding]:
@@ -123,16 +127,18 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: Fa
         yield f"forbidden: {', '.join(counts)}, in {describe_totals(judgement)}"
     yield from _iterate_tolerated(judgement)
     if judgement.unknown:
-        yield f"not a pass: {'; '.join(_find_first_lines(judgement)[0])}"
+        yield _format_doubts(judgement)
 
 
 def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
     yield f"FAIL {finding.anomaly}: {finding.claim}"
-    for index in finding.operations[:LONGEST_LIST]:
-        yield f"  {evidence.operations.get(index, f'operation {index}')}"
-    named = max(len(finding.operations) - LONGEST_LIST, 0)
-    if more := finding.omitted + named:
-        where = f", {named} of them in the report" if named else ", not listed"
+    named = find_operations([finding])
+    known = {index: line for index, line in evidence.operations.items() if index in named}
+    yield from (f"  {line}" for line in known.values())
+    yield from (f"  operation {index}" for index in named if index not in known)
+    rest = len(finding.operations) - len(named)
+    if more := finding.omitted + rest:
+        where = f", {rest} of them in the report" if rest else ", not listed"
         yield f"  and {more} more operation{'s' * (more > 1)}{where}"
     if finding.leader is not None:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
@@ -167,10 +173,25 @@ def _iterate_unknown(judgement: Judgement) -> Iterator[str]:
         yield f"  {describe_kinds(judgement)}"
 
 
+def _format_doubts(judgement: Judgement) -> str:
+    """Returns one line with all reasons that fit into it whole, and the number of the others."""
+    reasons, more = _find_first_lines(judgement)
+    text = f"not a pass: {reasons[0]}"
+    for number, reason in enumerate(reasons[1:], start=1):
+        if len(text) + len(reason) > MAX_WIDTH - MAX_ENDING:
+            more += len(reasons) - number
+            break
+        text += f"; {reason}"
+    return text + (f"; and {more} more reason{'s' * (more > 1)} (verdict.json)" if more else "")
+
+
 def _find_first_lines(judgement: Judgement) -> tuple[list[str], int]:
-    """Returns the first lines of the first reasons, and the number of others; tracebacks are only in verdict.json."""
+    """Returns the first lines of the first reasons, and the number of others; tracebacks are only in verdict.json.
+
+    A long line loses its middle, because a reason ends with what to do about it.
+    """
     lines = join_reasons([reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown])
-    return lines[:MAX_REASONS], max(len(lines) - MAX_REASONS, 0)
+    return [_cut_middle(line) for line in lines[:MAX_REASONS]], max(len(lines) - MAX_REASONS, 0)
 
 
 def _iterate_tolerated(judgement: Judgement) -> Iterator[str]:
@@ -188,6 +209,11 @@ def _iterate_footer(footer_data: FailureFooter) -> Iterator[str]:
         yield to_printable(f"repeat: {footer_data.command}")
     if footer_data.report is not None:
         yield to_printable(f"report: {footer_data.report}")
+
+
+def _cut_middle(reason: str) -> str:
+    half = MAX_REASON // 2
+    return reason if len(reason) <= MAX_REASON else f"{reason[: half - 2]} … {reason[1 - half :]}"
 
 
 def _clip(line: str) -> str:

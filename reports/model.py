@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 import pyarrow as pa
 
 from assay.checkers.engine import EngineError
-from assay.checkers.judging.verdict import Finding, Judgement, Verdict, find_beneath
+from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Verdict, find_beneath
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.reports.coverage import AnomalyPolicy, CheckRow, build_rows, find_meaning, find_policy
 from assay.reports.edn_export import compress_history
@@ -25,7 +25,15 @@ from assay.reports.history_db import HistoryDatabase
 from assay.reports.last_pass import Comparison, RunTotals, compare_with_last_pass, summarize
 from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
 from assay.reports.node_logs import LogLines, read_node_logs
-from assay.reports.operations import OperationLanes, OperationRow, choose_lanes, find_operations
+from assay.reports.operations import (
+    OperationLanes,
+    OperationRow,
+    PossibleTakes,
+    choose_lanes,
+    find_operations,
+    find_possible_takes,
+    sort_for_display,
+)
 from assay.reports.roles import Roles, read_roles
 from assay.reports.series import (
     ErrorCount,
@@ -98,8 +106,11 @@ class FindingView:
     last_fault: FaultBand | None
     """The last fault healed before it, if none was in force."""
     operations: tuple[OperationRow, ...]
+    """The first ``LONGEST_LIST`` contradict each other; these and the others are each in order of time."""
     unlisted: int
     """Number of involved operations that are not listed."""
+    possible_takes: PossibleTakes | None
+    """For a lost element of a queue."""
     also: tuple[Finding, ...]
     """Findings of the same cause, shown only beneath this one."""
     start: int | None
@@ -191,12 +202,13 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
     problems = list(files.problems)
     judgement = files.judgement
     shown = _choose_findings(judgement)
-    recorded, rows = None, {}
+    recorded, rows, takes = None, {}, {}
     if (run_dir / "history").is_dir():
         try:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
             with HistoryDatabase(history) as recording:
                 rows = find_operations(recording, _list_operations(shown))
+                takes = {number: find_possible_takes(recording, finding) for number, finding in enumerate(shown, 1)}
                 recorded = _read_recorded(recording, run_dir, files, shown, rows, history.worker_nodes)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
@@ -208,7 +220,7 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
         name=run_dir.name,
         files=files,
         judgement=judgement,
-        groups=() if judgement is None else group_findings(judgement, shown, rows, faults),
+        groups=() if judgement is None else group_findings(judgement, shown, rows, faults, takes),
         checks=() if judgement is None else build_rows(judgement),
         recorded=recorded,
         roles=read_roles(files.settings),
@@ -220,14 +232,21 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
 
 
 def group_findings(
-    judgement: Judgement, shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]
+    judgement: Judgement,
+    shown: Sequence[Finding],
+    rows: Mapping[int, OperationRow],
+    faults: Sequence[FaultBand],
+    takes: Mapping[int, PossibleTakes | None],
 ) -> tuple[AnomalyGroup, ...]:
-    """Returns the anomalies in the order of their first finding; those without a finding on the page come last."""
+    """Returns the anomalies in the order of their first finding; those without a finding on the page come last.
+
+    ``takes``: by the number of a finding, from 1.
+    """
     by_id = {band.id: band for band in faults}
     views: dict[str, list[FindingView]] = {finding.anomaly: [] for finding in shown}
     listed: set[int] = set(_list_operations(shown))
     for number, finding in enumerate(shown, start=1):
-        views[finding.anomaly].append(_to_view(number, finding, judgement, rows, by_id, listed))
+        views[finding.anomaly].append(_to_view(number, finding, judgement, rows, by_id, listed, takes.get(number)))
     beneath = Counter(finding.anomaly for finding in judgement.findings if finding.same_cause_as is not None)
     names = [*views, *(name for name in judgement.anomalies if name not in views)]
     return tuple(
@@ -270,8 +289,11 @@ def _to_view(
     rows: Mapping[int, OperationRow],
     faults: Mapping[int, FaultBand],
     listed: Collection[int],
+    possible_takes: PossibleTakes | None,
 ) -> FindingView:
-    found = tuple(rows[index] for index in finding.operations if index in listed and index in rows)
+    calls = {index: rows[index].call for index in finding.operations if index in listed and index in rows}
+    parts = finding.operations[:LONGEST_LIST], finding.operations[LONGEST_LIST:]
+    found = tuple(rows[index] for part in parts for index in sort_for_display(finding, part, calls) if index in calls)
     times = [time for row in found for time in (row.call, row.ret) if time is not None]
     times += [finding.time] if finding.time is not None else []
     return FindingView(
@@ -290,6 +312,7 @@ def _to_view(
         operations=found,
         also=find_beneath(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
+        possible_takes=possible_takes,
         start=min(times, default=None),
         stop=max(times, default=None),
     )

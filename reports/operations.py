@@ -4,10 +4,11 @@ A run has more operations than a page can show. The page draws the operations th
 about the same time, and every k-th of the others. It always states how many of the total are shown.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from assay.checkers.judging.verdict import Finding
 from assay.reports.history_db import HistoryDatabase, Row
 
 MOST_LANES: Final = 24
@@ -76,6 +77,85 @@ def find_operations(recording: HistoryDatabase, indexes: Collection[int]) -> dic
         f"select {_select_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))]
     )
     return {row["index"]: to_operation(row) for row in found}
+
+
+IN_A_CIRCLE: Final = "go round in a circle"
+"""Words of a claim that names operations in the order of a cycle."""
+
+
+def sort_for_display(finding: Finding, indexes: Sequence[int], calls: Mapping[int, int]) -> list[int]:
+    """Returns operations of a finding, the oldest first, or in the order of the claim if that describes a cycle.
+
+    ``calls``: when they were called. Operations that are not in it come last.
+    """
+    if IN_A_CIRCLE in finding.claim:
+        return list(indexes)
+    return sorted(indexes, key=lambda index: (index not in calls, calls.get(index, 0), index))
+
+
+QUEUE_LOST: Final = "queue-lost"
+MOST_POSSIBLE_TAKES: Final = 10
+
+
+@dataclass(frozen=True)
+class PossibleTake:
+    """A dequeue or a drain that may have taken a lost element, or whose client said that it did not."""
+
+    row: OperationRow
+    says: str
+    """Its effects, and their meaning to the check."""
+
+
+@dataclass(frozen=True)
+class PossibleTakes:
+    """The first of them, and the number of all."""
+
+    first: tuple[PossibleTake, ...]
+    total: int
+
+
+def find_possible_takes(recording: HistoryDatabase, finding: Finding) -> PossibleTakes | None:
+    """Returns the dequeues and drains of the queue that did not end ok, from the lost element's enqueue to the drain.
+
+    None for a finding that is not about a lost element. Any operation counts that is no enqueue by its effects, because
+    a client that forgets an effect makes a correct queue look wrong.
+    """
+    if finding.anomaly != QUEUE_LOST or finding.since is None or finding.until is None:
+        return None
+    found = recording.rows(
+        f"""
+        with about as (
+            select op, list(case when value is null then [kind, outcome] else [kind, outcome, value::varchar] end
+                order by sub) as effects
+            from effects group by op)
+        select {_select_columns(TEXT)}, coalesce(a.effects, []) as effects, count(*) over () as total
+        from ops o left join about a on o.index = a.op
+        where o.outcome <> 'ok' and o.call <= ? and coalesce(o.ret, o.call) >= ?
+            and (o.key = ? or o.index in (select op from effects where key = ?))
+            and o.index not in (select op from effects where kind = 'queue-enqueue')
+        order by o.call, o.index limit {MOST_POSSIBLE_TAKES}
+        """,
+        [finding.until, finding.since, finding.key, finding.key],
+    )
+    takes = tuple(PossibleTake(to_operation(row), _describe_effects(row["effects"])) for row in found)
+    return PossibleTakes(takes, int(found[0]["total"]) if found else 0)
+
+
+SAYS: Final = {
+    ("queue-dequeue", "info"): "it may have taken one element",
+    ("queue-dequeue", "fail"): "it took nothing",
+    ("queue-drained", "info"): "it may have taken any number of elements",
+    ("queue-drained", "fail"): "it did not find the end",
+}
+
+
+def _describe_effects(effects: Iterable[Sequence[str]]) -> str:
+    """Returns ``queue-dequeue info: it may have taken one element``."""
+    said = []
+    for kind, outcome, *values in effects:
+        means = f"it took {values[0]}" if values else SAYS.get((kind, outcome), "it found the queue empty")
+        said.append(f"{kind} {outcome}: {means}")
+    return "; ".join(said) or "no effect: to the check, it took nothing"
 
 
 def choose_lanes(recording: HistoryDatabase, named: Sequence[OperationRow], end: int) -> OperationLanes:

@@ -19,6 +19,7 @@ For testers:
 - ``broker_rpc``: requests to brokers
 - ``disk_inspection``: the content of a broker's disk
 - ``cluster_snapshot``: what has settled when a run is over
+- ``event_columns``: what the columns of each event mean
 - ``inspection``: the brokers' logs at the instant of an acknowledgement
 - ``invariants``: what must hold at every instant
 

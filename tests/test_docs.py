@@ -17,6 +17,7 @@ import yaml
 import assay
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.data_sets import KINDS as EFFECTS
+from assay.system_under_test.event_columns import EVENT_COLUMNS
 from assay.system_under_test.groups import kill_points
 from test_architecture import ALLOWED
 
@@ -53,7 +54,7 @@ THE_BROKERS = {"system_under_test", "workloads"}
 OF_A_RUN = {
     "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "shrinking.json", "report.html",
     "planted.json", "closed.json", "through.json", "growth.json", "index.html", "trends.json",
-    "hosts.toml", "kv.py", "test_kv.py",
+    "hosts.toml", "kv.py", "test_kv.py", "test_jobs.py",
 }  # fmt: skip
 """Files that runs, stores and generated histories have, and that users write."""
 
@@ -226,8 +227,8 @@ def test_each_column_of_the_history_has_a_meaning() -> None:
 
 
 def test_the_pages_name_the_kinds_of_effects_that_there_are() -> None:
-    page = (ROOT / "docs" / "reference" / "history.md").read_text()
-    table = page[page.index("| family | kind") : page.index("The docstring at the top")]
+    page = GENERATED["history"]()
+    table = page[page.index("| family | kinds") :].partition("\n\n")[0]
     rows = [(row.split("|")[1].strip(), SPAN.findall(row.split("|")[2])) for row in table.splitlines()[2:] if row]
     kinds = {name for _, names in rows for name in names}
     assert kinds == {name for names in EFFECTS.values() for name in names}
@@ -267,15 +268,13 @@ def emitted() -> dict[str, set[str]]:
 
 
 def test_the_page_of_the_history_says_what_the_columns_of_each_event_mean() -> None:
-    page = (ROOT / "docs" / "reference" / "history.md").read_text()
-    table = page[page.index("| event | `key`") :].partition("\n\n")[0]
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
     said = {
-        event: {column for column, meaning in zip(ONE_MEANING, meanings, strict=True) if meaning}
-        for events, *meanings in rows
-        for event in SPAN.findall(events)
+        event: {column for column, meaning in columns._asdict().items() if meaning}
+        for events, columns in EVENT_COLUMNS.items()
+        for event in events.split(", ")
     }
     assert said == emitted()
+    assert all(f"`{event}`" in GENERATED["history"]() for event in said)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)

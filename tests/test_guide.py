@@ -1,4 +1,4 @@
-"""The code of the guide's first chapters runs: each key-value server fails or passes as the pages say."""
+"""The code of the first chapters and of the job queue runs: each server fails or passes as the pages say."""
 
 from __future__ import annotations
 
@@ -96,3 +96,16 @@ def test_the_compare_and_set_of_the_third_chapter_races_without_the_lock(pyteste
     locked = locked.replace("disk, {}", "disk, {}\n        self.lock = asyncio.Lock()")
     result = run(pytester, {"racy": racy, "locked": locked}, test, "--rate=500", "--time-limit=3")
     assert verdicts(result) == {"racy.py::test_kv[none]": "FAILED", "locked.py::test_kv[none]": "PASSED"}
+
+
+def test_the_job_queue_of_the_ready_made_workload_loses_jobs_in_a_kill_alone(pytester: pytest.Pytester) -> None:
+    page = (GUIDE.parent / "concepts" / "workloads.md").read_text()
+    (test,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (command,) = re.findall(r"```sh\npytest test_jobs.py (.*?)\n```", page, re.DOTALL)
+    pytester.makepyfile(test_jobs=test)
+    fixed = ("--nemesis=none", "-p", "no:xdist", "-p", "no:randomly", "--reports=never", "-rA")
+    result = pytester.runpytest_subprocess(*command.split(), *fixed)
+    assert verdicts(result) == {"jobs.py::test_jobs[kill]": "FAILED", "jobs.py::test_jobs[none]": "PASSED"}
+    claims = re.findall(r"^FAIL queue-lost: .*$", page, re.MULTILINE)
+    assert claims
+    result.stdout.fnmatch_lines([claims[0].replace("[", "[[]")])

@@ -108,7 +108,7 @@ def shrink(
             f"{path}: --budget={budget:g} ended after {tried.runs} of {replays} replays; {tried.failed} of them "
             f"failed. Shrinking begins after all of them: give more seconds, or --replays={max(tried.runs, 1)}"
         ) from None
-    note(f"the original run fails {rate}")
+    note(f"the original run fails {rate}" + (", with its own seed and others" if settings.cluster == SIM else ""))
     if not rate.failed:
         raise HistoryError(
             f"{path}: none of {rate.runs} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"
@@ -189,7 +189,8 @@ class _Runner:
         if failed:
             self.failing = done.run
         elif found or read_judgement(done.run) is None:
-            ended = f"failed with {', '.join(sorted(found))}" if found else "has no verdict"
+            wanted = ", ".join(sorted(self.wanted))
+            ended = f"failed with {', '.join(sorted(found))}, not with {wanted}" if found else "has no verdict"
             self.note(f"kept: {done.run}, which {ended}")
         else:
             shutil.rmtree(done.run)

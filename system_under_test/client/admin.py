@@ -86,7 +86,10 @@ class Admin:
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, TopicOutcome]:
-        """Creates topics and returns the outcome of each. A rejection due to a change of controllers is retried."""
+        """Creates topics and returns the outcome of each. A rejection due to a change of controllers is retried.
+
+        Done means that every partition with a live replica has elected its first leader.
+        """
         specifications = {topic.name: _to_creatable_topic(topic) for topic in topics}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
@@ -99,7 +102,11 @@ class Admin:
         return await self._change(list(specifications), call)
 
     async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicOutcome]:
-        """Deletes topics and returns the outcome of each."""
+        """Deletes topics and returns the outcome of each.
+
+        Done means that every replica, also one on a dead broker, has deleted its files. ``__consumer_offsets`` is
+        rejected (17), because it belongs to the brokers.
+        """
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_to_broker_timeout(left))
@@ -114,6 +121,8 @@ class Admin:
         self, topic: str, count: int, assignments: Sequence[Sequence[int]] = ()
     ) -> TopicOutcome:
         """Raises the number of partitions to ``count``. ``assignments`` places the new ones; otherwise they are spread.
+
+        Done means that every new partition with a live replica has elected its first leader.
 
         A topic that already has ``count`` partitions is rejected with ``INVALID_PARTITIONS``. A retry after an unknown
         outcome therefore shows whether the first try succeeded.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from assay.checkers.judging.verdict import Verdict
+from assay.checkers.judging.verdict import CheckCoverage, Verdict
 from assay.checkers.log.loss import LOST_WRITE
 from assay.reports.coverage import AnomalyPolicy, CheckState, build_rows, find_meaning
 
@@ -42,3 +42,24 @@ def test_what_an_anomaly_means_is_said_by_the_judgement_and_for_older_ones_by_it
     assert find_meaning(older, "odd") is None
     newer = msgspec.structs.replace(older, meanings={"odd": "something is odd", "lost-write": "a write is lost"})
     assert (find_meaning(newer, "odd"), find_meaning(newer, "lost-write")) == ("something is odd", "a write is lost")
+
+
+def test_an_anomaly_that_needs_no_data_is_calm_without_any() -> None:
+    forbidden = ("no-recovery", "broken-invariant", "lost-write")
+    examined = (CheckCoverage(check="no-recovery", rows=0, seconds=0.0),)
+    shown = {
+        row.name: row
+        for row in build_rows(judgement(Verdict.PASS, forbidden=forbidden, tolerated=(), examined=examined))
+    }
+    assert {name: row.state for name, row in shown.items()} == {
+        "no-recovery": CheckState.NOT_APPLICABLE,
+        "broken-invariant": CheckState.NOT_APPLICABLE,
+        "lost-write": CheckState.NOT_JUDGED,
+    }
+    assert shown["broken-invariant"].note == "this run has no data about it, and needs none"
+
+
+def test_a_check_that_was_left_out_is_not_judged_even_if_it_needs_no_data() -> None:
+    left_out = CheckCoverage(check="no-recovery", rows=0, seconds=0.0, note="the history was not closed")
+    (row,) = build_rows(judgement(Verdict.UNKNOWN, forbidden=(), tolerated=(), examined=(left_out,)))
+    assert row.state is CheckState.NOT_JUDGED

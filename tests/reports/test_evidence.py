@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from assay.checkers.judging.contract import forbid
 from assay.checkers.judging.history_views import open_history
+from assay.checkers.judging.verdict import Finding
 from assay.reports.evidence import look_up_evidence, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
+from assay.reports.operations import sort_for_display
 
 from helpers.judging import judge
 from helpers.log_histories import Book, write
@@ -142,3 +145,25 @@ def test_a_fault_lasts_from_when_its_injection_began(
     judgement = judge(folder, forbid("inconsistent-offset"))
     text = describe(judgement, look_up_evidence(open_history(folder), judgement), FailureFooter())
     assert f"    kill n1 {words}" in text.splitlines()
+
+
+def test_operations_stand_in_the_order_of_time_and_without_an_empty_argument(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1], 0, (2000, 2001), process=1)
+    book.send([2], 0, (1000, 1001), process=2)
+    folder = write(tmp_path / "history", book.rows)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    ops = open_history(folder).table("ops")
+    ops = ops.set_column(ops.schema.get_field_index("argument"), "argument", pa.array(["null"] * len(ops)))
+    lines = describe(judgement, look_up_operations(ops, judgement), FailureFooter()).splitlines()
+    assert [line[: line.index(",")] for line in lines[1:3]] == [
+        "  op 1: append on orders-0 by process 2",
+        "  op 0: append on orders-0 by process 1",
+    ]
+
+
+def test_the_operations_of_a_cycle_stand_in_the_order_of_its_claim() -> None:
+    cycle = Finding(anomaly="G1c", key="x", claim="2 transactions go round in a circle: 5 read 3.", operations=(5, 3))
+    assert sort_for_display(cycle, cycle.operations, {3: 10, 5: 20}) == [5, 3]
+    other = msgspec.structs.replace(cycle, claim="5 read what 3 wrote")
+    assert sort_for_display(other, other.operations, {3: 10, 5: 20}) == [3, 5]

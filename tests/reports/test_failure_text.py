@@ -137,3 +137,22 @@ def test_one_more_of_anything_is_singular() -> None:
     assert "  and 1 more reason (verdict.json)" in describe(
         judgement(Verdict.UNKNOWN, unknown=unknown), EvidenceLines(), ENDING
     )
+
+
+def test_of_several_doubts_each_that_is_shown_is_whole_and_the_others_are_counted() -> None:
+    unknown = tuple(f"only 0 operations succeeded during fault {number}, {'so ' * 20}name it" for number in range(8))
+    line = next(
+        line
+        for line in describe(judgement(Verdict.FAIL, finding(), unknown=unknown), EvidenceLines(), ENDING).splitlines()
+        if line.startswith("not a pass")
+    )
+    assert line == f"not a pass: {unknown[0]}; {unknown[1]}; and 6 more reasons (verdict.json)"
+
+
+def test_a_long_doubt_loses_its_middle_because_it_ends_with_what_to_do() -> None:
+    doubt = f"only 0 operations succeeded during {'fault 1 (stop, 10.000 s to 13.000 s); ' * 20}name it in may_stall"
+    for verdict in (Verdict.UNKNOWN, Verdict.FAIL):
+        lines = describe(judgement(verdict, finding(), unknown=(doubt,)), EvidenceLines(), ENDING).splitlines()
+        (line,) = (line for line in lines if "only 0" in line)
+        assert line.endswith("name it in may_stall")
+        assert " … " in line

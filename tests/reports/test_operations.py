@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.judging.history_views import open_history
-from assay.harness.core.history import SCHEMAS
-from assay.harness.core.operation import Outcome
+from assay.checkers.judging.verdict import Finding, Verdict
+from assay.harness.core.history import SCHEMAS, HistoryWriter
+from assay.harness.core.operation import Effect, Outcome
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.operations import (
     MOST_AROUND,
@@ -23,10 +25,12 @@ from assay.reports.operations import (
     TEXT,
     choose_lanes,
     find_operations,
+    find_possible_takes,
     merge_spans,
 )
+from assay.reports.page import render
 
-from helpers.run_folders import SECOND, completed, ordinary, write_history
+from helpers.run_folders import SECOND, completed, judgement, ordinary, write_history, write_run
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 20)).map(lambda one: (one[0], one[0] + one[1]))))
@@ -111,3 +115,52 @@ def test_the_number_of_bars_is_bounded_at_the_limit_too(tmp_path: Path, count: i
     with HistoryDatabase(open_history(tmp_path / "h")) as recording:
         reported = choose_lanes(recording, [], recording.end())
     assert len(reported.bars) == count if count <= 7_000 else len(reported.bars) <= MOST_SAMPLED + 1
+
+
+def queue_history(folder: Path) -> Finding:
+    """Element 1 is enqueued at 1 s and lost; the drain is at 9 s. Dequeues of each outcome are between them."""
+    with HistoryWriter(folder) as writer:
+
+        def write(index: int, second: float, f: str, outcome: Outcome, *effects: Effect) -> None:
+            done = completed(
+                index, int(second * SECOND), f=f, key="jobs", argument=None, outcome=outcome, worker=index,
+                error=None if outcome is Outcome.OK else "timeout",
+            )  # fmt: skip
+            writer.completed(done, effects)
+
+        take = Effect("queue-dequeue", "jobs")
+        write(0, 0.5, "dequeue", Outcome.FAIL, take)
+        write(1, 1, "enqueue", Outcome.OK, Effect("queue-enqueue", "jobs", value=1))
+        write(2, 2, "enqueue", Outcome.INFO, Effect("queue-enqueue", "jobs", value=2))
+        write(3, 3, "dequeue", Outcome.INFO)
+        write(4, 4, "dequeue", Outcome.FAIL, take)
+        write(5, 5, "dequeue", Outcome.INFO, take)
+        write(6, 6, "dequeue", Outcome.INFO, Effect("queue-dequeue", "jobs", value=2, outcome=Outcome.OK))
+        write(7, 7, "dequeue", Outcome.OK, take)
+        write(8, 9, "drain", Outcome.OK, Effect("queue-drained", "jobs"))
+    return Finding(
+        anomaly="queue-lost", key="jobs", claim="1 is lost", operations=(1, 8), since=SECOND, until=9 * SECOND
+    )
+
+
+def test_a_lost_element_is_shown_with_all_that_may_have_taken_it_and_what_their_effects_say(tmp_path: Path) -> None:
+    finding = queue_history(tmp_path / "history")
+    with HistoryDatabase(open_history(tmp_path / "history")) as recording:
+        takes = find_possible_takes(recording, finding)
+        assert find_possible_takes(recording, msgspec.structs.replace(finding, anomaly="queue-duplicate")) is None
+    assert takes is not None
+    assert takes.total == 4
+    assert {take.row.index: take.says for take in takes.first} == {
+        3: "no effect: to the check, it took nothing",
+        4: "queue-dequeue fail: it took nothing",
+        5: "queue-dequeue info: it may have taken one element",
+        6: "queue-dequeue ok: it took 2",
+    }
+
+
+def test_the_page_of_a_lost_element_shows_them(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", judgement(Verdict.FAIL, queue_history(tmp_path / "history")))
+    (tmp_path / "history").rename(run / "history")
+    page = render(run).read_text()
+    assert "4 dequeues or drains of jobs did not end ok in that time. The check believes their effects:" in page
+    assert page.count("no effect: to the check, it took nothing") == 1

@@ -43,7 +43,7 @@ ALLOWED: Final = {
         "at read committed each statement sees what has been committed by then",
     ),
 }
-"""Anomalies that each isolation level allows (Adya, as in docs/reference/anomalies.md), and the reason."""
+"""Anomalies that each isolation level allows (Adya), and the reason."""
 
 
 def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:

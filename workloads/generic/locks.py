@@ -10,7 +10,7 @@ There are two workloads, each with a blocking client that a system's module comp
   is used, the contract needs ``fenced_by_requests``.
 
 A subclass names in ``errors`` the exceptions that mean "no answer". This module imports only packages that client nodes
-have (docs/guide/real_nodes.md), because such a test pauses the holders.
+have, because such a test pauses the holders.
 """
 
 import time

@@ -11,8 +11,8 @@ Times are nanoseconds since the run began. Every file names its ``FORMAT`` in th
 whether a run wrote it (``ORIGIN_KEY``). A file that another program wrote may name none. Columns and kinds are added or
 renamed only with a new format. ``translation`` converts the rows of older files.
 
-``KINDS`` has the kinds of effects by family of objects; ``docs/reference/history.md`` describes each. A history may
-hold other kinds, for checks that a user adds.
+``KINDS`` has the kinds of effects by family of objects, and ``KIND_MEANINGS`` their meanings. A history may hold other
+kinds, for checks that a user adds.
 """
 
 from collections.abc import Mapping
@@ -235,6 +235,42 @@ LOOKS: Final = _define({
 are numbers with commas between.
 """
 
+LOOK_MEANINGS: Final[Mapping[str, str]] = {
+    "look": "the look is complete: `wall_ms`, `unsettled`",
+    "broker, answer": "`node` is registered, with `broker` and `zxid`; `node` answered questions, registered or not",
+    "topic": "`zxid`, `settings`, and the limits `retention_ms`, `retention_bytes`, `retention_check_ms`",
+    "partition": "`zxid` of its topic, `replicas`; its state: `epoch`, `leader`, `members`",
+    "move": "a move that is under way: `replicas`, `removing`",
+    "deletion, settings, known": (
+        "a topic that is to be deleted; one that has settings of its own in ZooKeeper; one that `node` knows"
+    ),
+    "routed": "a partition in the metadata that `node` answers: `leader`, `replicas`, `members`",
+    "role": "a replica as its broker reports it: `epoch`, `high_watermark`, `log_end`, and the `settings` in force",
+    "flushed": (
+        "a replica as its broker reports it, if it is not damaged: records below `flushed` of `log_end` are on the "
+        "disk, with `flush_ms` in force; `unsynced`: the number of bytes of its segments that a power loss could "
+        "take, if the node's disk can tell"
+    ),
+    "folder": "a replica's folder on a disk, made for the topic of this `zxid`",
+    "segment": (
+        "of topics with short retention: `base_offset`, `end_offset`, `timestamp`, `size`; the last segment of a log "
+        "has neither end nor time"
+    ),
+    "process, ended": "look 0: the server process of `node` was alive, or dead, once every fault was healed",
+    "crashed": "look 0, in the simulation: the server process of `node` ended at `time` by an exception",
+    "asserted": "look 0, in the simulation: `invariant` was verified so many times (`assertions`) during the run",
+    "broken": (
+        "look 0, in the simulation: `invariant` did not hold at `time`, which ended the run: `claim`, with `node` and"
+        " perhaps `key`, `epoch`, `position`"
+    ),
+    "inspected": "look 0, in the simulation: the disks were read at so many `acknowledgements`",
+    "lacking, undurable": (
+        "look 0, in the simulation: when offset `position` of `key` was acknowledged, the in-sync member `node` had "
+        "no record from `log_end` on, or none that would survive a power loss"
+    ),
+}
+"""Meanings of ``what`` in ``looks``, in Markdown; subjects with one meaning are named together."""
+
 DATA_SETS: Final[Mapping[str, DataSet]] = {
     "ops": OPS,
     "effects": EFFECTS,
@@ -265,29 +301,134 @@ WORKER_NODES: Final = "through.json"
 UNRECORDED: Final = "unrecorded"
 """The effects of an operation are unknown because the client's ``effects`` raised."""
 
+KIND_MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "log": {
+        "append": (
+            "a value was sent: `position`, `value`, `request`, `node`, `leader_epoch`, `message_key`, `tombstone`, "
+            "`timestamp`, `size`"
+        ),
+        "observe-begin, observe, observe-end": (
+            "a poll: the offset fetched; each record's `position`, `value`, `message_key` and `timestamp`; the next "
+            "offset. All with `assignment`"
+        ),
+        "seek, reset": "`position`: the offset at which reading continues",
+        "end, start": (
+            "`position`: the log's end offset, its start offset; both with `leader_epoch`, `node` and `incarnation` "
+            "if known"
+        ),
+        "look-up": (
+            "`timestamp`: the requested time; `position`: the answer, the first offset whose timestamp is at or after"
+            " that time; null if there is none"
+        ),
+        "drained": "`position`: the end offset at which the drain stopped: the sentinel's offset plus one",
+        "waited": (
+            "a fetch at `position`, the log's end. `max_wait_ms`: the requested wait; `waited_ms`: the time until the"
+            " answer; `empty`: whether it had no record"
+        ),
+        "out-of-range": "a fetch at `position` got the answer that the offset is out of range",
+        "reported, unreported": (
+            "the producer reported the fate of `value` to `source`: `outcome`, `position`; or it should have reported"
+            " and did not"
+        ),
+        "tried": (
+            "a client sent a request that must succeed, to a log (`topic-partition`) or a register; `client`: which "
+            "of its worker's clients, `regular`, `newcomer` or `large-request`"
+        ),
+    },
+    "admin": {
+        "topic-create, topic-delete, partitions-add": "`key` is the topic; `value`: the requested number of partitions",
+        "setting": "`key` is the topic; `name`, and the number `value`: `retention.ms` is 60000",
+        "move": "`key` is the partition; `replicas`",
+        "topic-seen, setting-seen, replicas-seen": (
+            "what a later look found: `value` partitions, null if there is no such topic; `name` and `value`; "
+            "`replicas`. A `setting-seen` without `name` says that the look shows all settings that the topic has of "
+            "its own: any other is at its default"
+        ),
+    },
+    "register": {
+        "register-write, register-read": "`value`; `version` if the system has one",
+        "register-cas": "`expected`, `value`; `version`",
+    },
+    "counter": {
+        "counter-add, counter-read": "`value`: the count before the add; the count",
+    },
+    "max-register": {
+        "max-write, max-read": "`value`",
+    },
+    "set": {
+        "set-add, set-remove": "`value`: the element",
+        "set-read": "one row for each element; one with a null `value` if there is none",
+    },
+    "bank": {
+        "bank-open": (
+            "`owner`: an account, `value`: its first balance. If only the total is known, `value` is null, and one "
+            "more row without `owner` has the total"
+        ),
+        "bank-withdraw, bank-deposit": "one of each for a transfer: `owner`, and the amount `value`",
+        "bank-read": "one row for each account: `owner`, and its balance `value`",
+    },
+    "unique-ids": {
+        "id-generate": "the id that a client got: the number `value`, or the text `name`",
+    },
+    "monotonic": {
+        "monotonic-add": "`value`: the result of the addition; null if it is not known",
+        "monotonic-read": "one row for each value that the read shows; null if the counter does not exist",
+    },
+    "queue": {
+        "queue-enqueue, queue-dequeue": "`value`; an ok dequeue without one found the queue empty",
+        "queue-drained": (
+            "a drain found the end of the queue. With outcome info, its end and the elements that it took are unknown"
+        ),
+    },
+    "transactions": {
+        "txn-append, txn-write": "`value`; `sub` is the order in the transaction",
+        "txn-read": "`value` of a register; or one row for each element of a list, with `list_index`",
+    },
+    "groups": {
+        "acquire, release, lost": (
+            "a member got, gave up, or lost the partition `key`: `group`, `owner`, `generation`, `assignment`; "
+            "`position`: where a hold ended, if that is known"
+        ),
+        "claim, share": (
+            "for groups whose members assign partitions by themselves. `claim`: the member `owner` takes the "
+            "partition `key`, by its view of the group; `share`: by the same view, the partition belongs to the "
+            "member `owner`. `version`: the latest change of members in the view; `value`: the number of the claim. "
+            "Both numbers are of one sequence (in ZooKeeper: zxids), so they can be compared. All rows of one claim "
+            "have equal `version` and equal `value`"
+        ),
+        "idle": "a member has nothing to report; `key` is the group",
+        "commit, fetched": (
+            "`key` names group and partition: `value`, a unique number, and `position`; for a commit by a member, "
+            "also its `generation` and the `assignment` under which it read"
+        ),
+        "advance, resume": (
+            "for offsets that only move forward. `advance`: a commit of `position`; `resume`: a new owner begins at "
+            "`position`. `key` and `group` as for `commit`"
+        ),
+        "keep, kept": (
+            "for offsets that expire. `keep`: a commit with its unique number `value` and its `retention_ms`, and of "
+            "a member also `generation` and `owner`; `kept`: a look found the commit with the number `value`, or none"
+            " (null). `key` and `group` as for `commit`"
+        ),
+        "part": "a client has left the group `key`, if it was a member",
+    },
+    "any": {
+        UNRECORDED: (
+            "the operation's effects are unknown, because the client's `effects` raised. The verdict can only be "
+            "unknown"
+        ),
+    },
+    "leases": {
+        "acquire, renew, release, lost": "without `group`, with `token`",
+        "guarded": (
+            "an operation with the lease's token was accepted (ok) or rejected (fail), or its outcome is unknown (info)"
+        ),
+    },
+}
+"""The kinds of effects by family of objects, and the columns that they use, in Markdown. Kinds with one meaning are
+named together."""
+
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "log": (
-        "append", "observe-begin", "observe", "observe-end", "seek", "reset", "end", "start", "look-up", "drained",
-        "reported", "unreported", "out-of-range", "waited",
-        "tried",
-    ),
-    "admin": (
-        "topic-create", "topic-delete", "partitions-add", "setting", "move", "topic-seen", "setting-seen",
-        "replicas-seen",
-    ),
-    "register": ("register-write", "register-read", "register-cas"),
-    "counter": ("counter-add", "counter-read"),
-    "max-register": ("max-write", "max-read"),
-    "set": ("set-add", "set-remove", "set-read"),
-    "bank": ("bank-open", "bank-withdraw", "bank-deposit", "bank-read"),
-    "unique-ids": ("id-generate",),
-    "monotonic": ("monotonic-add", "monotonic-read"),
-    "queue": ("queue-enqueue", "queue-dequeue", "queue-drained"),
-    "transactions": ("txn-append", "txn-write", "txn-read"),
-    "groups": (
-        "acquire", "release", "lost", "claim", "share", "idle",
-        "commit", "fetched", "advance", "resume", "keep", "kept", "part",
-    ),
-    "any": (UNRECORDED,),
-    "leases": ("acquire", "renew", "release", "lost", "guarded"),
-}  # fmt: skip
+    family: tuple(kind for names in meanings for kind in names.split(", "))
+    for family, meanings in KIND_MEANINGS.items()
+}

@@ -152,7 +152,10 @@ def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
             "assay.harness.search.shrink_run.run_pytest", lambda *_, run=run, **__: PytestEnd(1, run, "")
         )
         assert runner.fails(example(KILL)) is fails
-    assert said == [f"kept: {other}, which failed with phantom", f"kept: {crashed}, which has no verdict"]
+    assert said == [
+        f"kept: {other}, which failed with phantom, not with lost-write",
+        f"kept: {crashed}, which has no verdict",
+    ]
     assert [run.exists() for run in (found, other, tolerated, crashed)] == [True, True, False, True]
 
 
