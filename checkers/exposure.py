@@ -25,6 +25,8 @@ from assay.checkers.judging.contract import ExposureMinimum
 from assay.checkers.sql_idioms import total_of
 from assay.checkers.times import seconds, shorten_times
 
+LOW_SHARE: Final = 0.5
+"""Share of exposed claims below which a run gets a warning."""
 NO_BOUND: Final = -1
 """The bound of a history without such faults."""
 
@@ -125,6 +127,16 @@ def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, b
     else:
         return None
     return shorten_times(f"{anomaly}: {reason}; {declared.remedy}")
+
+
+def describe_low_share(anomaly: str, declared: Exposure, count: ExposureCount) -> str | None:
+    """Returns a warning if the history could have contradicted few of the claims that it owes."""
+    if not declared.remedy or count.exposed >= LOW_SHARE * count.claims:
+        return None
+    return (
+        f"{anomaly}: only {count.exposed} of {count.claims} {declared.nouns} that were {declared.asserted} could have "
+        f"been contradicted; {declared.remedy}"
+    )
 
 
 def describe_shortage(minimum: ExposureMinimum, count: ExposureCount) -> str | None:

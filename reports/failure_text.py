@@ -107,14 +107,19 @@ def find_forbidden(judgement: Judgement) -> list[Finding]:
 
 
 def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: FailureFooter) -> Iterator[str]:
-    if judgement.verdict is Verdict.UNKNOWN:
+    if judgement.verdict is Verdict.FAIL:
+        yield from _iterate_failure(judgement, evidence)
+    elif judgement.verdict is Verdict.UNKNOWN:
         yield from _iterate_unknown(judgement)
-        yield from _iterate_tolerated(judgement)
-        return
-    if judgement.verdict is Verdict.PASS:
+    else:
         yield f"PASS: {describe_totals(judgement)}, {judgement.effects:,} effects"
-        yield from _iterate_tolerated(judgement)
-        return
+    yield from _iterate_tolerated(judgement)
+    if judgement.verdict is Verdict.FAIL and judgement.unknown:
+        yield _format_doubts(judgement)
+    yield from (f"warning: {warning}" for warning in judgement.warnings[:MAX_REMARKS])
+
+
+def _iterate_failure(judgement: Judgement, evidence: EvidenceLines) -> Iterator[str]:
     findings = find_forbidden(judgement)
     if findings:
         yield from _iterate_first_finding(findings[0], evidence)
@@ -125,9 +130,6 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: Fa
     counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.forbidden]
     if counts:
         yield f"forbidden: {', '.join(counts)}, in {describe_totals(judgement)}"
-    yield from _iterate_tolerated(judgement)
-    if judgement.unknown:
-        yield _format_doubts(judgement)
 
 
 def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:

@@ -75,6 +75,19 @@ def find_unanswered(
     return reasons
 
 
+def describe_few_answers(counts: Mapping[str, OperationCount], errors: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Returns a warning if fewer than half of all operations were answered."""
+    issued = sum(count.issued for count in counts.values())
+    answered = sum(count.answered for count in counts.values())
+    if issued < LEAST_ISSUED or 2 * answered >= issued:
+        return []
+    totals: dict[str, int] = {}
+    for of_kind in errors.values():
+        for error, many in of_kind.items():
+            totals[error] = totals.get(error, 0) + many
+    return [f"only {answered} of {issued} operations were answered; the others ended with {describe_errors(totals)}"]
+
+
 def describe_errors(errors: Mapping[str, int]) -> str:
     """Returns ``ConnectionError (12) and timeout (3)``, the most frequent first."""
     ordered = sorted(errors.items(), key=lambda item: (-item[1], item[0]))

@@ -30,7 +30,7 @@ from assay.checkers.check import (
 )
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.engine.base import SupportsPartitioning
-from assay.checkers.exposure import ExposureCount, describe_blindness, describe_shortage
+from assay.checkers.exposure import ExposureCount, describe_blindness, describe_low_share, describe_shortage
 from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.judging import coverage
 from assay.checkers.judging.cause_grouping import attributing_errors, group_by_cause
@@ -44,7 +44,7 @@ from assay.checkers.judging.early_checks import (
     select_early_checks,
 )
 from assay.checkers.judging.finding_context import FindingContext
-from assay.checkers.judging.health import count_operations, find_unanswered
+from assay.checkers.judging.health import count_operations, describe_few_answers, find_unanswered
 from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.judging.validate import validate
@@ -186,6 +186,7 @@ class _Judging:
     findings: list[Finding] = field(default_factory=list)
     examined: list[CheckCoverage] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     counts: dict[str, OperationCount] = field(default_factory=dict)
     """Operations by kind."""
 
@@ -367,21 +368,26 @@ class _Judging:
         elif self._needs_data(check):
             if count.examined == 0:
                 self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
-            elif self.ended and (reason := self._describe_blindness(check, count.exposure)) is not None:
-                self.unknown.append(reason)
+            elif self.ended:
+                self._judge_exposure(check, count.exposure)
         lacking = count.examined == count.instances == 0
         self._add_examined(check, count, time.perf_counter() - begun, lacking=lacking)
 
-    def _describe_blindness(self, check: Check, count: ExposureCount) -> str | None:
-        """Returns why the history could not have shown the anomaly, or None."""
+    def _judge_exposure(self, check: Check, count: ExposureCount) -> None:
+        """Adds a reason if the history could not have shown the anomaly, and a warning if it could hardly have."""
         if not self.owes_exposure:
-            return None
-        reason = None
+            return
+        reason = warning = None
         if check.exposure is not None:
             (row,) = self.engine.rows("select since from exposure_bound")
             reason = describe_blindness(check.anomaly, check.exposure, count, int(row["since"]))
+            warning = describe_low_share(check.anomaly, check.exposure, count)
         minimums = (one for one in self.contract.minimum_exposed if one.anomaly == check.anomaly)
-        return reason or next((describe_shortage(one, count) for one in minimums), None)
+        reason = reason or next((describe_shortage(one, count) for one in minimums), None)
+        if reason is not None:
+            self.unknown.append(reason)
+        elif warning is not None:
+            self.warnings.append(warning)
 
     def _needs_data(self, check: Check) -> bool:
         """Returns whether a run without data for the check is unknown."""
@@ -407,6 +413,7 @@ class _Judging:
         self.counts, errors = count_operations(self.engine, self.contract)
         if self.owes_exposure and self.ended:
             self.unknown += find_unanswered(self.engine, self.counts, errors, self.finding_context.faults)
+            self.warnings += describe_few_answers(self.counts, errors)
 
     def _measure_coverage(self) -> None:
         """Judges, whichever families apply, whether enough happened and whether the system recovered."""
@@ -517,6 +524,7 @@ class _Judging:
             ),
             examined=tuple(self.examined),
             unknown=unknown,
+            warnings=tuple(self.warnings),
             operations=self.history.rows("ops"),
             kinds=self.counts,
             effects=self.history.rows("effects"),

@@ -103,6 +103,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     examined: tuple[CheckCoverage, ...]
     unknown: tuple[str, ...]
     """Reasons why the verdict is unknown, or would be if nothing had failed."""
+    warnings: tuple[str, ...] = ()
+    """Weaknesses of the run that change no verdict, such as a low share of exposed claims."""
     operations: int
     kinds: dict[str, OperationCount] = {}
     """The operations by kind (``f``); empty in files of earlier versions."""

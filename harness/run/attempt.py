@@ -115,8 +115,9 @@ class Attempt:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Remarks for the author of the client on a run that passed, once the run has ended."""
-        passed = self.judgement is not None and self.judgement.verdict is Verdict.PASS
-        return self._info.remarks if passed and self._info is not None else ()
+        if self.judgement is None or self.judgement.verdict is not Verdict.PASS or self._info is None:
+            return ()
+        return (*self._info.remarks, *self.judgement.warnings)
 
     @property
     def pass_summary(self) -> tuple[int, int, Path, str] | None:

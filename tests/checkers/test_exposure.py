@@ -227,7 +227,7 @@ def test_a_set_without_any_read_is_unknown_and_passes_with_a_final_read(tmp_path
     (coverage,) = [one for one in blind.examined if one.check == "set-lost"]
     assert (coverage.claims, coverage.exposed) == (20, 0)
     sound = judged(tmp_path / "sound", [*ADDS, *read(20, range(20), 3)])
-    assert (sound.verdict, sound.unknown) == (Verdict.PASS, ())
+    assert (sound.verdict, sound.unknown, sound.warnings) == (Verdict.PASS, (), ())
     (coverage,) = [one for one in sound.examined if one.check == "set-lost"]
     assert (coverage.claims, coverage.exposed) == (20, 20)
     lost = judged(tmp_path / "lost", [*ADDS, *read(20, range(19), 3)])
@@ -323,7 +323,12 @@ def test_a_lock_that_is_hardly_ever_given_proves_nothing(tmp_path: Path, number:
 
 def test_a_contract_may_ask_for_a_share(tmp_path: Path) -> None:
     early = [*ADDS, *read(20, range(4), 0.4)]
-    assert judged(tmp_path / "any", early, contract=LOST_ONLY).verdict is Verdict.PASS
+    passed = judged(tmp_path / "any", early, contract=LOST_ONLY)
+    assert passed.verdict is Verdict.PASS
+    assert passed.warnings == (
+        "set-lost: only 4 of 20 elements that were acknowledged could have been contradicted; "
+        "add a final read (sets.final_reads())",
+    )
     shared = judged(tmp_path / "share", early, contract=LOST_ONLY.need_exposed("set-lost", share=0.5))
     assert shared.verdict is Verdict.UNKNOWN
     assert "set-lost: the run could have contradicted 4 of 20 claims, and the contract asks for 10" in shared.unknown[0]

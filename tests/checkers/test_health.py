@@ -111,3 +111,10 @@ def test_counts_are_in_the_judgement_and_in_words(tmp_path: Path) -> None:
     assert "set-remove 3 failed, 2 unknown" in describe_kinds(found)
     old = msgspec.structs.replace(found, kinds={})
     assert (describe_totals(old), describe_kinds(old)) == ("29 operations", "")
+
+
+@pytest.mark.parametrize(("failed", "warned"), [(24, False), (25, True)])
+def test_a_run_of_which_most_was_not_answered_gets_a_warning(tmp_path: Path, failed: int, warned: bool) -> None:
+    found = judged(tmp_path, operations("set-remove", 20, failed, "fail", "Refused"))
+    said = f"only 24 of {24 + failed} operations were answered; the others ended with Refused ({failed})"
+    assert found.warnings == ((said,) if warned else ())

@@ -156,3 +156,9 @@ def test_a_long_doubt_loses_its_middle_because_it_ends_with_what_to_do() -> None
         (line,) = (line for line in lines if "only 0" in line)
         assert line.endswith("name it in may_stall")
         assert " … " in line
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_warnings_follow_the_verdict(verdict: Verdict) -> None:
+    warned = msgspec.structs.replace(judgement(verdict, unknown=("the history is empty",)), warnings=("few answers",))
+    assert "warning: few answers" in describe(warned, EvidenceLines(), ENDING).splitlines()
