@@ -152,7 +152,7 @@ def test_a_pass_leaves_a_run_that_can_be_repeated_to_the_byte(toy_project: pytes
         result = toy_project.runpytest_inprocess(*SIM, "--seed=5", "--time-limit=0.5", f"--reports={reports}")
         result.assert_outcomes(passed=1)
         result.stdout.re_match_lines(
-            [r"assay: a run passed, of \d+ operations, looked at by [1-9]\d* checks: .*store/"]
+            [r"assay: a run passed, of \d+ operations \(\d+ ok\), looked at by [1-9]\d* checks: .*store/"]
         )
     runs = sorted(toy_project.path.glob("store/test_file-test_toy-none/2*"))
     infos = [json.loads((run / "run.json").read_text()) for run in runs]

@@ -126,7 +126,7 @@ def test_what_is_wrong_is_reported_with_the_operations_of_the_file(
     assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == ExitCode.FAIL
     out = capsys.readouterr().out
     assert out.startswith("FAIL stale-read: ")
-    assert "read null by process 1, 0.030 - 0.031 s: ok 5" in out
+    assert "read by process 1, 0.030 - 0.031 s: ok 5" in out
     assert out.splitlines()[-1] == "0 events of the nemesis and 0 other lines left out"
 
 
