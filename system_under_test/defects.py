@@ -12,13 +12,17 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect: what goes wrong, what shows it, and where it was described."""
+    """A defect that a build of the broker or the client can have."""
 
     name: str
     summary: str
+    """The wrong behaviour, as a sentence without a full stop."""
     fault: str
+    """The faults or the load that provoke it, as instructions."""
     anomalies: tuple[str, ...]
+    """Anomalies of which its run must report at least one."""
     reference: str
+    """A published description, or the precaution that the defect leaves out."""
     run: str
     """The pytest arguments, in addition to ``--defect``, of a run that catches it."""
 
@@ -50,7 +54,7 @@ _ALL = (
     ),
     Defect(
         "truncate-to-hw",
-        "a follower cuts its log to its own high watermark, which it learns one fetch later than the leader",
+        "a follower truncates its log to its own high watermark, which it learns one fetch later than the leader",
         "restart a follower, then kill the leader within a fetch round trip",
         ("lost-write", "inconsistent-offset"),
         "KIP-101, first scenario; KAFKA-1211",
@@ -59,7 +63,7 @@ _ALL = (
     ),
     Defect(
         "divergent-tail",
-        "a follower compares its log's length with the leader's and not its epochs: what it has, it keeps",
+        "a follower compares only lengths of logs and not epochs, so it keeps a divergent tail",
         "cut the leader from its followers, kill it, and make it leader again",
         ("inconsistent-offset", "vanished"),
         "KIP-101, second scenario; KAFKA-3919",
@@ -67,7 +71,7 @@ _ALL = (
     ),
     Defect(
         "epoch-not-recorded",
-        "a new leader notes its epoch with its first record, and not before it serves",
+        "a new leader stores its epoch with its first record, and not before it serves",
         "two kills of leaders, one soon after the other, of a partition that is idle between them",
         ("inconsistent-offset", "lost-write", "damaged-log"),
         "KAFKA-7415",
@@ -76,7 +80,7 @@ _ALL = (
     ),
     Defect(
         "zombie-follower",
-        "a leader serves followers of any epoch, so that one which has missed changes of leader goes on as it was",
+        "a leader serves followers of any epoch, so a follower that missed changes of leader does not truncate its log",
         "cut a follower from the controller while the lead goes from A to C and back to A",
         ("leader-completeness",),
         "KIP-320",
@@ -94,7 +98,7 @@ _ALL = (
     ),
     Defect(
         "last-replica",
-        "a member of the in-sync set is elected although its machine lost what its disk had not taken",
+        "a member of the in-sync set is elected although a power loss took its unsynced records",
         "kill two replicas, have the last one lose its power, and start that one first",
         ("lost-write", "inconsistent-offset"),
         "KIP-966",
@@ -103,7 +107,7 @@ _ALL = (
     ),
     Defect(
         "early-isr-rejoin",
-        "a follower rejoins the in-sync set at the high watermark, before it has what earlier leaders had taken",
+        "a follower rejoins the in-sync set at the high watermark, before it has all records of earlier leaders",
         "kill a leader and its other follower right after one has left the in-sync set",
         ("member-completeness",),
         "KAFKA-7128",
@@ -111,8 +115,8 @@ _ALL = (
     ),
     Defect(
         "double-failover",
-        "a follower believes the first answer about epochs, also of a leader that does not know its last one",
-        "kill a leader, and its successor before the third replica has asked that one for anything",
+        "a follower truncates by the first answer about epochs, even if the leader does not know its last epoch",
+        "kill a leader, then kill its successor before the third replica has sent it a request",
         ("replica-divergence", "inconsistent-offset"),
         "KIP-279",
         "workloads/test_log.py --cluster=sim --replay=schedules/double-failover.json --rate=200 --time-limit=60",
@@ -128,8 +132,8 @@ _ALL = (
     ),
     Defect(
         "former-incarnation",
-        "a broker that was started again obeys what the controller has said to its former life",
-        "restart a broker while the controller is slow to do what was asked of it, and to hear of the restart",
+        "a restarted broker accepts requests that the controller sent to its earlier incarnation",
+        "restart a broker while the controller is slow to act on requests and to learn of the restart",
         ("no-recovery", "no-rejoin"),
         "KIP-380; KAFKA-7235",
         "workloads/test_log.py --cluster=sim --replay=schedules/former-incarnation.json --workload-mix=strict"
@@ -137,7 +141,7 @@ _ALL = (
     ),
     Defect(
         "wiped-replica",
-        "a member of the in-sync set counts in whatever life it has, although its disk may have been emptied since",
+        "a member of the in-sync set counts under any registration, although its disk may have been emptied since",
         "empty a follower's disk while its leader is about to write that it is in sync again, then kill that leader",
         ("lost-write", "vanished"),
         "KIP-903",
@@ -154,7 +158,7 @@ _ALL = (
     ),
     Defect(
         "lost-registration",
-        "a broker that was restarted takes the registration of its former session for its own, until that ends",
+        "a restarted broker mistakes its former session's registration for its own, and that registration expires",
         "restart a broker before its session has ended",
         ("unregistered",),
         "KAFKA-1387",
@@ -179,7 +183,7 @@ _ALL = (
     ),
     Defect(
         "no-directory-lock",
-        "a broker does not lock its data directory, and a second one opens, repairs and cuts the live log",
+        "a broker does not lock its data directory, and a second one opens, repairs and truncates the live log",
         "start a broker a second time on the same directory, under load",
         ("inconsistent-offset", "unseen", "replica-hole"),
         "what the file .lock in each log directory of Kafka is there for",
@@ -188,7 +192,7 @@ _ALL = (
     ),
     Defect(
         "index-trusted",
-        "a truncation leaves the index as it is, and a reader that looks a record up finds where another one was",
+        "a truncation leaves the index as it is, and a stale entry sends a reader to a wrong position",
         "cut the leader from its followers, kill it, make it leader again, and read from the middle of its log",
         ("poll-skip", "vanished"),
         "what OffsetIndex.truncateTo is there for; KAFKA-1112 for an index believed at a start",
@@ -196,7 +200,7 @@ _ALL = (
     ),
     Defect(
         "hw-checkpoint-lost",
-        "the checkpoint of high watermarks names only what is led right now, and a follower cuts its log to that",
+        "the checkpoint of high watermarks has only led partitions, so a restarted follower truncates its log to 0",
         "stop all replicas, start them again, and kill the leader while the others fetch everything again",
         ("lost-write", "vanished", "inconsistent-offset"),
         "KAFKA-1647",
