@@ -25,6 +25,7 @@ class ProducerConfig:
     repeat_unknown: bool = False
     """Whether a try of unknown outcome is repeated as well, ``request_timeout`` after it was sent."""
     request_timeout: float = math.inf
+    """Time limit of one try; after it the outcome of that try is unknown."""
     linger: float = 0.0
     """Time for which a message waits for others to join its batch."""
     batch_size: int = 16_384
@@ -83,8 +84,8 @@ class MemberConfig:
     """Age at which the group's leader reads the topics again (``metadata.max.age.ms``, 5 minutes in Kafka)."""
     client_id: str = "assay-member"
     abort_on_timeout: bool = False
-    """Whether a request that timed out or was cancelled must not arrive later. Needed for commits that no generation
-    fences."""
+    """Whether a timeout or a cancellation ends the connection and discards unsent data, so that the request cannot
+    arrive later. Needed for commits that no generation fences."""
     repeat_unknown: bool = False
     """Whether a commit of unknown outcome is repeated within ``timeout``. Safe for offsets that only this client
     commits, because both tries have the same content."""

@@ -83,7 +83,7 @@ class Delivery:
                 doubt = error
             except errors.SendFailed as error:
                 failure = error
-                state.in_doubt = doubt is not None
+                state.in_doubt = doubt is not None  # this try is certain; an earlier one may not be
                 if error.error is not None and error.error not in errors.PRODUCE_WORTH_REPEATING:
                     break
         # A single attempt of unknown outcome makes the whole outcome unknown, however the others ended.

@@ -28,7 +28,10 @@ class Topic:
 
 @dataclass(frozen=True)
 class DamagedMember:
-    """A broker's registration whose replica was damaged in this leader epoch. In a later epoch it may be repaired."""
+    """A broker under one registration (czxid) whose replica was found damaged in this leader epoch.
+
+    In a later epoch the replica may be repaired.
+    """
 
     broker_id: int
     czxid: int
@@ -37,7 +40,10 @@ class DamagedMember:
 
 @dataclass
 class ClusterState:
-    """The state, by broker id, topic name and partition."""
+    """The state, by broker id, topic name and partition.
+
+    Dicts with None as values are ordered sets, so that runs are deterministic.
+    """
 
     brokers: dict[int, BrokerIncarnation] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -49,7 +55,7 @@ class ClusterState:
     leaving: dict[int, int] = field(default_factory=dict)
     """Brokers that announced a shutdown, with their registration (czxid)."""
     damaged: dict[PartitionId, DamagedMember] = field(default_factory=dict)
-    """Last in-sync members whose logs are damaged: no replica is left that could lead."""
+    """Partitions whose last in-sync member has a damaged log, with that member: no replica is left that could lead."""
     moves: dict[PartitionId, znodes.ReassignmentEntry] = field(default_factory=dict)
     """Reassignments, as last read."""
     moves_known: bool = False

@@ -64,7 +64,10 @@ async def elect_preferred_leader(active: ActiveTerm, partition: PartitionId) -> 
     )
     known = cluster.states.get(partition)
     if known is None or known.value.leader != assignment[0]:
-        _log.warning("preferred leader of %s-%d: broker %d is not in sync", name, index, assignment[0])
+        _log.warning(
+            "preferred leader of %s-%d: broker %d cannot lead: it is not in sync, shutting down or damaged",
+            name, index, assignment[0],
+        )  # fmt: skip
         return False
     return True
 
@@ -72,8 +75,8 @@ async def elect_preferred_leader(active: ActiveTerm, partition: PartitionId) -> 
 def find_imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
     """Returns the partitions to give back to their preferred leaders.
 
-    They are those of live brokers that do not lead more than ``percentage`` of the partitions that prefer them. As in
-    Kafka, partitions being reassigned or deleted count, but are not moved.
+    A live broker gets its partitions back if others lead more than ``percentage`` per cent of them. As in Kafka,
+    partitions being reassigned or deleted count, but are not moved.
     """
     preferred_counts: Counter[int] = Counter()
     led_by_others: dict[int, list[PartitionId]] = {}

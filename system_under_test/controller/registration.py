@@ -28,7 +28,10 @@ def matches_session(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, sta
 
 
 def matches_address(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
-    """Recognizes the registration by its address. It may be a former session's, and expire with it (KAFKA-1387)."""
+    """Recognizes the registration by its address (the defect ``lost-registration``).
+
+    The registration may be a former session's, and expire with it (KAFKA-1387).
+    """
     found = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)
     return (found.host, found.port) == (config.host, config.port)
 
@@ -45,7 +48,7 @@ async def register_broker(
     timestamp: str,
     recognises: RegistrationMatcher = matches_session,
 ) -> int:
-    """Registers the broker, and returns the czxid.
+    """Registers the broker, and returns the czxid. ``clean_lives``: as in ``BrokerRegistration``.
 
     Raises ``BrokerIdTaken`` if another registration does not expire in time.
     """

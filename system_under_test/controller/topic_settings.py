@@ -40,7 +40,7 @@ class VersionedSettings:
 async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> VersionedSettings | None:
     """Reads a topic's settings; logs an invalid znode and returns None.
 
-    ``zxid`` is that of a transaction known to be visible. If the znode is missing, there were no settings then.
+    ``zxid``: a transaction that this read certainly sees. If the znode is missing, the topic had no settings as of it.
     """
     try:
         found = await znodes.read(zookeeper, znodes.TopicSettings, paths.topic_config(topic))
@@ -67,7 +67,7 @@ def _filter_usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(eq=False)
 class ConfigChanges:
-    """Follows changes of settings.
+    """Follows changes of settings, on every broker.
 
     ``apply`` gets a topic's settings, possibly again, and possibly those of a topic not on this broker. ``apply_own``
     gets this broker's.

@@ -65,14 +65,16 @@ def require_in_place(storage: Storage, root: str) -> None:
 
 
 def _reject_nested(storage: Storage, root: str) -> None:
-    """Raises :class:`DirectoryError` if a broker would take a folder with the data of another for a partition's.
+    """Raises :class:`DirectoryError` if two brokers' directories are nested in a folder with a partition's name.
 
-    Symbolic links do not matter, but a bind mount can hide the outer directory. A deletion leaves foreign files alone.
+    The outer broker would take that folder for a partition's. Symbolic links are resolved, but a bind mount can hide
+    the outer directory.
     """
     real = storage.resolve(root)
     parts = real.split("/")
     above = [("/".join(parts[:depth]), "/".join(parts[: depth + 1])) for depth in range(len(parts))]
     below = [_join(root, name) for name in storage.listdir(root)]
+    # Each place: the directory whose lock file is looked for, the outer directory, the folder in it, the inner one.
     places = [(outer, outer, folder, real) for outer, folder in above] + [(one, root, one, one) for one in below]
     for other, outer, folder, inner in places:
         if parse_directory_name(folder.rpartition("/")[2]) is None:

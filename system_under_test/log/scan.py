@@ -4,8 +4,8 @@ A scan is needed after an unclean stop, for entries beyond the last indexed one,
 of about one index interval, so that a coroutine can let other tasks run in between.
 
 The CRC does not cover offsets. In a compacted log, an offset that a flipped bit has raised looks like a gap. The next
-entry then seems to be bad, although it is good. So if a valid entry would fit into the gap before the last good entry,
-the scan blames that last entry and ends before it.
+entry then seems to be bad, although it is good. So if that next entry is valid and its offset lies in the gap before
+the last good entry, the scan blames that last entry and ends before it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SegmentScan:
         next_offset: int | None = None,
         limit: int | None = None,
     ) -> None:
-        """``limit``: an offset after a gap must be below it, if it is known."""
+        """``limit``: offsets after a gap must be less than it; None if it is unknown."""
         self._file = file
         self._base_offset = base_offset
         self._end = file.size
@@ -90,6 +90,7 @@ class SegmentScan:
         found = message_set.check(following, before, gaps=True)
         if not found.count or found.first >= expected:
             return
+        # Take the last block back. If its last entry is not its first, scan the block again up to that entry.
         if start > self.start:
             self.entries.pop()
         self.times.pop()

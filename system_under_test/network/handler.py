@@ -25,7 +25,7 @@ class Context(NamedTuple):
     after_response: Callable[[Callable[[], None]], None] = _ignore_callback
     """Registers a callback to run after the response was written. Whether the peer received it is unknown."""
     release: Callable[[], None] = _release_nothing
-    """Gives back the memory of a large request before it is answered. The handler has dropped the request's bytes."""
+    """Gives back the memory of a large request before it is answered. Call it only once nothing refers to its bytes."""
 
 
 Handler = Callable[[Any, Context], Awaitable[Any | None]]

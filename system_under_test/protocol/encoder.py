@@ -1,4 +1,12 @@
-"""Generates the function that encodes a message in one version."""
+"""Generates the function that encodes a message in one version.
+
+Fields of fixed size are collected, and one struct packs them. A message with an int32, a string and an int16 gives::
+
+    v1 = m.name.encode()
+    write(pack_ih(m.id, len(v1)))
+    if v1: write(v1)
+    write(pack_h(m.port))
+"""
 
 import struct
 from collections.abc import Callable
@@ -8,7 +16,7 @@ from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, find_rows
 
 Encoder = Callable[[Any, list[schema.Records]], int]
-"""Appends the message's chunks to the list; returns the number of slices among them."""
+"""Appends the message's chunks to the list; returns the number of file slices (``Records`` that are no bytes)."""
 
 
 class EncoderSource(Source):
@@ -31,6 +39,7 @@ class EncoderSource(Source):
         """Emits code that writes the pending fields."""
         if self.pending_fields:
             layout, expressions = self.take_pending()
+            # the format without its byte order, as a part of a Python name
             name = f"pack_{layout.format[1:].replace('?', 'B')}"
             self.names[name] = layout.pack
             self.add_line(f"write({name}({', '.join(expressions)}))")

@@ -64,7 +64,10 @@ def decode_request_header(data: bytes) -> RequestHeader:
 
 
 def decode_correlation_id(data: bytes) -> int:
-    """Decodes a response's header, before its body at 4; ``data`` has no frame size. Raises ``ProtocolError``."""
+    """Decodes a response's header, which is its first four bytes. ``data`` has no frame size.
+
+    Raises ``ProtocolError``.
+    """
     try:
         correlation_id: int = _SIZE.unpack_from(data)[0]
     except struct.error as error:
@@ -73,7 +76,10 @@ def decode_correlation_id(data: bytes) -> int:
 
 
 def encode_request(request: object, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Returns a whole request frame, with slices read. Raises ``ProtocolError`` for values that do not fit."""
+    """Returns a whole request frame, with the content of file slices.
+
+    Raises ``ProtocolError`` for values that do not fit.
+    """
     chunks: list[Records] = [b""]
     name = b"" if client_id is None else client_id.encode()
     if encode_into(request, version, chunks):

@@ -2,6 +2,9 @@
 
 The cost per message limits a leader's throughput, so :func:`validate` walks a set once and collects everything that the
 leader needs. This includes the entries' positions for :func:`stamp` and the newest timestamp for the time index.
+
+A compressed entry is regular if its messages are numbered from 0 without gaps, and its timestamp is their newest. A set
+is regular if all its compressed entries are.
 """
 
 import itertools
@@ -56,7 +59,10 @@ class ValidatedSet:
     maximum_timestamp: int
     """The greatest timestamp in milliseconds; -1 if no message has one."""
     youngest: int
-    """Index, from 0 on, of the last message in the first entry with ``maximum_timestamp``; -1 if there is none."""
+    """Index, from 0 on, of the message that the time index points at, as in Kafka; -1 if there is none.
+
+    It is the last message in the first entry with ``maximum_timestamp``.
+    """
     minimum_timestamp: int | None
     """Least timestamp in milliseconds of format 1; -1 if a message has none, None if no message is in that format."""
     regular: bool
@@ -101,7 +107,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
             timestamp, key_length = stamp_and_key(data, position + TIMESTAMP_POSITION)
             has_key = key_length >= 0
             value = position + _WITHOUT_KEY + (key_length if has_key else 0)
-            (value_length,) = int32(data, value) if value + 4 <= end else (-2,)
+            (value_length,) = int32(data, value) if value + 4 <= end else (-2,)  # invalid: raises below
             if key_length < -1 or value_length < -1 or value + 4 + (value_length if value_length > 0 else 0) != end:
                 codec.find_key_and_value(data, position, end, magic, attributes)  # raises the specific error
             number, earliest = 1, timestamp

@@ -86,7 +86,7 @@ class WaitingReaders:
 
 
 def expire(future: asyncio.Future[ErrorCode]) -> None:
-    """Ends a producer's wait: its records are appended and may yet be committed."""
+    """Ends a producer's wait when its request times out: its records are appended and may yet be committed."""
     if not future.done():
         future.set_result(ErrorCode.REQUEST_TIMED_OUT)
 
