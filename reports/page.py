@@ -96,7 +96,7 @@ def build_gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, floa
     """Returns marks in a finding's window: kind (``fault`` or an outcome), left and width in per cent."""
     assert finding.start is not None, "a finding with an operation has a window"
     assert finding.stop is not None, "a finding with an operation has a window"
-    margin = max((finding.stop - finding.start) // 12, 50_000)
+    margin = max((finding.stop - finding.start) // 12, 50_000)  # nanoseconds
     start, stop = finding.start - margin, finding.stop + margin
 
     def mark(kind: str, begin: int, end: int | None) -> tuple[str, float, float]:
@@ -144,7 +144,7 @@ def _write_lead(report: Report) -> str:
         return report.findings[0].claim if report.findings else "The contract was broken; no finding says where."
     if judgement.verdict is Verdict.UNKNOWN:
         # The first line states the reason; a traceback may follow.
-        reasons = judgement.unknown or ("The evidence carries neither answer.",)
+        reasons = judgement.unknown or ("The history proves neither a pass nor a fail.",)
         return reasons[0].strip().partition("\n")[0]
     clear = sum(1 for check in report.checks if check.rows)
     faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.took_effect]
@@ -240,7 +240,12 @@ def _encode_edn(recorded: RecordedRun | None) -> Markup | None:
 
 
 def _build_plot_data(drawn: Timeline, report: Report) -> dict[str, Any]:
-    """Returns the data of the page's script: the plot, and the position of each finding in it."""
+    """Returns the data of the page's script: the plot, and the position of each finding in it.
+
+    ``item`` is the plot as Bokeh's JSON. ``axis``, ``named``, ``colours``, ``span`` and ``chosen`` are those of
+    :class:`Timeline`. ``rows``: the row of each operation in the source ``named``. ``frame``: the plot's left and right
+    margins in pixels.
+    """
     row_of = {index: row for row, index in enumerate(drawn.order)}
     findings = {
         str(finding.number): {

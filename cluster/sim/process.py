@@ -27,11 +27,11 @@ T = TypeVar("T")
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 UNWIND_LIMIT = 100
-"""How often a coroutine that awaits again inside ``finally`` is closed before it is abandoned."""
+"""Attempts to close a coroutine that awaits again inside ``finally``; then it is abandoned."""
 
 
 class Runnable(Protocol):
-    """An entry of the loop's queues."""
+    """An entry of the queues of ``SimLoop``, for example a ``SimHandle``."""
 
     def _fire(self) -> None: ...
 
@@ -59,7 +59,9 @@ class DeferredCall:
 class Process:
     """An incarnation of a node's main process.
 
-    ``running`` is false while stopped and once dead. ``suspended`` is true from SIGSTOP to SIGCONT.
+    ``loop`` is the ``SimLoop``; this module cannot import its class, because the loop imports this module. ``host`` is
+    only kept for others. ``running`` is false while stopped and once dead. ``suspended`` is true from SIGSTOP to
+    SIGCONT.
     """
 
     __slots__ = (
@@ -192,7 +194,7 @@ def unwind(task: asyncio.Task[Any], context: Context) -> None:
         except BaseException:  # noqa: BLE001 - errors of a dead process are irrelevant
             continue
         break
-    asyncio.Future.cancel(task)
+    asyncio.Future.cancel(task)  # marks it as cancelled now; `Task.cancel` would schedule another step
 
 
 def close_coroutine(coroutine: Coroutine[Any, Any, Any] | Generator[Any, Any, Any] | None) -> None:

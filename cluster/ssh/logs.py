@@ -87,7 +87,7 @@ class LogSizes:
         self._printed: list[str] = []
 
     def take(self, line: str, now: float) -> None:
-        """Takes one line printed by :func:`assay.cluster.ssh.stream.size_watch_command`. An empty line ends a look."""
+        """Takes one line printed by :func:`assay.cluster.ssh.stream.size_watch_command`. An empty line ends a round."""
         if line:
             self._printed.append(line)
             return

@@ -92,7 +92,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that cuts and packet shaping leave alone. If empty, SSH's own port is not shaped."""
+        """TCP ports that cuts and packet shaping leave alone. If empty, shaping spares port 22, and cuts spare none."""
         self.monotonic_ahead = 0.0
         """Seconds by which the clock of its events is ahead of this machine's."""
         self._streams: set[LineStream] = set()
@@ -124,12 +124,17 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         changes: bool = False,
         undo: str | Sequence[str] | None = None,
     ) -> CommandResult:
-        """Marks a change as undone if the command equals the change's ``undo`` and exits with status 0."""
+        """Notes a change in the journal before the command.
+
+        ``changes`` without ``undo`` is noted as a change that nothing reverts. A later command that equals an open
+        ``undo`` marks its change as undone if it exits with status 0.
+        """
         self._require_reachable()
         text = to_shell_text(command)
         if undo is not None:
             await self._record_undo(_change_key(to_shell_text(undo)), ("sh", "-c", to_shell_text(undo)))
         elif changes:
+            # The undo does nothing; its text is a note for readers of the journal.
             await self._record_undo(_change_key(text), ("true", "not undone:", text))
         done: CommandResult | None = None
         began = datetime.now(UTC)
@@ -178,13 +183,13 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         await self.shell(data_folders.remove_command(folder, kept))
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        running = [self.part(process_name) for process_name in await self._alive()]
-        running = [process for process in running if (await process.process()).state is ProcessState.RUNNING]
+        alive = [self.part(process_name) for process_name in await self._alive()]
+        running = [part for part in alive if (await part.process()).state is ProcessState.RUNNING]
         await self._record_undo("copy", data_folders.undo_copy(folder))
         async with contextlib.AsyncExitStack() as stopped:
-            for process in running:
-                stopped.push_async_callback(process.resume)  # needed even if the stop may have failed
-                await process.stop()
+            for part in running:
+                stopped.push_async_callback(part.resume)  # needed even if the stop may have failed
+                await part.stop()
             return data_folders.parse_contents(await self.shell(data_folders.copy_command(folder, kept)), folder)
 
     async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
@@ -252,7 +257,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def exhaust_memory(self) -> Exhaustion:
         found = json.loads(await self.shell(process.ending_command(memory.command("exhaust", "$pid"))))
-        await self._mark_undone("stop")
+        await self._mark_undone("stop")  # the process has ended, and a stop of it with it
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:

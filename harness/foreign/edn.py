@@ -145,7 +145,7 @@ class EdnReader:
         self._text = text
         self._at = 0
         self._place = place
-        """The place in the file of offset ``_placed_at`` of the buffer."""
+        """Place in the file of the buffer's offset ``_placed_at``."""
         self._placed_at = 0
         self._ended = False
         self._atoms: dict[str, Any] = dict(_WORDS)
@@ -219,7 +219,7 @@ class EdnReader:
                 value, self._at = self._parse(self._at, 0)
                 return value
             except _IncompleteValue:
-                if self._grow(len(self._text) - self._at):
+                if self._grow(len(self._text) - self._at):  # doubles the text, so that parsing again stays linear
                     continue
                 self._ended = True
             except _SyntaxError as error:

@@ -7,8 +7,8 @@
 Other lines are counted and skipped. The order of the lines counts as time. A call is logged before it is made and a
 completion after it, so an operation took place between its lines. The timestamps, in milliseconds, are less exact.
 
-Text after the value of a completion is its error. After an ok value, it must not look like more of the value, for
-example a second word.
+Text after the value of a completion is its error. After an ok value, the error must follow a tab, which Jepsen writes
+there, or begin with one of ``: [ { ( " #``. Otherwise it could be more of the value, for example a second word.
 """
 
 import re
@@ -24,7 +24,7 @@ from assay.harness.foreign.source import MalformedError, Progress, TextPosition,
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
 """An operation, complete or not: a process, and the beginning of a type."""
 _BEGINNING: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
-"""The beginning of an operation. A line that ends there was cut. If a line has two, the first has no end."""
+"""The beginning of an operation. A line that ends there was cut. If a line has two, the end of the first is lost."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
 _ERROR_BEGINNINGS: Final = ':[{("#'
 """Characters that begin an error other than a word. A word could be the rest of an unquoted value."""
@@ -75,9 +75,9 @@ class LogReader:
 
     def _parse_entry(self, number: int, line: str, match: re.Match[str]) -> Entry:
         place = TextPosition(number, match.start("process") + 1)
-        process, kind = match["process"], match["type"]
+        process, type_text = match["process"], match["type"]
         nemesis = process.startswith(":")
-        type = parse_type(self._path, TextPosition(number, match.start("type") + 1), edn.Keyword(kind[1:]))
+        type = parse_type(self._path, TextPosition(number, match.start("type") + 1), edn.Keyword(type_text[1:]))
         rest = _REST.fullmatch(match["rest"])
         if rest is None:
             raise MalformedError(
@@ -87,7 +87,8 @@ class LogReader:
             return Entry(place, None, type, rest["f"], None)
         at = match.start("rest") + rest.start("value")
         value, error = self._parse_value(TextPosition(number, at + 1), type, rest["value"])
-        number_or_text = int(process) if len(process) < 20 else process  # a longer number is an error
+        # `parse_process` rejects the text of a longer number.
+        number_or_text = int(process) if len(process) < 20 else process
         return Entry(place, parse_process(self._path, place, number_or_text), type, rest["f"], value, error=error)
 
     def _parse_value(self, place: TextPosition, type: str, text: str) -> tuple[Any, str | None]:

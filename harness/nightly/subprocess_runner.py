@@ -32,7 +32,10 @@ COLUMNS: Final = "500"
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """End of a process. ``status``: as ``Popen.returncode``; ``stopped``: why the night stopped it, with ``why``."""
+    """End of a process.
+
+    ``status``: as ``Popen.returncode``. ``stopped``: the outcome if the night stopped it, with the reason in ``why``.
+    """
 
     status: int
     stopped: AttemptOutcome | None = None

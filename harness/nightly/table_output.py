@@ -25,14 +25,17 @@ TITLES: Final[Mapping[str, str]] = {
     "verdicts": "verdicts of {night}",
     "detection": "defects: what caught them, over all nights (seconds to the first finding)",
     "defects": "defects on {night}",
-    "recovery": "seconds from a heal to the first that counts on {night}, and against the mean of the nights before",
+    "recovery": "recovery on {night}: seconds from a heal to the first change and look; trend: against earlier nights",
     "changes": "{night} against {before}",
     "unjudged": "runs of {night} without a verdict",
 }
 
 
 def to_json(tables: NightTables) -> str:
-    """Returns ``{"night", "before", "missed": [...], "tables": {name: [row, ...]}}``."""
+    """Returns ``{"night", "before", "missed": [...], "tables": {name: [row, ...]}}``.
+
+    ``missed``: the defects that no run caught.
+    """
     content = {
         "night": tables.night,
         "before": tables.before,
@@ -63,6 +66,7 @@ def show_trends(trends: Trends, console: Console) -> None:
             "since": one.since,
             "nights": f"{one.nights} against {one.nights_before}",
             "p": f"{one.probability:.1g}",
+            # the last version before the change, and the first one after it
             "versions": f"{one.last_version or '?'} to {one.first_version or '?'}",
         }
         for one in trends.worse

@@ -9,6 +9,7 @@ from assay.harness.plugin.options import Options
 from assay.harness.run.settings import ATTACH, DOCKER, NONE, ONCE, SIM, SettingsError
 
 ENGINE_SECONDS: Final = 10.0
+"""Time limit for an answer of the Docker engine."""
 
 
 def check_cluster(options: Options) -> None:
@@ -36,7 +37,10 @@ def check_writable(store: Path) -> str | None:
 
 
 def sweep_leftovers(cluster: str) -> str:
-    """Removes leftovers of dead sessions from the engine and from hosts. Returns a text for the header."""
+    """Removes leftovers of dead sessions from the Docker engine and from hosts.
+
+    Returns a text for the header. For an attached cluster, which is not swept, the text warns of earlier data.
+    """
     if cluster == SIM:
         return ""
     if cluster == ATTACH:

@@ -38,7 +38,7 @@ NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
 MOST_CLIENT_NODES: Final = 3
-"""The maximum if ``--workers`` is not given."""
+"""The maximum if the number of client nodes is not given."""
 
 
 class SettingsError(ValueError):
@@ -150,7 +150,10 @@ def _parse_number(kind: Callable[[str], Number], text: str, wrong: str) -> Numbe
 
 
 def require_in_limits(option: str, text: str, value: Number, otherwise: OptionLimit) -> Number:
-    """Returns the value. Raises :class:`SettingsError` if it is NaN, or beyond the option's row of ``limits``."""
+    """Returns the value. Raises :class:`SettingsError` if it is NaN, or beyond the option's limits.
+
+    They are the option's entry in ``run/limits.py``, or ``otherwise``.
+    """
     reason = f"{option}={text} is not a number" if value != value else check_number(option, text, value, otherwise)
     if reason is not None:
         raise SettingsError(reason)

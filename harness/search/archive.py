@@ -2,7 +2,7 @@
 
 The idea is Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"):
 
-1. Runs are told apart by cells, here the features of the states that they reach.
+1. A cell is a class of states, here one feature. Runs are compared by the cells that they reach.
 2. The archive keeps a moment for new cells.
 3. The probability of a moment falls with the visits to its cells, and with the times it was chosen already.
 4. Domain knowledge may raise or lower a weight, as in Go-Explore.

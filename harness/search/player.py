@@ -34,9 +34,13 @@ DIED = "died"
 class PlayOutcome:
     """Result of playing one example.
 
-    - ``failures``: the forbidden anomalies that were found, ``crash``, ``not-started``
+    - ``failures``: names of the forbidden anomalies found, and ``crash`` or ``not-started``
+    - ``digest``: the digest of the history
+    - ``states``, ``events``: features that the run reached, see ``RunFeatures``
     - ``injected``: the numbers, from 1, of the steps that were injected
     - ``folder``: the folder of the run, kept only if there are failures
+    - ``text``: the report of a failure, or the error of a run that did not start
+    - ``problem``: the errors around the run, such as crashes, as one text
     - ``code``: lines and branches of the system that this run was the first to reach, if they are counted
     """
 

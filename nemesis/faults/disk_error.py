@@ -1,9 +1,10 @@
 """A disk that fails: chosen changes to it are rejected with an input/output error (EIO).
 
-1. The parameter ``change`` selects a kind of the server's changes: ``write``, ``fsync``, ``cut`` or ``name``
-   (``DiskChange`` of ``cluster/node.py``).
+1. The parameter ``change`` selects a kind of the server's changes: ``write``, ``fsync``, ``cut`` (truncation) or
+   ``name`` (creation, renaming, deletion); see ``DiskChange`` of ``cluster/node.py``.
 2. The first ``after`` changes of that kind succeed.
-3. The next ``errors`` changes fail and change nothing. If none of that kind comes for a while, any other fails.
+3. The next ``errors`` changes fail and change nothing. If none of that kind comes within 1 s, changes of every kind
+   fail.
 4. At the heal, a process that has ended is started again. The heal waits a moment for one that is about to end.
 
 A system may reject what it could not store, or end. Acknowledged data must survive, even if a step is half done.
@@ -44,6 +45,7 @@ class DiskErrorFault(ServerFault):
     abilities = (DISK_ERRORS,)
     scope = Scope.DISK
     impact = Impact(ends_process=True, gradual=True)
+    # For the three declarations below see `get_declaration`.
     lingers = LINGER_SECONDS
     slow_disks = True
     ends_late = True

@@ -2,17 +2,17 @@
 
 - ``kill``: SIGKILL. Only the process dies. The node keeps its files, including the page cache, and its network rules.
   So a partition stays active over a kill, and the restarted process comes up behind it. On a node with several
-  processes all are killed, and the proof is about the main one, or only the one that the target names.
+  processes all are killed, and the proof is about the main one. If the target names a process, the kill and the proof
+  are about that one alone.
 - ``memory``: all of a server's limited memory is allocated, until the kernel kills its process. Before that the process
   is briefly blocked each time it needs a page.
-- ``power-loss``: the machine stops, and only fsynced data of its files are left. Only one machine is hit at a time,
-  unless more are requested: a system's promise for a common power loss depends on its flush settings, and on its
-  contract.
+- ``power-loss``: the machine stops, and only fsynced data of its files are left. By default only one machine is hit at
+  a time: whether data survive a common power loss depends on the system's flush settings and contract.
 
 Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards. For
 ``memory`` also the kernel's own count of processes that it killed for lack of memory. For ``power-loss`` also the bytes
-that each file lost, which may be none. So a real node tests at each loss that unsynced bytes are gone, and fails
-otherwise.
+that each file lost, which may be none. So each power loss of a real node also writes an unsynced file of its own, and
+fails if that file survives.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Kill(ServerFault):
         evidence_of(injection, node)["after"] = await read_status(one)
 
     def find_missing_proof(self, seen: Mapping[str, Any]) -> str | None:
+        # `ServerFault.look` sets "at_heal".
         if (missing := find_unseen(seen, "before", "killed", "at_heal", "after")) is not None:
             return missing
         if seen["before"]["state"] == ProcessState.DEAD:

@@ -4,7 +4,7 @@
 - ``slow-disk``: each read and each write takes ``seconds`` more, and each fsync ten times that
 
 Data are not on the disk before their fsync has ended. A system that counts on them earlier has promised too much. Work
-of several fsyncs is half done most of the time while they are slow, which is rare otherwise. With ``slow-disk`` each
+that takes several fsyncs is usually caught half done, which is rare on a fast disk. With ``slow-disk`` each
 call blocks the process, so it is late with everything else: it answers, usually keeps its sessions, and delays every
 process that waits for it.
 
@@ -37,7 +37,7 @@ class SlowFsync(ServerFault):
     impact = Impact()
     lingers = LINGER_SECONDS
     slow_disks = True
-    """The processes of containers are started such that their disks can be slow."""
+    """Containers start their processes such that their disks can be slow."""
     drawn: Mapping[str, Sequence[Parameter]] = {"seconds": FSYNC_SECONDS}
     what = "fsync"
 

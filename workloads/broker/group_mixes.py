@@ -79,6 +79,7 @@ MAX_REWIND: Final = 12
 PAUSE_SECONDS: Final = 1.2
 """Shorter than a session, and than the time of an operation."""
 LEAVING_SECONDS: Final = 0.3
+"""Average time between two members that leave."""
 EXPIRY_SECONDS: Final = 8.0
 """Deadline for the expiry of an offset: several times the brokers' longest check interval."""
 SHARED_TOPICS: Final = CROWD[:4]
@@ -119,7 +120,7 @@ def _add_staying_group(system: System, settings: Settings) -> Shares:
 
 
 def _close_with_deaths(system: System, settings: Settings) -> Source:
-    """Lets most members die, because only some of them own a partition."""
+    """Lets most members die, so that some of those that die own a partition."""
     return drain_after_deaths(
         list_subscribed(system, settings),
         seconds=DRAIN_SECONDS,
@@ -201,7 +202,7 @@ def rewinds(group: str, keys: Sequence[str]) -> Generator:
 
 REWINDS: Final = WorkloadMix(
     "rewinds",
-    "members that read again, and commit what they have got done: places in the middle of compressed sets",
+    "members that go back and read again, and commit positions inside compressed sets",
     adds=lambda system, settings: [
         (20, mixed_traffic.send_compressed_sets(system.keys())),
         (25, rewinds(WORKERS, list_owned(system, settings))),
@@ -237,13 +238,16 @@ def strangers(partitions: Sequence[str]) -> Generator:
 
 STRANGERS: Final = WorkloadMix(
     "strangers",
-    "commits by no one, by members that there are not, and by members of another group",
+    "commits by no one, by members that do not exist, and by members of another group",
     adds=lambda system, settings: [(20, strangers(list(system.keys())))],
 )
 
 
 def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator:
-    """Commits by long-lived non-members and by newcomers, for ever. ``closing``: uses other numbers."""
+    """Commits by long-lived non-members and by newcomers, for ever.
+
+    ``closing``: for the end of the run, with numbers of their own.
+    """
 
     def make_commit(number: int, key: str, client: str) -> Operation:
         return Operation(Commit.f, key, {"number": number, "offset": number % OFFSETS, "client": client})

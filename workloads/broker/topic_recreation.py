@@ -5,8 +5,8 @@ incarnation an operation met:
 
 - Before a deletion is requested, all operations on this incarnation must have ended, and the incarnation is read once
   more.
-- Operations between then and the acknowledged creation of the next incarnation are *adrift*. Brokers must cope with
-  them, but they prove nothing about any incarnation: such a send may have reached any later one.
+- Operations between the request of a deletion and the acknowledged creation of the next incarnation are *adrift*.
+  Brokers must cope with them, but they prove nothing about any incarnation: such a send may have reached any later one.
 - A send of unknown outcome may also reach a later incarnation, because a broker may receive it late.
 - A deletion or creation without an answer may take effect at any time. Then the name is given up, and another name
   begins its first incarnation.
@@ -44,7 +44,11 @@ UNANSWERED: Final = ("no-answer", "timeout")
 class IncarnationStage:
     """Stage of a topic's incarnation.
 
+    - ``CREATED``: the creation is requested, until it is acknowledged
+    - ``LIVING``: operations use the incarnation
+    - ``ENDING``: no operation starts any more; those under way are awaited
     - ``READING``: all operations have ended, and the incarnation is read once more
+    - ``DELETED``: the deletion is requested, until it is acknowledged
     - ``VERIFYING_DELETION``: a delete ended info; the topic's settings are read until the topic is gone
     """
 
@@ -54,6 +58,11 @@ class IncarnationStage:
 class TopicIncarnations(Generator, frozen=True):
     """Generator of the incarnations; see the module.
 
+    - ``name``: number of the topic's name
+    - ``changing``: a change is requested and has not returned
+    - ``adrift``: number of unfinished adrift operations
+    - ``read``: number of partitions read once more
+    - ``value``: next value to send
     - ``asked``: an earlier request for this change was answered with outcome info, so the change may take effect later
     - ``open``: number of unfinished operations on this incarnation
     - ``until``: time at which the present stage may end

@@ -63,9 +63,10 @@ class Leaders:
 class Session:
     """Connections and state that the verbs of one client share, until the client is closed.
 
-    - ``numbers``: of assignments, unique among the readers of the same process.
-    - ``positions``: the offset that each reader reads next. A new process starts again at the position that the
-      operation names.
+    - ``assignments``: the number of each reader's assignment; each start of a reader is a new one.
+    - ``numbers``: the source of these numbers, unique among the readers of one process.
+    - ``positions``: the offset that each reader reads next. It is empty in a new process, and the operation names where
+      to start.
     """
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:

@@ -24,6 +24,7 @@ class SqlClient:
     """Client with one session. A subclass defines the attributes and the first three methods."""
 
     blocking = True
+    """The harness runs its methods in a thread."""
     level: ClassVar[str]
     """Isolation level, in SQL."""
     isolate: ClassVar[str]

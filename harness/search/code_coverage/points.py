@@ -33,8 +33,8 @@ class FunctionPoints:
 
 
 MakeProbes = Callable[[FunctionPoints, Sequence[Point], ast.stmt], Sequence[ast.stmt]]
-"""Returns the statements to insert before a statement at which these points are reached. The points of the function are
-not known yet.
+"""Returns the statements to insert before a statement at which these points are reached. The function is passed with
+its name and lines; its ``points`` are still empty.
 """
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Decision = ast.If | ast.While | ast.For
@@ -156,7 +156,7 @@ class _PointVisitor:
 
     def _visit_decision(self, statement: Decision) -> None:
         if (test := find_constant_test(statement)) is not None:
-            if isinstance(test, ast.Constant):  # the other constant tests are for type checkers
+            if isinstance(test, ast.Constant):  # bodies under TYPE_CHECKING and __debug__ do not count
                 statement.body = self._visit_block(statement.body)
             statement.orelse = self._visit_block(statement.orelse)
             return
