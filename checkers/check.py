@@ -126,7 +126,7 @@ class Check:
     ``examined`` is one claim, and is exposed.
     """
     claim: str
-    """An instance in words: a template with the names of columns of ``evidence`` (``claims``)."""
+    """An instance in words: a template with the names of columns of ``evidence``. ``claims`` explains its syntax."""
     operations: tuple[str, ...] = ()
     """Columns with the operations of a finding, those that contradict each other first. A column has one operation, or
     a list such as ``3,17``. Empty: the columns that ``claim`` names, in its order.

@@ -1,6 +1,9 @@
 """Idioms of the checks' SQL, written so that all engines agree (``engine.base``).
 
 Columns are given as SQL has them: ``order="call, op, sub"``. Only this module decides where nulls stand.
+
+- A falling order of ``x`` is the rising order of ``-1 - x``, which cannot overflow.
+- ``x >> 1`` is half of a whole number, because the engines disagree on the type of ``x / 2``.
 """
 
 from typing import Final

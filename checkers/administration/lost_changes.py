@@ -3,20 +3,23 @@
 A workload records ``setting``, ``topic-create``, ``partitions-add`` and ``topic-delete`` for changes, and
 ``setting-seen`` and ``topic-seen`` for looks. A look that shows all of a topic's own settings has one row
 ``setting-seen`` without a ``name``: settings that it does not show are at their default. A change to null restores the
-default. Only looks of the drain count, after the last heal and recovery, and the looks at the system at rest, which
-read the topics in ZooKeeper.
+default. Two sorts of looks count. Looks of the drain count if they were called after the last heal and recovery. Looks
+at the system at rest read the topics in ZooKeeper.
 
-A violation is two successive looks that show a state that no change allows.
+A violation is a state that no change allows, shown by two successive looks of the drain or by all looks at rest.
 
-- A change allows its value if it did not fail, was called before the look returned, and may have come after the last
-  change acknowledged before the look. That is so if it had not returned when that one was called. It is also so if its
-  outcome is unknown: then it may come at any time.
-- Topics only grow, so a look must not show fewer partitions than were acknowledged; no topic means none. Metadata may
-  be late: such looks count from the contract's obedience deadline on, after the change and after the last fault. Looks
-  at rest count at once.
+- Let L be the last change acknowledged before a look was called. A change allows its value if it did not fail, was
+  called before the look returned, and may have taken effect after L. It may have if it returned after L was called, or
+  if its outcome is unknown.
+- Topics only grow, so a look must not show fewer partitions than were acknowledged. A topic that is not there counts as
+  0 partitions. Metadata may be late: looks of the drain at topics count from the contract's obedience deadline on,
+  after the change and after the last fault. Looks at rest count at once.
 - A deletion takes everything with it, so nothing is claimed of requests made before it had certainly ended.
 
 Incarnations of a topic are not distinguished here, because the cluster knows them by one name.
+
+The views read ``rest_quiet``, ``rest_looks`` and ``looks`` (``liveness.snapshots``), and ``deadlines_declared``
+(``judging.history_views``).
 """
 
 from typing import Final
@@ -48,7 +51,8 @@ DONE_BUT_LOST: Final = Check(
         create view lost_settings_named as
         select topic, name from lost_settings group by topic, name
 
-        -- Looks at each setting that was ever changed, one row each; `state` is null if it is no number.
+        -- Looks at each setting that was ever changed, one row each. `state` is null if the value seen is no
+        -- number, so that it cannot be compared.
         create table lost_setting_looks as
         select l.op, l.call, l.ret, c.topic, c.name,
             case when s.op is null and l.complete = 1 then 'default' else s.state end as state

@@ -3,8 +3,9 @@
 A query on a few thousand rows costs as much as its planning, and each history needs some three hundred queries.
 
 1. The tables hold the rows of all histories, with the run's number as an additional column.
-2. An unchanged SQL text runs for all runs at once, as a lateral join with a table of the runs' numbers. In the text, a
-   name stands for the rows of one run. DuckDB turns it into joins and windows over all runs.
+2. An unchanged SQL text runs for all runs at once, as a lateral join with a table of the runs' numbers. Inside the
+   join, each relation's name is bound to the rows of the current run (``_bind_names``). DuckDB turns it into joins and
+   windows over all runs.
 3. Each history has an engine of its own (:class:`RunEngine`), which judges as if it were alone.
 4. A relation is identified by its text and by the relations that it reads. Equal declarations of two runs are one
    relation, made once. A declaration that differs, or reads rows that only one run has, belongs to that run.
@@ -36,7 +37,8 @@ RUN: Final = "run_in_batch"
 """The column with a run's number. No check may have a column of this name."""
 _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _repeated_texts: set[str] = set()
-"""Texts that more than one run of this process has queried."""
+"""Texts that more than one run of this process has queried. They are kept across batches, because the next batch
+probably repeats them, too: its first query of such a text is for all its runs."""
 
 
 @dataclass(eq=False)
@@ -114,7 +116,7 @@ class HistoryBatch:
         if node.is_surely_empty is None:
             if any(
                 _lacks_input_rows(node.sql, node.reads, is_empty)
-                for is_empty in (self._is_known_empty, self.is_surely_empty)
+                for is_empty in (self._is_known_empty, self.is_surely_empty)  # the first one makes no table
             ):
                 node.is_surely_empty = True
             elif node.is_table:
@@ -193,10 +195,11 @@ class HistoryBatch:
         if node.exists:
             return
         if node.is_table and node.is_surely_empty is None:
+            # None and not False: the rows are unknown until they are made.
             node.is_surely_empty = _lacks_input_rows(node.sql, node.reads, self._is_known_empty) or None
         sql = self._to_lateral_join(node.sql, node.reads, node.run)
         kind = "table" if node.is_table else "view"
-        limit = " limit 0" if node.is_table and node.is_surely_empty else ""
+        limit = " limit 0" if node.is_table and node.is_surely_empty else ""  # spares the work of a query without rows
         self._duck.run(f"create or replace temporary {kind} {node.relation} as {sql}{limit}")
         node.exists = True
         if node.is_table:

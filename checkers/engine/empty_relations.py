@@ -46,6 +46,7 @@ _NOT_AGGREGATES: Final = {
 }  # fmt: skip
 """Words before a parenthesis that are not aggregate functions. Any other word may be one."""
 _SIGNS: Final = ",+-*<>=|&!"
+"""Characters before a parenthesis that is no call."""
 
 
 def _never(is_empty: IsEmpty) -> bool:
@@ -130,6 +131,7 @@ def _analyse_select(tokens: list[Any], named: Mapping[str, EmptinessCondition]) 
         return _analyse_query(tokens[0], named)
     if not tokens or tokens[0] != "select":
         return _never
+    # In `is distinct from`, the word begins no clause.
     start = next((at for at, one in enumerate(tokens) if one == "from" and tokens[at - 1] != "distinct"), None)
     if start is None:
         return _always if tokens[-4:] == ["where", "1", "=", "0"] and not _has_aggregate(tokens[1:-4]) else _never
@@ -152,8 +154,10 @@ def _is_grouped(tokens: list[Any]) -> bool:
 
 
 def _has_aggregate(tokens: list[Any]) -> bool:
-    """Returns whether there may be an aggregate, also in a subquery, where it may aggregate the outer rows. Window
-    functions are no aggregates."""
+    """Returns whether there may be an aggregate. Window functions are no aggregates.
+
+    Subqueries count, too, because an aggregate of a correlated subquery may be over the outer rows.
+    """
     for at, token in enumerate(tokens):
         if not isinstance(token, list):
             continue
@@ -180,7 +184,7 @@ def _find_needed(tokens: list[Any], named: Mapping[str, EmptinessCondition]) -> 
         while at < len(tokens) and not _is_join(tokens, at):
             at += 1
         if optional and "on" not in tokens[after_item:at] and "using" not in tokens[after_item:at]:
-            return  # the next join is inside an optional part
+            return  # as in `a left join b join c on ... on ...`: all further relations are on the optional side
         optional = at < len(tokens) and tokens[at] == "left"
         while at < len(tokens) and tokens[at] in (*_JOINS, "outer"):
             at += 1

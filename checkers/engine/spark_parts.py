@@ -33,7 +33,8 @@ else:
     duckdb = LazyModule("duckdb")
 
 BUCKETS: Final = 4096
-"""Parts consist of buckets of keys, so that a task need not know the part of each of many keys."""
+"""Each key is hashed to a bucket, and each bucket belongs to a part. So a task gets a table of this size, and not an
+entry for each key."""
 PART_ROWS: Final = 2_500_000
 """Approximate number of effects in a part; one key is never divided."""
 RANGE_ROWS: Final = 1_000_000
@@ -83,7 +84,10 @@ class SortTask:
 
 @dataclass(frozen=True)
 class AskTask:
-    """Loads one part into DuckDB and asks ``question``. ``faults`` is the table of faults, packed."""
+    """Loads one part into DuckDB and asks ``question``, which may read only ``effects`` and ``faults``.
+
+    ``faults`` is the table of faults, packed.
+    """
 
     question: Callable[[Engine], Any]
     faults: bytes
@@ -105,7 +109,7 @@ class AskTask:
 
 
 def find_missing_package(argument: bytes) -> str:
-    """Runs on an executor. Returns what it cannot load, or an empty string."""
+    """Runs on an executor. Returns what it cannot load, or an empty string. ``argument`` is ignored."""
     try:
         duckdb.connect(":memory:").close()
     except ImportError as error:

@@ -3,6 +3,7 @@
 A workload records ``commit``, ``fetched`` and ``advance`` in ``effects`` as in ``groups.family`` and
 ``groups.offsets``. ``key`` is the group's name, a slash, and the log's key (``workers/orders-0``). A member's
 ``commit`` has the ``assignment`` under which it reads. A commit without one is by a client that may commit anything.
+An ``advance`` is a commit by a client that never seeks. ``value`` is the number of a commit, ``position`` its offset.
 
 ``commit-mismatch``: a commit's number was fetched with another position. Nothing is claimed if the position of any
 commit of this number is unknown.
@@ -13,9 +14,10 @@ commit of this number is unknown.
   and how far each poll came. A poll that did not end ok may have shown more, so it prevents the judgement. So does a
   failed poll without rows after the last recorded read, because it may have moved its reader. Nothing is judged after a
   reset of the process either, because its later reads have another assignment.
-- A log's end was reported below an accepted commit, by a call after the commit's return, if ends are linearizable. Or
-  the drain settled below it although its sentinel was sent after the commit's return. Commits by non-members do not
-  count, and nothing is claimed if a power loss may cut the log.
+- A log ended below an accepted commit. Either a call after the commit's return found this end, and the contract
+  declares ends linearizable. Or the drain, whose sentinel was sent after that return, settled the log's end
+  (``log_settled``). Commits by non-members do not count. Nothing is claimed if a power loss may cut the log
+  (``unflushed``).
 """
 
 from typing import Final
@@ -71,7 +73,7 @@ COMMIT_BEYOND_LOG: Final = Check(
         where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
             and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
 
-        -- How far each operation had read a log under an assignment.
+        -- How far each operation had read a log under an assignment. `least` keeps the addition from overflowing.
         create view commit_reads as
         select e.op, e.key as log, e.group as group_name, e.process, e.assignment,
             e.call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
@@ -108,7 +110,7 @@ COMMIT_BEYOND_LOG: Final = Check(
             select own.f from commit_reads c join ops own on own."index" = c.op group by own.f) k on o.f = k.f
         where o.outcome <> 'ok' group by o.process, o.call
 
-        -- Such commits whose reader had no failed operation since its last recorded read.
+        -- Commits of `commits_above_reads` whose reader had no failed operation since its last recorded read.
         create table commits_unread as
         select r.op, r.log, r.position, r.reached
         from commits_above_reads r left join commit_failed_reads f

@@ -5,16 +5,16 @@ A workload records its offset calls in ``effects`` as follows (``key`` names gro
 - ``advance``: a commit of ``position`` by a client that only reads forward and never seeks; outcome ok, fail or info.
 - ``resume``: a new owner was given ``position`` to begin at. If nothing had been committed, it is the log's start.
 
-An offset is a floor from the moment at which its commit was acknowledged, or at which a new owner was given to begin
-there. No later call may begin or commit below a floor. This is rule U with each operation at its offset: no operation
+An offset is a floor from the moment at which its commit was acknowledged, or at which a new owner was given it to begin
+at. No later call may begin or commit below a floor. This is rule U with each operation at its offset: no operation
 may have a lower place than one that had returned before its call.
 
 A ``resume`` is not judged if a late or unknown commit can explain it:
 
 - A commit of this offset had an unknown outcome, so it may have taken effect late, after higher ones.
-- A commit may be missing from the history. An ``advance`` of unknown outcome has no position, or an earlier owner has
-  an operation of unknown outcome without effects. Such an owner cannot have committed an offset below the one at which
-  it began.
+- A commit may be missing from the history, in two cases. An ``advance`` of unknown outcome has no position. Or an
+  earlier owner has an operation of unknown outcome without effects. That owner cannot have committed an offset below
+  the one at which it began.
 
 After such a late commit the group continues from the lower offset. So a new *era* begins, and floors of the former era
 no longer count. Unlike a register, offsets may not be written back to a lower value, and values need not be unique.
@@ -73,7 +73,7 @@ OFFSET_REGRESSION: Final = Check(
         where e.kind in ('advance', 'resume') and e.outcome = 'ok' and e.ret is not null and e.position is not null
 
         -- Late commits that took effect: each ``resume`` that is not judged and lies below an offset that was known
-        -- before its call. ``depth`` orders the offsets from the highest down.
+        -- before its call. ``depth`` orders the offsets from the highest down (``sql_idioms``).
         create table offset_resets as
         select s.key, s.call, s.ret from offset_steps s join (
             select key, place, min(first_ret) over (partition by key {order_by("depth")}
@@ -83,9 +83,9 @@ OFFSET_REGRESSION: Final = Check(
             ) h on s.key = h.key and s.place = h.place
         where s.judged = 0 and h.higher < s.call
 
-        -- ``era``: the number of resets called no later than this call. ``floor_era``: the number of resets that had
-        -- returned before it. A call is judged in its era; it is a floor only for calls whose era is its
-        -- ``floor_era``.
+        -- ``era``: the number of resets called no later than this call, which is judged in this era. ``floor_era``: the
+        -- number of resets that had returned before this call, which is a floor in that era. So during a reset, a call
+        -- is judged in the new era, and is a floor of the old one.
         create table offset_eras as
         select s.key, s.place, s.op, s.kind, s.call, s.ret,
             s.judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,
@@ -104,6 +104,7 @@ OFFSET_REGRESSION: Final = Check(
             group by key, era, place) as folded
         """),
     violations="select key, era, place, first_ret, before from offset_levels where before > first_ret",
+    # `side`, `moment` and `op` are columns that `select_nearest_pairs` requires; `spot` is the offset of each side.
     evidence=f"""
         select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset
         from ({

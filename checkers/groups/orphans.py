@@ -13,15 +13,18 @@ while some member certainly acts under a hold of the same topic. An interval cou
   pauses of at most a quarter of the deadline.
 - No fault is between its intended time and recovery. A fault without recovery lasts for ever. A fault that found no
   target, or whose trigger never came, does not count.
-- No process may have acquired something that it never reports. A process whose last operation has an unknown outcome
-  (sends excluded) may have, from the call of its worker's operation before that one on.
-- Every process of the group will report what it acquires. After its last operation that reports on the group, a process
-  may own anything until it is dead.
+- No process may have acquired something that it never reports. If a process's last operation has an unknown outcome
+  (sends excluded), the process may have acquired something since its worker's previous call.
+- No process of the group is past its last report. After its last operation that reports on the group, a process may own
+  anything until it is dead.
 
-A rebalance of the whole group ends an interval, and so does a phase in which all its members have left. A partition
+A rebalance of the whole group ends an interval, because no member acts under a hold then. So does a phase in which all
+its members have left. A partition
 without owner for longer than the deadline inside one interval is orphaned. The check misses partitions that were never
 owned (the log's drain shows whether they were read), groups whose members own nothing, and owners that do not read
-their partition (``unseen``). The topic of ``orders-3`` is the key without the number.
+their partition (``unseen``).
+
+``ownership_intervals`` makes the tables ``holds`` and ``fault_times``, and explains their columns.
 """
 
 from typing import Final
@@ -59,9 +62,9 @@ ORPHANED_PARTITION: Final = Check(
     anomaly="orphaned-partition",
     meaning="a partition had no owner for longer than the deadline",
     views=parse_views(f"""
-        -- Certain parts of the times of `orphan_owned`, from a hold's own operations. A hold that was reported after
-        -- its end (the same assignment once more, say) has no such part and closes no gap: it counts as a moment
-        -- before all others.
+        -- A cheap lower bound of `orphan_owned`: the time from a hold's report to its end. A hold that was reported
+        -- after its end (the same assignment once more, say) closes no gap, so its interval is from 0 to 0. A row whose
+        -- key is the group's name is a membership without a partition.
         create view orphan_owned_for_sure as
         select group_name, key, case when until < reported then 0 else reported end as since,
             case when until < reported then 0 else until end as until
@@ -104,7 +107,8 @@ ORPHANED_PARTITION: Final = Check(
             from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
             join orphan_deaths d on t.process = d.process
 
-        -- Times in which nothing is claimed; a null `group_name` stands for all groups.
+        -- Times in which nothing is claimed; a null `group_name` stands for all groups. The parts are: faults,
+        -- processes that may have acquired something unreported, and processes past their last report.
         create table orphan_doubts as
         select cast(null as string) as group_name, since, recovered as until from fault_times
         union all
@@ -125,7 +129,8 @@ ORPHANED_PARTITION: Final = Check(
             join orphan_deaths d on d.process = h.process
         where h.key <> h.group_name
 
-        -- Long times in which no member may have owned a partition, after one had.
+        -- Long times in which no member may have owned a partition, after one had. The topic of `orders-3` is the key
+        -- without the number.
         create table orphan_gaps as
         select g.group_name, {extract_topic("g.key")} as topic, g.key, g.since, g.until
         from ({_select_unowned_times("orphan_owned")}) g cross join group_declared d

@@ -6,15 +6,15 @@ So after half of the contract's group deadline since the last change, there must
 - for any group: a fault, until it is healed and its targets have recovered; a topic created, extended, deleted or
   moved;
 - for one group: the first row of a process in it, and a release by a member;
-- for one group: an operation that may be a member's end or return. Such an operation has no effects (the process left,
-  or was silent), or an unknown outcome (another process takes its place). Or it is ok and only lost partitions (the
-  member died).
+- for one group: an operation after which a member may be gone, or there again. Such an operation has no effects (the
+  process left, or was silent), or an unknown outcome (another process takes its place). Or it is ok and only lost
+  partitions (the member died).
 
 Generations are those that members report (``acquire``), by the harness's clock, in the drain, while members poll
 without a pause of a quarter of the deadline (``group_convergence``). A number counts if it is above all numbers known
 when the interval began. ``MIN_GENERATIONS`` of them make an anomaly: a member may have learned late of a single one,
 but between two of them the group was asked to join again. The event log has each generation, too, but only by the
-nodes' own clocks. The old design has no generations.
+nodes' own clocks. Groups that ZooKeeper coordinates (``zookeeper_groups``) have no generations.
 """
 
 from typing import Final

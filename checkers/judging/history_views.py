@@ -69,14 +69,17 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
 
 
 def count_kinds(engine: Engine, reader: Engine) -> None:
-    """Creates ``effect_kinds`` in ``engine``. ``reader``: an engine with the same views that may read files faster."""
+    """Creates ``effect_kinds`` in ``engine``. ``reader``: another engine with these views, which may read files faster.
+
+    It is no ``HistoryReader``.
+    """
     build(reader, (KINDS,))
     if reader is not engine:
         engine.load(KINDS.name, reader.arrow(f"select * from {KINDS.name}"))
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
-    """Registers the part of the contract that checks read as views, so that their SQL is the same for each contract."""
+    """Registers as views what checks need of the contract, so that their SQL does not depend on the contract."""
     keys = ", ".join(f"({to_sql_literal(key)})" for key in sorted(contract.compacted))
     none = "select cast(null as string) as key where 1 = 0"
     engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)
@@ -108,6 +111,7 @@ def _to_sql(number: int | None) -> str:
 
 
 def to_sql_literal(text: str) -> str:
+    """Returns a compacted key as SQL. Raises ``HistoryError`` if the engines would read the text in different ways."""
     if "\\" in text or "'" in text:
         raise HistoryError(
             f"the contract's compacted key {text!r} holds a quote or a backslash, which the engines' SQL write in "

@@ -74,6 +74,7 @@ def compile_step(step: Callable[..., Any]) -> Any:
 
     if numba.config.DISABLE_JIT:
         return step
+    # (state, f, x, y) -> (whether the state allows the action, state after it), as `Model.step`
     signature: Final = types.Tuple((types.boolean, types.int64))(types.int64, types.int64, types.int64, types.int64)
     try:
         if not step.__module__.startswith("assay.checkers."):

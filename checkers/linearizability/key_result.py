@@ -23,16 +23,17 @@ class KeyResult:
     finding: Finding | None = None
     unknown: str | None = None
     model_error: str | None = None
-    """How the model contradicted itself."""
+    """The error of the model, if it contradicted itself or its code failed."""
     largest: int = 0
     """The most configurations kept at one return."""
     bytes: int = 0
+    """Memory of the search at its largest."""
     seconds: float = 0.0
     """Wall-clock time."""
     out_of_memory: bool = False
     out_of_time: bool = False
     zoned: bool = False
-    """Whether the zones of its values decided the result, without a search."""
+    """Whether the zones of its values (``zones``) decided the result, without a search."""
 
 
 def search_history(history: KeyHistory, limits: Limits) -> KeyResult:

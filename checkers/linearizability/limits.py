@@ -15,10 +15,10 @@ class Limits:
     seconds: float | None = 300.0
     """Per key; None: unlimited."""
     bytes: int = 4 << 30
-    """Memory of all searches that run at one time on one machine."""
+    """Memory of the searches with these limits: of all on one machine or, after ``divide_by``, of one of them."""
     widest: int = WIDEST
-    """A larger set of configurations is first reduced to a part, which may suffice to place everything. If it does not,
-    the search resumes with the whole set.
+    """The widest beam. A larger set of configurations is first cut to a quarter of this number. If the rest leads to no
+    legal order, the search resumes with the whole set.
     """
 
     spent: float = 0.0

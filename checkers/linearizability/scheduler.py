@@ -24,7 +24,7 @@ PATIENCE: Final = 2.0
 CHUNK: Final = 2000
 """Maximum of operations sent together, unless one key has more."""
 ROUNDS: Final = 8
-"""Minimum number of chunks per process, if there are enough keys, because one of them may be hard."""
+"""Minimum number of chunks per process, if there are enough keys: few keys wait behind a hard one in its chunk."""
 
 Results = Generator[tuple[int, KeyResult]]
 
@@ -66,7 +66,7 @@ class ThisMachine:
             hurried = limits.seconds is None or limits.seconds > patience
             found = search_history(encoded.history(number), replace(limits, seconds=patience) if hurried else limits)
             if found.out_of_time and hurried:
-                return
+                return  # the key is left: it is searched again from the start
             yield number, found
 
 

@@ -28,7 +28,7 @@ OOM_SCORE: Final = "500"
 
 def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool ends its processes itself
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a model's output is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # shows what a model prints: the pool discards stdout
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     connection: Connection = Connection(descriptor)
@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
     threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
     try:
         pickle.loads(tasks.get())
-        import assay.checkers.linearizability.searcher  # noqa: F401 - loads what takes long before it counts as ready
+        import assay.checkers.linearizability.searcher  # noqa: F401 - ready includes this slow import
         from assay.checkers.linearizability.key_result import search_history
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything
         connection.send(f"{type(error).__name__}: {error}")

@@ -5,6 +5,8 @@ its operation returned no record of any partition. Otherwise records of other pa
 size limit. Time counts from the latest of the record's acknowledgement, the end of the last fault, and the reader's
 assignment. The reader is stuck if a poll is called after the contract's ``reading_deadline``, and ``MIN_POLLS`` such
 polls lie in the last half of that time.
+
+``log.positions`` makes ``log_positions``; ``log.views`` makes ``log_reads``, ``log_judged`` and ``log_value_offsets``.
 """
 
 from typing import Final
@@ -26,8 +28,8 @@ DISTURBANCES: Final = View(
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""When each fault may have been in force. The view belongs to the family because several checks read it, and an
-interrupted run skips some of them.
+"""When each fault may have been in force. Several checks read the view, so it belongs to the family: the judgement
+of an interrupted run skips some checks, and with them their views.
 """
 
 

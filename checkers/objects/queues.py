@@ -25,12 +25,13 @@ the queue was empty (``queue-false-empty``). In other queues an element may be o
 1. An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it.
 2. From its call on, a dequeue of unknown outcome may have taken any one element that no other dequeue returned later. A
    drain of unknown outcome may have taken any number of them.
-3. The queue may have been empty at an instant under two conditions. No element that is returned later was certainly
-   inside. The other elements inside were no more than the called dequeues of unknown outcome.
+3. The queue may have been empty at an instant under two conditions. First, no element that is returned later was
+   certainly inside. Second, the other elements inside were at most as many as the dequeues of unknown outcome called by
+   then.
 4. The answer is false if there is no such instant from its call to its return. The element that is inside may differ
    from instant to instant.
 
-Equal elements count as often as they are inside. The surplus of enqueues over dequeues may never be returned.
+Equal elements count as often as they are inside. Copies enqueued beyond the number dequeued count as never returned.
 """
 
 from typing import Final
@@ -75,7 +76,7 @@ QUEUE_VIEWS: Final = parse_views(f"""
     create table queue_open_drains as
     select key, min(call) as call from queue_rows where kind = 'queue-drained' and outcome = 'info' group by key
 
-    -- Elements that were acknowledged before that drain was called.
+    -- Elements that were acknowledged before the last complete drain (`queue_drains`) was called.
     create table queue_acked as
     select a.key, a.value, a.op, a.sub, a.call, a.ret, d.drained
     from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
@@ -108,7 +109,7 @@ QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
     meaning="an acknowledged element of a queue was never dequeued",
     views=parse_views(f"""
-        -- One row for each lost copy of an element; the copies of an element enqueued last count as lost.
+        -- One row for each lost copy of an element. Among equal copies, the last ones enqueued count as lost.
         create view queue_losses as
         select key, value, op, sub, ret, drained, {row_number(by="key", order="ret, op, sub")} as number,
             count(*) over (partition by key {order_by("key")} {ALL_ROWS}) as losses
@@ -272,7 +273,8 @@ QUEUE_FALSE_EMPTY: Final = Check(
             left join queue_spare s on t.key = s.key and t.value = s.value
 
         -- For each moment: the elements inside, those of them that are returned later (`due`), and the elements that
-        -- dequeues and drains of unknown outcome may have taken (`unknown`).
+        -- dequeues and drains of unknown outcome may have taken (`unknown`). At -1, the queue is empty: this is
+        -- before everything.
         create view queue_levels as
         select key, time, late, inside, due, unknown,
             lead(time) over (partition by key {order_by("time, late")}) as following

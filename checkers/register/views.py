@@ -95,8 +95,8 @@ CLUSTER_VIEWS: Final = parse_views(f"""
     from register_kept c left join register_kept w on c.key = w.key and c.expected = w.value
     where c.kind = 'cas'
 
-    -- Aggregates per (key, value). Operations from the future are reported elsewhere, and their times are left out
-    -- here.
+    -- Aggregates per (key, value). The times of an operation do not count if it returned before the write of the value
+    -- that it saw was called (`future-read`).
     create table register_clusters (high_cardinality) as
     select key, value, min(ret) as first_ret, max(call) as last_call, min(version) as low_version,
         max(version) as high_version, min(expected) as expected, max(chained) as chained
@@ -117,7 +117,8 @@ CLUSTER_VIEWS: Final = parse_views(f"""
     select key from register_clusters where value <> {INITIAL}
     group by key having count(*) = count(low_version)
     """)
-"""The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``."""
+"""The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``: for each value that a CAS wrote, the
+start of its chain (``up``), its distance (``steps``), and whether a cycle leaves it without a start (``unrooted``)."""
 
 
 PLACE_VIEWS: Final = parse_views(f"""
