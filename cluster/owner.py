@@ -7,6 +7,7 @@ alive: a leftover container is a nuisance, but removing the cluster of a running
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,13 @@ def owner_of(pid: int) -> Owner | None:
     """Returns a process of this namespace; None if there is no such process."""
     started = _read_start_time(pid)
     return None if started is None else Owner(pid, started, _read_boot_id(), _read_pid_namespace())
+
+
+def find_parent() -> Owner | None:
+    """Returns the parent of the calling process; None if it cannot be seen from here."""
+    with suppress(PermissionError):  # a /proc mounted with hidepid
+        return owner_of(os.getppid())
+    return None
 
 
 def parse_owner(text: str) -> Owner:

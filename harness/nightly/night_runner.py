@@ -191,13 +191,14 @@ class NightRunner:
             detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.to_safe_name(cell.name)}.log",
         )  # fmt: skip
         log, before, began = self.path.path / result.log, set(runs_of.list_runs(self.store)), time.monotonic()
-        pids: list[int] = []
+        made_by = ""
         self.begins(cell, attempt)
 
         def started(pid: int) -> None:
-            pids.append(pid)
+            nonlocal made_by
+            made_by = str(owner.owner_of(pid) or "")
             with suppress(OSError):  # on a full disk, an attempt that is killed together with the night leaves no trace
-                self.path.write_running(RunningAttempt(result=result, owner=str(owner.owner_of(pid) or "")))
+                self.path.write_running(RunningAttempt(result=result, owner=made_by))
 
         try:
             log.parent.mkdir(exist_ok=True)
@@ -209,7 +210,7 @@ class NightRunner:
         except OSError as error:
             outcome = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
             return msgspec.structs.replace(result, outcome=outcome, detail=f"it cannot be started: {error}")
-        new = [run for run in runs_of.list_runs(self.store) if run not in before and _is_made_by(run, pids)]
+        new = [run for run in runs_of.list_runs(self.store) if run not in before and _is_made_by(run, made_by)]
         outcome, detail = self._classify(cell, ended, log, new)
         return msgspec.structs.replace(
             result, outcome=outcome, detail=detail, seconds=round(time.monotonic() - began, 3),
@@ -273,22 +274,20 @@ class NightRunner:
         running = self.path.read_running()
         if running is None:
             return
-        pids = []
         with suppress(ValueError):
             orphan = owner.parse_owner(running.owner)
-            pids.append(orphan.pid)
             if owner.owner_of(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
         delete_runs(self.path)
         if running.shrinks or any(one.started == running.result.started for one in self.path.results()):
             self.path.write_running(None)
         else:
-            self._record(self._classify_killed(running.result, pids))
+            self._record(self._classify_killed(running.result, running.owner))
 
-    def _classify_killed(self, result: AttemptResult, pids: Sequence[int]) -> AttemptResult:
+    def _classify_killed(self, result: AttemptResult, made_by: str) -> AttemptResult:
         """Returns the result of an attempt whose night was killed. A failure of its runs until then counts."""
         cell = next((one for one in self.night.cells if one.name == result.cell), None)
-        runs = [run for run in runs_of.list_runs(self.store) if _is_made_by(run, pids, since=result.started)]
+        runs = [run for run in runs_of.list_runs(self.store) if _is_made_by(run, made_by)]
         if cell is None or not runs:
             return result
         ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
@@ -417,15 +416,13 @@ def _require_valid(night: Night) -> None:
         )
 
 
-def _is_made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
-    """Returns whether one of these processes made the run, because other sessions may use the same store.
+def _is_made_by(run: Path, process: str) -> bool:
+    """Returns whether this process made the run, because other sessions may use the same store.
 
-    ``since``: runs that started before do not count, because an earlier process may have had the same id.
+    Whole owners are compared: in two containers, two processes may have the same id.
     """
     info = runs_of.read_info(run)
-    with suppress(ValueError):
-        return info is not None and info.started >= since and owner.parse_owner(info.owner).pid in pids
-    return False
+    return info is not None and info.is_made_by(process)
 
 
 def _is_disk_full(place: Path) -> bool:

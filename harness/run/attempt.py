@@ -27,7 +27,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.node import NodeError
-from assay.cluster.owner import current_owner, read_machine_id
+from assay.cluster.owner import current_owner, find_parent, read_machine_id
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.report import find_location
@@ -148,6 +148,7 @@ class Attempt:
             status=store.RUNNING,
             started=started.isoformat(),
             owner=str(current_owner()),
+            parent=str(find_parent() or ""),
             machine=read_machine_id(),
             seed=settings.seed,
             cluster=settings.cluster,

@@ -69,6 +69,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     owner: str
     """See ``assay.cluster.owner``. A process id alone would not be unique."""
+    parent: str = ""
+    """Parent process of the owner; empty if unknown. A worker of pytest-xdist makes runs for its parent."""
     machine: str = ""
     """Id of the machine that the owner runs on; empty if unknown. Several machines may share a store."""
     seed: int
@@ -102,6 +104,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
             return parse_owner(self.owner).alive()
         except ValueError:  # not written by this program, which names its process
             return False
+
+    def is_made_by(self, process: str) -> bool:
+        """Returns whether this process, given as the text of its owner, made the run itself or by a child process."""
+        return bool(process) and process in (self.owner, self.parent)
 
     def is_elsewhere(self) -> bool:
         """Returns whether the run is of another machine, which alone knows whether its process still lives."""

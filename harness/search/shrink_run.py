@@ -19,6 +19,7 @@ from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import make_repeat_command
 from assay.harness.run.settings import SIM, Settings
+from assay.harness.run.store import RunInfo
 from assay.harness.search.example import Example
 from assay.harness.search.explore import with_other_seed
 from assay.harness.search.shrink import OutOfTime, minimise, write_shrink_note
@@ -99,7 +100,7 @@ def shrink(
     if not agreed(shlex.join(command)):
         raise RepetitionDeclined
     root = first.parent.parent if root is None else root.resolve()
-    runner = _Runner(find_test(first, info), settings, root, wanted, note, budget)
+    runner = _Runner(info, find_test(first, info), settings, root, wanted, note, budget)
     try:
         rate = runner.estimate_rate(example, replays)
     except OutOfTime:
@@ -141,6 +142,7 @@ def _read_example(run: Path) -> tuple[Settings, Example]:
 class _Runner:
     """Runs examples with pytest, and counts the runs that fail with a wanted anomaly."""
 
+    first: RunInfo
     test: str
     base: Settings
     root: Path
@@ -180,22 +182,28 @@ class _Runner:
         self.runs += 1
         schedule = self._create_schedule_file()
         argv = shlex.split(make_repeat_command(self.test, example.settings(self.base, schedule)))[1:]
-        done = run_pytest(["-q", *argv, "--reports=never"], self.root, quietly=True)
+        done = run_pytest(["-q", *argv, "--reports=never"], self.root, self.first, quietly=True)
         if done.run is None:
             schedule.unlink()
             raise HistoryError(f"pytest ended with {done.status} and left no run: {done.printed[-2000:].strip()}")
-        found = read_forbidden_anomalies(done.run)
-        failed = bool(found & self.wanted)
+        failed = bool(read_forbidden_anomalies(done.run) & self.wanted)
         if failed:
             self.failing = done.run
-        elif found or read_judgement(done.run) is None:
-            wanted = ", ".join(sorted(self.wanted))
-            ended = f"failed with {', '.join(sorted(found))}, not with {wanted}" if found else "has no verdict"
-            self.note(f"kept: {done.run}, which {ended}")
-        else:
-            shutil.rmtree(done.run)
+        deleted = [self._delete_passed(run) for run in ([] if failed else [done.run]) + list(done.others)]
+        if not failed and all(deleted):
             schedule.unlink()
         return failed
+
+    def _delete_passed(self, run: Path) -> bool:
+        """Deletes the run if it passed, and returns whether it did. Any other run is kept and named."""
+        found = read_forbidden_anomalies(run)
+        if found or read_judgement(run) is None:
+            other = "" if found & self.wanted else f", not with {', '.join(sorted(self.wanted))}"
+            ended = f"failed with {', '.join(sorted(found))}{other}" if found else "has no verdict"
+            self.note(f"kept: {run}, which {ended}")
+            return False
+        shutil.rmtree(run)
+        return True
 
     def _create_schedule_file(self) -> Path:
         """Creates a file of its own for each run, because the command of a kept run names it."""

@@ -5,11 +5,12 @@ exact. There the faults are played as they were resolved, on the same nodes at t
 can be compared.
 """
 
+import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,10 @@ from typing import Final
 import msgspec
 
 from assay.checkers.judging.verdict import Judgement
+from assay.cluster.owner import owner_of
 from assay.harness.core.files import read_json_if_valid, write_atomically
 from assay.harness.core.history import HistoryError
+from assay.harness.core.printable import to_printable
 from assay.harness.run import store
 from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
 from assay.harness.run.store import RunInfo
@@ -42,11 +45,15 @@ class ReplayComparison:
 
 @dataclass(frozen=True)
 class PytestEnd:
-    """Result of a pytest process: its exit code, the run that it made, and its output if that was not shown."""
+    """Result of a pytest process: its exit code, the run that it made, and its output if that was not shown.
+
+    ``others``: its runs of the same test function with other parameters.
+    """
 
     status: int
     run: Path | None
     printed: str
+    others: Sequence[Path] = ()
 
 
 def replay(
@@ -69,24 +76,27 @@ def replay(
         raise RepetitionDeclined
     if info.cluster != SIMULATED:
         argv = _replace_faults_by_schedule(argv, first)
-    session = run_pytest(argv, root)
+    session = run_pytest(argv, root, info)
     repeated = None if session.run is None else store.read_run(session.run)
     if session.run is None or repeated is None or repeated.digest is None:
         raise HistoryError(f"pytest ended with {session.status} and left no complete run in {root}; see its output")
     return _compare(first, info, session.run, repeated)
 
 
-def run_pytest(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> PytestEnd:
-    """Runs pytest in another process. A request to stop is passed on, so pytest has time to heal, check and report.
+def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly: bool = False) -> PytestEnd:
+    """Repeats the run ``first`` with pytest in another process. Raises ``HistoryError`` if only others were repeated.
 
-    Ctrl-C is not passed on, because the terminal sends it to pytest as well, and a second one could interrupt healing.
-    Other sessions may use the store meanwhile, so the new run is identified by its command.
+    A request to stop is passed on, so pytest has time to heal, check and report. Ctrl-C is not passed on, because the
+    terminal sends it to pytest as well, and a second one could interrupt healing.
+
+    Other sessions may use the store meanwhile, also for the same test. So only runs of the started process count.
     """
     before = set(store.list_runs(root))
     pipe = subprocess.PIPE if quietly else None
     with subprocess.Popen(
         [sys.executable, "-m", "pytest", *arguments, f"--store={root}"], stdout=pipe, stderr=pipe, text=True
     ) as process:
+        started = str(owner_of(process.pid) or "")
         try:
             printed, errors = process.communicate()
         except KeyboardInterrupt as request:
@@ -97,8 +107,47 @@ def run_pytest(arguments: Sequence[str], root: Path, *, quietly: bool = False) -
         finally:
             process.kill()  # after a second Ctrl-C
     asked = {word for word in arguments if "::" in word or word.startswith(("--seed=", "--replay="))}
-    made = [run for run in store.list_runs(root) if run not in before and asked <= _read_command(run)]
-    return PytestEnd(process.returncode, max(made, key=lambda run: run.name, default=None), errors or printed or "")
+    new = {run: info for run in store.list_runs(root) if run not in before and (info := store.read_info(run))}
+    made = {run: one for run, one in new.items() if one.is_made_by(started) and asked <= set(shlex.split(one.command))}
+    repeated = _find_repetition(first, made)
+    if made and repeated is None:
+        raise HistoryError(f"pytest made {len(made)} runs in {root}, none of {to_printable(first.test)}")
+    others = [run for run in made if run != repeated]
+    return PytestEnd(process.returncode, repeated, errors or printed or "", others)
+
+
+def _find_repetition(first: RunInfo, made: Mapping[Path, RunInfo]) -> Path | None:
+    """Returns the newest run of the first run's test, because a test function may have several tests.
+
+    1. Usually the parameters in the brackets of the test's id are equal.
+    2. A schedule may have replaced the faults, which are one of the parameters. Then the rest must be equal.
+    3. The number of the repetition may follow the faults. It is left out last, because it looks like a parameter.
+    """
+    for simplify in (_read_parameters, _omit_faults, _omit_faults_and_number):
+        same = [run for run, info in made.items() if simplify(info) == simplify(first)]
+        if same:
+            return max(same, key=lambda run: run.name)
+    return None
+
+
+def _read_parameters(info: RunInfo) -> str:
+    return info.test.partition("[")[2].removesuffix("]")
+
+
+def _omit_faults(info: RunInfo, number: str = "") -> str:
+    """Returns the parameters without the faults and mixes. ``number``: pattern of what may follow them."""
+    words = (word.partition("=") for word in shlex.split(info.command))
+    mixes = next((value.replace(",", "+") for option, _, value in words if option == "--workload-mix"), "")
+    parameters = _read_parameters(info)
+    for faults in (info.nemesis, "explore"):
+        pattern = rf"(^|-){re.escape(faults)}(\+({re.escape(mixes)}|random))?{number}(?=-|$)"
+        if re.search(pattern, parameters):
+            return re.sub(pattern, "", parameters, count=1)
+    return parameters
+
+
+def _omit_faults_and_number(info: RunInfo) -> str:
+    return _omit_faults(info, r"(-\d+)?")
 
 
 def _replace_faults_by_schedule(argv: list[str], first: Path) -> list[str]:
@@ -117,11 +166,6 @@ def _find_omitted_defaults(argv: Sequence[str]) -> list[str]:
     defaults = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
     given = {word.partition("=")[0] for word in argv}
     return [f"{option}={value}" for option, value in defaults.items() if option not in given]
-
-
-def _read_command(run: Path) -> set[str]:
-    info = store.read_info(run)
-    return set() if info is None else set(shlex.split(info.command))
 
 
 def _compare(first: Path, info: RunInfo, again: Path, repeated: RunInfo) -> ReplayComparison:

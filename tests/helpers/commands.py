@@ -5,6 +5,7 @@ What the first shows of processes no other has to, and an interpreter takes two 
 
 from __future__ import annotations
 
+import os
 import subprocess
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 
 
 class Ended:
-    """As a process that has ended."""
+    """As a process that has ended. The runs of this process are its own."""
+
+    pid = os.getpid()
 
     def __init__(self, status: int, *printed: str) -> None:
         self.returncode, self._printed = status, printed

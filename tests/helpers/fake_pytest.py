@@ -8,21 +8,26 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from assay.cluster.owner import Owner, current_owner
+
 STORE = Path(next(word.partition("=")[2] for word in sys.argv if word.startswith("--store=")))
+OWNER = current_owner()
 JUDGED = {
     "tolerated": [], "findings": [], "examined": [], "unknown": [], "operations": 1, "effects": 1, "seconds": 0.1,
     "engine": "duckdb",
 }  # fmt: skip
 
 
-def run_folder(verdict: str | None, *anomalies: str) -> None:
+def run_folder(verdict: str | None, *anomalies: str, owner: Owner = OWNER, parent: Owner | None = None) -> None:
     folder = STORE / "test_fake" / f"{time.time_ns()}"
     folder.mkdir(parents=True)
     info = {
-        "test": "t", "status": "finished", "started": datetime.now(UTC).isoformat(), "owner": f"{os.getpid()}.0.b.0",
+        "test": "t", "status": "finished", "started": datetime.now(UTC).isoformat(), "owner": str(owner),
+        "parent": str(parent or ""),
         "seed": 1, "cluster": "sim", "nemesis": "none", "command": "pytest", "verdict": verdict,
     }  # fmt: skip
     (folder / "schedule.json").write_text('{"type": "run", "schedule": {"steps": []}}')
@@ -54,6 +59,10 @@ for word in sys.argv[1:]:
             run_folder(None if act == "none" else act)
         case "fail":
             run_folder("fail", argument or "lost-write")
+        case "stranger":  # a process with the same id in another container
+            run_folder("fail", "lost-write", owner=replace(OWNER, namespace="1"))
+        case "worker":  # as a worker of pytest-xdist
+            run_folder("fail", "lost-write", owner=replace(OWNER, pid=1), parent=OWNER)
         case "say":
             print(argument, flush=True)
         case "exit":

@@ -86,6 +86,19 @@ def test_each_end_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert len({one.log for one in results}) == len(results)
 
 
+def test_runs_of_a_process_with_the_same_id_in_another_container_do_not_count(tmp_path: Path) -> None:
+    cells = [cell("stranger", "pass"), cell("stranger", "pass", name="canary", kind=CellKind.CANARY, defect="d")]
+    results = performed(tmp_path / "store", cells)
+    assert outcomes(results) == ["pass", "missed"]
+    assert [len(one.runs) for one in results] == [1, 1]
+
+
+def test_runs_of_the_workers_of_an_attempt_count(tmp_path: Path) -> None:
+    """Options in pytest.ini may make pytest-xdist start workers, and pytest itself then makes no run."""
+    (one,) = performed(tmp_path / "store", [cell("worker", "exit=1")])
+    assert (one.outcome, len(one.runs)) == (Outcome.FAIL, 1)
+
+
 def test_what_hangs_says_where_and_leaves_nothing_behind(tmp_path: Path) -> None:
     store = tmp_path / "store"
     (one,) = performed(store, [cell("leave", "deaf", timeout=1.0)], "n")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.failure_rate import MOST_REPETITIONS, FailureRate
+from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.shrink import OutOfTime, delta_debug, minimise, write_shrink_note
@@ -129,11 +130,17 @@ def test_settings_of_an_earlier_run_keep_the_number_of_client_nodes(tmp_path: Pa
     assert _read_example(tmp_path)[0].client_nodes == 2
 
 
+FIRST = store.RunInfo(
+    test="t.py::t[kill]", status=store.FINISHED, started="", owner="", seed=1, cluster="sim", nemesis="kill",
+    command="pytest t.py::t",
+)  # fmt: skip
+
+
 def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    runner = _Runner("t.py::t", Settings(seed=1), tmp_path, frozenset({"lost-write"}), said.append, None)
+    runner = _Runner(FIRST, "t.py::t", Settings(seed=1), tmp_path, frozenset({"lost-write"}), said.append, None)
 
     def made(anomaly: str | None) -> Path:
         run = tmp_path / "t" / (anomaly or "nothing")
@@ -148,10 +155,13 @@ def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
 
     found, other, tolerated, crashed = (made(one) for one in ("lost-write", "phantom", "duplicate", None))
     for run, fails in ((found, True), (other, False), (tolerated, False), (crashed, False)):
+        beside = made("repeated-read")
         monkeypatch.setattr(
-            "assay.harness.search.shrink_run.run_pytest", lambda *_, run=run, **__: PytestEnd(1, run, "")
+            "assay.harness.search.shrink_run.run_pytest",
+            lambda *_, run=run, beside=beside, **__: PytestEnd(1, run, "", [beside]),
         )
         assert runner.fails(example(KILL)) is fails
+        assert not beside.exists(), "it passed, and is a run of another test of the same function"
     assert said == [
         f"kept: {other}, which failed with phantom, not with lost-write",
         f"kept: {crashed}, which has no verdict",

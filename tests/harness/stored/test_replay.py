@@ -16,6 +16,7 @@ import pytest
 
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.stored import replay
@@ -100,10 +101,12 @@ def test_what_is_no_complete_run_is_refused(tmp_path: Path, capsys: pytest.Captu
 
 
 BESIDE = """
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from assay.cluster.owner import current_owner
 from assay.harness.run import store
 
 STORE = Path("runs")
@@ -116,8 +119,12 @@ def made(name, **other):
     store.swap_link(STORE / store.LATEST, run)
 
 def test_it():
-    made("2")
+    mine = current_owner()
+    made("2", owner=str(mine))
     made("3", digest="1" * 32, command="pytest test_other.py::test_it --seed=8")
+    made("4", digest="1" * 32, owner=str(replace(mine, pid=mine.pid + 1)))
+    made("5", digest="1" * 32, owner=str(replace(mine, namespace="1")))
+    made("6", digest="1" * 32, owner=str(mine), test="test_it.py::test_it[short-none]")
 """
 HEALS = """
 import time
@@ -155,6 +162,46 @@ def test_the_run_of_another_session_is_not_taken_for_the_one_that_was_done_again
     pytester.makepyfile(test_it=BESIDE)
     compared = replay.replay(first)
     assert (compared.same, compared.again) == (True, first.parent / "2")
+
+
+def test_only_a_run_of_the_same_test_is_the_repetition(pytester: pytest.Pytester) -> None:
+    """A fixture with parameters makes several tests of one function, and the command names the function."""
+    first = ended(pytester)
+    pytester.makepyfile(test_it=BESIDE.replace('made("2", owner=str(mine))', ""))
+    with pytest.raises(HistoryError, match=r"pytest made 1 runs in .*, none of test_it\.py::test_it$"):
+        replay.replay(first)
+
+
+def info(parameters: str, nemesis: str = "none", command: str = "") -> store.RunInfo:
+    return store.RunInfo(
+        test=f"t.py::t[{parameters}]", status=store.FINISHED, started="", owner="", seed=1, cluster="sim",
+        nemesis=nemesis, command=f"pytest t.py::t {command}",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "repeated", "others"),
+    [
+        (info("long-none"), info("long-none"), [info("short-none")]),
+        (info("long-mix", "mix"), info("long-kill+stop", "kill+stop"), [info("short-kill+stop", "kill+stop")]),
+        (info("kill-1", "kill"), info("none-1"), [info("none-2")]),
+        (info("kill-2-long", "kill"), info("kill-long", "kill"), [info("kill-short", "kill")]),
+        (info("kill-2", "kill"), info("none-1"), []),
+        (info("a-explore", "clock-skew"), info("a-clock-skew", "clock-skew"), [info("b-clock-skew", "clock-skew")]),
+        (
+            info("a-kill+random", "kill", "--workload-mix=x-y,z"),
+            info("a-none+x-y+z", "none", "--workload-mix=x-y,z"),
+            [info("b-none+x-y+z", "none", "--workload-mix=x-y,z")],
+        ),
+        (info("long-none"), None, [info("short-none")]),
+    ],
+)
+def test_a_repetition_may_have_other_faults_and_another_number(
+    first: store.RunInfo, repeated: store.RunInfo | None, others: list[store.RunInfo]
+) -> None:
+    made = {Path(f"{number}"): one for number, one in enumerate([*others, *([repeated] if repeated else []), *others])}
+    found = replay._find_repetition(first, made)
+    assert (None if found is None else made[found]) == repeated
 
 
 @pytest.mark.parametrize(
