@@ -6,6 +6,9 @@ pages are not copied, so the copy is small, but its runs cannot be repeated or j
 A symbolic link of the source is followed only if it leads to a run, because it may lead to files that are no part of
 the store. Special files are left out, too, because reading one may never end.
 
+The files of a night are copied together or not at all. Two nights can have one name, for example of two jobs on one
+day. Files of both would be a record of neither, so the night of the target stays, and the other is reported.
+
 The target may hold files of others. Nothing is written through a symbolic link below it, into a folder that is no run
 or night of Assay, or over a shrunk schedule with other content.
 """
@@ -16,14 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from assay.harness.core.files import write_atomically
-from assay.harness.nightly.night_record import CELLS, SHRUNK
+from assay.harness.core.files import read_json_if_valid, write_atomically
+from assay.harness.nightly.night_record import CELLS, SHRUNK, Night
 from assay.harness.nightly.store_index import FOUND
 from assay.harness.run import store
 from assay.reports.figures import FIGURES
 
 OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
-OF_NIGHT: Final = ("night.json", CELLS, SHRUNK)
+NIGHT: Final = "night.json"
+OF_NIGHT: Final = (NIGHT, CELLS, SHRUNK)
 
 
 class SameStoreError(Exception):
@@ -65,6 +69,27 @@ class _Target:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(place, data)
 
+    def copy_night(self, night: Path, is_file: Callable[[Path], bool]) -> bool:
+        """Copies the record of a night, unless the target has this or a later state. Returns whether it was copied."""
+        place = self.root / night.parent.name / night.name
+        files = [night / name for name in OF_NIGHT if is_file(night / name)]
+        if night / NIGHT not in files or not self.accepts(place, _is_our_night):
+            return False
+        if not all([self._accepts_file(place / name) for name in OF_NIGHT]):
+            return False
+        new, there = _read_night(files), _read_night(filter(_is_regular, (place / name for name in OF_NIGHT)))
+        if there.is_other(new):
+            return self._refuse(
+                f"{place} is the record of another night than {night} and stays; remove one of the two, and give each "
+                "night a name of its own by --night"
+            )
+        if not new.is_later(there):
+            return False
+        if not new.continues(there):
+            return self._refuse(f"{place} and {night} continue one night differently; remove one of the two")
+        self.copy(files, place)
+        return True
+
     def mark_as_carried(self, run: Path) -> None:
         """Marks a run as carried, because without its history it would look damaged to other readers.
 
@@ -94,8 +119,9 @@ def carry(
 ) -> tuple[int, int]:
     """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
-    A run of ``target`` with its history is not replaced, nor is a longer record of a night. ``skipped`` is called with
-    each link and each special file that is left out, ``refused`` with each obstacle in ``target`` and its remedy.
+    A run of ``target`` with its history is not replaced, nor is a later record of a night, nor that of another night of
+    the same name. ``skipped`` is called with each link and each special file that is left out, ``refused`` with each
+    obstacle in ``target`` and its remedy.
     Raises ``OSError``, and :class:`SameStoreError` before anything is written.
     """
     real_source, real_target = source.resolve(), target.resolve()
@@ -141,14 +167,7 @@ def carry(
         runs += 1
     nights_found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
     for night in filter(is_folder, nights_found):
-        place = target / night.relative_to(source)
-        if not into.accepts(place, _is_our_night):
-            continue
-        # These files only grow, so the longer file is the later version.
-        files = [night / name for name in OF_NIGHT if is_file(night / name)]
-        longer = [file for file in files if _file_size(place / file.name) < _file_size(file)]
-        into.copy(longer, place)
-        nights += bool(longer)
+        nights += into.copy_night(night, is_file)
     if is_folder(source / FOUND) and into.accepts(target / FOUND, lambda folder: True):
         into.copy(filter(is_file, sorted((source / FOUND).glob("*.json"))), target / FOUND, replace=False)
     return runs, nights
@@ -161,13 +180,42 @@ def _is_our_run(folder: Path) -> bool:
 
 
 def _is_our_night(folder: Path) -> bool:
-    return _is_regular(folder / OF_NIGHT[0])
+    return _is_regular(folder / NIGHT)
+
+
+@dataclass(frozen=True)
+class _NightState:
+    """A night as its files record it. ``night``: None if ``night.json`` is missing or damaged."""
+
+    night: Night | None
+    cells: bytes
+    shrunk: bytes
+
+    def is_other(self, one: "_NightState") -> bool:
+        """Returns whether this is known to be another night."""
+        if self.night is None:
+            return False
+        return one.night is None or (one.night.started, one.night.host) != (self.night.started, self.night.host)
+
+    def continues(self, one: "_NightState") -> bool:
+        """Returns whether this is the same state or a later one, because lines are only appended."""
+        return self.cells.startswith(one.cells) and self.shrunk.startswith(one.shrunk)
+
+    def is_later(self, one: "_NightState") -> bool:
+        """Returns whether this has lines that the other state lacks, or the same lines and a later end."""
+        if not one.continues(self):
+            return True
+        return self.continues(one) and self._end() > one._end()
+
+    def _end(self) -> tuple[bool, str]:
+        return (False, "") if self.night is None else (True, self.night.ended or "")
+
+
+def _read_night(files: Iterable[Path]) -> _NightState:
+    found = {file.name: file for file in files}
+    cells, shrunk = (found[name].read_bytes() if name in found else b"" for name in (CELLS, SHRUNK))
+    return _NightState(read_json_if_valid(found[NIGHT], Night) if NIGHT in found else None, cells, shrunk)
 
 
 def _is_regular(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
-
-
-def _file_size(file: Path) -> int:
-    """Returns the file's size, or -1 if there is no file."""
-    return os.path.getsize(file) if file.is_file() else -1

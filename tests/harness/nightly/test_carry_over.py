@@ -293,3 +293,72 @@ def test_a_folder_of_others_is_not_written_into(tmp_path: Path, inner: str, caps
     place.mkdir()
     assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS, "an empty folder is in no one's way"
     assert len(list(place.iterdir())) > 1
+
+
+def files_of(night: NightFolder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in night.path.iterdir() if path.is_file()}
+
+
+def two_nights(tmp_path: Path) -> tuple[NightFolder, NightFolder]:
+    """Two nights of one name: one that passed, with more attempts, in ``past``, and one that failed in ``store``."""
+    nights = []
+    for place, started, outcomes in (("past", "01", [Outcome.PASS] * 3), ("store", "09", [Outcome.FAIL])):
+        results = [result(OF, one, started=LAST.isoformat()) for one in outcomes]
+        made = night(tmp_path / place, LAST, [OF], results)
+        made.write(msgspec.structs.replace(made.read(), started=f"2026-11-24T{started}:00:00+00:00", version=place * 9))
+        nights.append(made)
+    return nights[0], nights[1]
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_two_nights_of_one_name_are_not_mixed(tmp_path: Path, back: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    past, store = two_nights(tmp_path)
+    source, target = (store, past) if back else (past, store)
+    before = files_of(past), files_of(store)
+    root = target.path.parent.parent
+    assert main(["carry", str(source.path.parent.parent), f"--into={root}"]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert "0 nights carried" in said.out
+    (line,) = said.err.splitlines()
+    assert f"not carried: {target.path} is the record of another night than {source.path} and stays" in line
+    assert (files_of(past), files_of(store)) == before
+
+
+def test_a_night_that_two_machines_continued_is_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    past, store = two_nights(tmp_path)
+    store.write(past.read())
+    before = files_of(past), files_of(store)
+    assert main(["carry", str(tmp_path / "past"), f"--into={tmp_path / 'store'}"]) == ExitCode.USAGE
+    assert "continue one night differently; remove one of the two" in capsys.readouterr().err
+    assert (files_of(past), files_of(store)) == before
+
+
+def test_the_files_of_a_night_are_carried_together_or_not_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    made = one_night(store, 1)
+    place = past / made.path.relative_to(store)
+    place.mkdir(parents=True)
+    shutil.copy(made.path / "night.json", place)
+    (place / "cells.jsonl").symlink_to(tmp_path / "elsewhere")
+    made.write(msgspec.structs.replace(made.read(), ended="2026-11-25T05:00:00+00:00"))
+    before = (place / "night.json").read_bytes()
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.USAGE
+    assert f"not carried: {place / 'cells.jsonl'} is no regular file; remove it" in capsys.readouterr().err
+    assert (place / "night.json").read_bytes() == before
+
+
+def test_an_earlier_state_of_a_night_does_not_replace_a_later_one(tmp_path: Path) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    made = one_night(store, 0)
+    carry(store, past)
+    there = NightFolder(past / made.path.relative_to(store))
+    made.write(msgspec.structs.replace(made.read(), ended=msgspec.UNSET, commits=("x" * 900,)))
+    assert carry(store, past) == (1, 0), "it ended, and is not going on because its record is longer"
+    made.append_result(result(OF, Outcome.PASS, started=LAST.isoformat()))
+    before = files_of(made)
+    assert carry(past, store) == (0, 0)
+    assert files_of(made) == before
+    assert carry(store, past) == (1, 1), "it was gone on with"
+    assert files_of(there) == before
