@@ -171,9 +171,8 @@ class Pending:
     machine: str = ""
 
     def of_other_machine(self) -> bool:
-        """Returns whether the journal is of another machine that shares this folder, so its owner cannot be judged."""
-        here = owner.read_machine_id()
-        return bool(here and self.machine) and here != self.machine
+        """Returns whether the journal may be of another machine that shares this folder; its owner cannot be judged."""
+        return self.owner.may_be_elsewhere(self.machine)
 
 
 def state_folder() -> Path:

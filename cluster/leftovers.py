@@ -36,10 +36,14 @@ __all__ = ["SweepReport", "heal", "state_folder", "sweep"]
 
 @dataclass
 class SweepReport:
-    """Log of a sweep, one line per action. A journal with a ``failed`` action is kept and tried again next time."""
+    """Log of a sweep, one line per action. A journal with a ``failed`` action is kept and tried again next time.
+
+    ``left``: a line for each journal that may be of a live session of another machine.
+    """
 
     undone: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
 
 
 def sweep(state: Path | None = None) -> SweepReport:
@@ -72,14 +76,10 @@ def _heal(
     state = state or state_folder()
     found, broken = read_journals(state)
     report = SweepReport(failed=broken)
-    spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
-    journals = [
-        journal
-        for journal in found
-        if journal.run_id not in spared
-        and (everything or not journal.of_other_machine())
-        and is_chosen(journal.owner, False)
-    ]
+    elsewhere = [] if everything else [journal for journal in found if journal.of_other_machine()]
+    report.left = [_describe_left(journal) for journal in elsewhere]
+    spared = {journal.run_id for journal in found if (journal.kept and not kept_too) or journal in elsewhere}
+    journals = [journal for journal in found if journal.run_id not in spared and is_chosen(journal.owner, False)]
     for journal in [journal for journal in journals if _is_of_hosts(journal)]:
         journals.remove(journal)
         try:
@@ -110,6 +110,14 @@ def _is_dead(creator: owner.Owner, running: bool) -> bool:
     A running container whose owner is of another boot belongs to another machine that uses the same engine.
     """
     return not creator.alive() and (creator.of_this_boot() or not running)
+
+
+def _describe_left(journal: Pending) -> str:
+    machine = f"machine {journal.machine}" if journal.machine else "an unknown machine"
+    return (
+        f"run {journal.run_id} may go on, in process {journal.owner.pid} of {machine}; if it does not, "
+        "`assay heal` there, or `assay heal --all` here, which also ends live sessions"
+    )
 
 
 def _is_of_hosts(journal: Pending) -> bool:

@@ -34,8 +34,17 @@ class Owner:
         """Returns False if the owner is of an earlier boot, or of another machine on the same engine."""
         return self.boot == _read_boot_id()
 
+    def may_be_elsewhere(self, machine: str) -> bool:
+        """Returns whether the process may run on another machine, so that it cannot be judged here.
+
+        ``machine``: the id of its machine, empty if unknown. Machines without an id are distinguished by their boots,
+        so a process that ran here before a reboot cannot be distinguished from one of another machine.
+        """
+        here = read_machine_id()
+        return machine != here if machine and here else not self.of_this_boot()
+
     def alive(self) -> bool:
-        """Returns whether this very process still runs; True if that cannot be known from here."""
+        """Returns whether this process of this machine still runs; True if that cannot be known from here."""
         if not self.of_this_boot():
             return False
         if self.namespace != _read_pid_namespace():

@@ -22,6 +22,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print(line)
     for line in report.failed:
         print(f"failed: {line}", file=sys.stderr)
+    for line in report.left:
+        print(f"left: {line}", file=sys.stderr)
     if not report.undone and not report.failed:
         print("nothing to undo")
     return ExitCode.FAIL if report.failed else ExitCode.PASS

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from assay.cluster.owner import parse_owner, read_machine_id
+from assay.cluster.owner import Owner, current_owner, parse_owner
 from assay.harness.core.files import (
     OutsideLinkError,
     SpecialFileError,
@@ -95,32 +95,35 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Why the run did not end regularly, if so."""
 
     def is_active(self) -> bool:
-        """Returns whether the run goes on. A run of another machine that has not ended counts as active."""
+        """Returns whether the run goes on. A run that may be of another machine counts as active until it ends."""
         if self.status != RUNNING:
             return False
-        if self.is_elsewhere():
-            return True
-        try:
-            return parse_owner(self.owner).alive()
-        except ValueError:  # not written by this program, which names its process
-            return False
+        process = self._parse_owner()
+        return self.is_elsewhere() or (process is not None and process.alive())
 
     def is_made_by(self, process: str) -> bool:
         """Returns whether this process, given as the text of its owner, made the run itself or by a child process."""
         return bool(process) and process in (self.owner, self.parent)
 
     def is_elsewhere(self) -> bool:
-        """Returns whether the run is of another machine, which alone knows whether its process still lives."""
-        here = read_machine_id()
-        return bool(here and self.machine and here != self.machine)
+        """Returns whether the run may be of another machine, which alone knows whether its process still lives."""
+        process = self._parse_owner() or current_owner()  # without a process, only its machine tells
+        return process.may_be_elsewhere(self.machine)
 
     def describe_process(self) -> str:
-        """Returns the id of the run's process, and its machine if that is another one."""
+        """Returns the id of the run's process, and its machine if that may be another one."""
+        process = self._parse_owner()
+        name = "an unknown process" if process is None else f"process {process.pid}"
+        if not self.is_elsewhere():
+            return f"{name} of this machine"
+        return f"{name} of machine {self.machine}" if self.machine else f"{name} of an unknown machine"
+
+    def _parse_owner(self) -> Owner | None:
+        """Returns the owner; None if the run was not written by this program, which names its process."""
         try:
-            process = f"process {parse_owner(self.owner).pid}"
+            return parse_owner(self.owner)
         except ValueError:
-            process = "an unknown process"
-        return f"{process} of machine {self.machine}" if self.is_elsewhere() else f"{process} of this machine"
+            return None
 
 
 @dataclass(frozen=True)
@@ -423,9 +426,9 @@ def _list_mount_points() -> Iterator[Path]:
 def list_kept_by_gc(root: Path) -> list[tuple[Path, str]]:
     """Returns the folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
 
-    These are folders that are no runs of ours, symbolic links, and runs that contain other runs or a mount point. If a
-    test folder has no run, it is listed in place of its content. For runs with special files see
-    :func:`find_special_files`.
+    These are folders that are no runs of ours, symbolic links, runs that contain other runs or a mount point, and runs
+    that may go on elsewhere. If a test folder has no run, it is listed in place of its content. For runs with special
+    files see :func:`find_special_files`.
     """
     kept: list[tuple[Path, str]] = []
     for test in _list_folders(root, links=True):
@@ -435,7 +438,7 @@ def list_kept_by_gc(root: Path) -> list[tuple[Path, str]]:
             reasons = [(folder, reason) for folder in folders if (reason := _explain_kept(folder))]
             foreign = len(reasons) == len(folders) and all(reason == FOREIGN for _, reason in reasons)
             kept += [(test, FOREIGN)] if foreign else reasons
-    return [(path, reason.format(path)) for path, reason in kept]
+    return [(path, reason.replace("{}", str(path))) for path, reason in kept]
 
 
 def _explain_kept(folder: Path) -> str:
@@ -443,7 +446,14 @@ def _explain_kept(folder: Path) -> str:
         return LINK
     if find_special_file(folder) is not None:
         return ""
-    return find_foreign_content(folder) if is_own_run(folder) else FOREIGN
+    return find_foreign_content(folder) or _explain_elsewhere(folder) if is_own_run(folder) else FOREIGN
+
+
+def _explain_elsewhere(run: Path) -> str:
+    info = read_info(run)
+    if info is None or info.status != RUNNING or not info.is_elsewhere():
+        return ""
+    return f"it may go on, in {info.describe_process()}; if it does not, delete this folder by hand"
 
 
 def _parse_started(info: RunInfo) -> datetime | None:

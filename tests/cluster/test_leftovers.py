@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster import journal, leftovers, owner
+from assay.cluster.docker import disk as disks
+from assay.cluster.docker import engine as docker_engine
 from assay.cluster.journal import RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer, UndoJournal
 
 from helpers.examples import some_of
@@ -206,10 +208,40 @@ def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
     there.append(RemoveFile("a"))
     monkeypatch.setattr(owner, "MACHINE", tmp_path / "here")
     before_a_reboot = UndoJournal(tmp_path, "before", ELSEWHERE)
-    assert leftovers.sweep(tmp_path).failed == leftovers.heal(state=tmp_path).failed == []
+    swept = leftovers.sweep(tmp_path)
+    assert swept.failed == leftovers.heal(state=tmp_path).failed == []
+    (left,) = swept.left
+    assert left.startswith(f"run there may go on, in process {ELSEWHERE.pid} of machine 4567; if it does not, `assay h")
     assert there.path.exists()
     assert not before_a_reboot.path.exists()
     (said,) = leftovers.heal(everything=True, state=tmp_path).failed
     assert said.startswith("run there: no Docker engine answers")
     for one in (there, before_a_reboot):
         one.close(finished=True)
+
+
+@pytest.mark.parametrize(("here", "there"), [("0123", ""), ("", "4567"), ("", "")])
+def test_a_session_of_another_boot_may_go_on_if_a_machine_has_no_id(
+    tmp_path: Path, here: str, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal and the disks of its nodes stay, because another machine with this home folder may use them."""
+    monkeypatch.setattr(owner, "read_machine_id", lambda: there)
+    under_way = UndoJournal(tmp_path, "there", ELSEWHERE)
+    under_way.append(RemoveFile("a"))
+    image = disks.image_path(tmp_path, ELSEWHERE, "there", "n1")
+    image.parent.mkdir()
+    image.touch()
+    monkeypatch.setattr(owner, "read_machine_id", lambda: here)
+    monkeypatch.setattr(docker_engine, "is_answering", lambda: True)
+    monkeypatch.setattr(docker_engine, "open_engine", contextlib.nullcontext)
+    monkeypatch.setattr(docker_engine, "list_owned", lambda client: [])
+    monkeypatch.setattr(disks, "remove_disk", lambda path: path.unlink() is None)
+    for report in (leftovers.sweep(tmp_path), leftovers.heal(state=tmp_path)):
+        assert report.undone == report.failed == []
+        (left,) = report.left
+        assert "`assay heal --all` here" in left
+    assert under_way.path.exists()
+    assert image.exists()
+    under_way.close(finished=True)
+    leftovers.sweep(tmp_path)
+    assert not image.exists()

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assay.cluster import owner
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.run import store
 from assay.harness.run.live_judging import LiveJudgement
 from assay.harness.stored import live_check
 
@@ -80,7 +80,7 @@ def test_a_silent_run_of_another_machine_ends_the_watch_as_unknown(
 ) -> None:
     run = GrowingRun(tmp_path)
     run.folder.write_run(msgspec.structs.replace(run.info, machine="elsewhere"))
-    monkeypatch.setattr(store, "read_machine_id", lambda: "here")
+    monkeypatch.setattr(owner, "read_machine_id", lambda: "here")
     monkeypatch.setattr(live_check, "SILENCE", 0.4)
     assert main(["watch", str(tmp_path)]) == ExitCode.UNKNOWN
     *_, last = capsys.readouterr().err.splitlines()

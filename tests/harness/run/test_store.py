@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.owner import current_owner
+from assay.harness.cli.main import main
 from assay.harness.run import store
 from assay.harness.run.attempt import make_run_id
 from assay.harness.run.store import RunInfo
@@ -243,13 +245,44 @@ def test_a_path_that_is_no_run_says_what_was_looked_for(tmp_path: Path) -> None:
         store.resolve_history(tmp_path)
 
 
+ELSEWHERE = f"{os.getpid()}.1.another-boot.1"
+
+
 def test_a_run_of_another_machine_counts_as_active_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = f"{os.getpid()}.1.another-boot.1"
-    theirs = msgspec.structs.replace(info(NOW, store.RUNNING, elsewhere), machine="theirs")
-    monkeypatch.setattr(store, "read_machine_id", lambda: "ours")
+    theirs = msgspec.structs.replace(info(NOW, store.RUNNING, ELSEWHERE), machine="theirs")
+    monkeypatch.setattr(owner, "read_machine_id", lambda: "ours")
     assert theirs.is_active()
     assert not msgspec.structs.replace(theirs, machine="ours").is_active(), "this machine has booted since"
-    assert not msgspec.structs.replace(theirs, machine="").is_active(), "runs of earlier versions name no machine"
     assert not msgspec.structs.replace(theirs, status=store.FINISHED).is_active()
-    monkeypatch.setattr(store, "read_machine_id", lambda: "")
-    assert not theirs.is_active(), "a machine without an id cannot tell"
+    assert msgspec.structs.replace(theirs, owner="ci-7").is_active(), "its machine can be judged without its process"
+
+
+@pytest.mark.parametrize(("here", "there"), [("ours", ""), ("", "theirs"), ("", "")])
+def test_a_run_of_another_boot_counts_as_active_if_a_machine_has_no_id(
+    here: str, there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers often have no ``/etc/machine-id``, and their store may be shared with another machine."""
+    monkeypatch.setattr(owner, "read_machine_id", lambda: here)
+    theirs = msgspec.structs.replace(info(NOW, store.RUNNING, ELSEWHERE), machine=there)
+    assert theirs.is_active()
+    assert not msgspec.structs.replace(theirs, status=store.ERROR).is_active()
+    ended = dataclasses.replace(current_owner(), started=1)
+    assert not msgspec.structs.replace(theirs, owner=str(ended)).is_active(), "a boot is of one machine"
+    assert not msgspec.structs.replace(theirs, owner="ci-7").is_active()
+
+
+def test_gc_keeps_and_names_a_run_that_may_go_on_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(owner, "read_machine_id", lambda: "ours")
+    runs = [store.create_run_folder(tmp_path, "a.py::t", NOW) for _ in range(3)]
+    for run, machine in zip(runs, ("", "{the{irs}", "ours"), strict=True):
+        run.write_run(msgspec.structs.replace(info(NOW, store.RUNNING, ELSEWHERE), machine=machine))
+    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == 0
+    assert [run.path.exists() for run in runs] == [True, True, False]
+    remedy = "if it does not, delete this folder by hand"
+    process = f"it may go on, in process {os.getpid()} of"
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        f"assay: kept: {runs[0].path}, because {process} an unknown machine; {remedy}",
+        f"assay: kept: {runs[1].path}, because {process} machine {{the{{irs}}; {remedy}",
+    ]

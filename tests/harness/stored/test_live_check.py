@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.verdict import Verdict
+from assay.cluster import owner
 from assay.cluster.owner import current_owner
 from assay.harness.core.history.live_manifest import UNFINISHED
 from assay.harness.run import store
@@ -19,7 +21,7 @@ from assay.harness.stored.live_check import SilentRunError, WatchJudgement, find
 
 from helpers.growing_run import GrowingRun
 
-DEAD = f"1.1.{'0' * 8}-0000-0000-0000-{'0' * 12}.1"
+DEAD = str(replace(current_owner(), started=1))
 
 
 def looks(run: GrowingRun, *steps: Callable[[], None]) -> Iterator[WatchJudgement]:
@@ -53,7 +55,7 @@ def test_a_run_that_writes_nothing_is_reported_and_not_waited_for_if_it_is_of_an
     info = store.read_info(other.path)
     assert info is not None
     monkeypatch.setattr(store, "read_info", lambda _: msgspec.structs.replace(info, machine="elsewhere"))
-    monkeypatch.setattr(store, "read_machine_id", lambda: "here")
+    monkeypatch.setattr(owner, "read_machine_id", lambda: "here")
     with pytest.raises(SilentRunError, match=r"of machine elsewhere; look there"):
         list(watch_run(other.path, Engines("duckdb"), registry, lambda _: None, said.append))
 
