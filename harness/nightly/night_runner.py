@@ -54,6 +54,7 @@ from assay.harness.nightly.night_record import (
 from assay.harness.nightly.outcome import MachineState, classify, read_seen_run
 from assay.harness.nightly.subprocess_runner import GRACE, AttemptEnd, AttemptLimits, run_attempt
 from assay.harness.run import store as runs_of
+from assay.harness.run.command_line import make_reset
 from assay.harness.run.full_disk import DiskReserve, is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group
@@ -94,7 +95,9 @@ def _run_git(place: Path, *arguments: str) -> str | None:
 
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
-ATTEMPT_OPTIONS: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
+ATTEMPT_OPTIONS: Final = (
+    make_reset(("--nemesis", "--workload-mix")), "--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider",
+)  # fmt: skip
 """Options of every attempt, but not of the command that repeats it. A cell's own options come later, so they win."""
 RESERVE: Final = 256 * 1024
 """Bytes that are reserved for the record."""
@@ -196,7 +199,7 @@ class NightRunner:
 
         def started(pid: int) -> None:
             nonlocal made_by
-            made_by = str(owner.owner_of(pid) or "")
+            made_by = runs_of.read_owner(pid)
             with suppress(OSError):  # on a full disk, an attempt that is killed together with the night leaves no trace
                 self.path.write_running(RunningAttempt(result=result, owner=made_by))
 

@@ -4,10 +4,11 @@ Every pytest session of an environment with the plugin loads this module, so it 
 pytest and other light modules.
 """
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -31,6 +32,17 @@ from assay.harness.run.settings import (
 )
 
 
+class ResetAction(argparse.Action):
+    """Sets other options back to their defaults; see ``command_line.make_reset``."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        for option in str(values).split(","):
+            name = option.removeprefix("--").replace("-", "_")
+            setattr(namespace, name, parser.get_default(name))
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Adds the option group ``assay``. :func:`read_options` parses and validates the values."""
     group = parser.getgroup(
@@ -40,6 +52,7 @@ def add_options(parser: pytest.Parser) -> None:
         "(docs/cookbook/extending.md)",
     )
     add = group.addoption
+    add(command_line.RESET, action=ResetAction, help=argparse.SUPPRESS)
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
              "'none' (default), 'all', 'mix' (overlapping faults of all kinds; docs/cookbook/mixes.md)")  # fmt: skip

@@ -1,7 +1,7 @@
 """A run as a pytest command: the defaults of its options, and the command that repeats it."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +48,17 @@ REPEATABLE: Final = frozenset({
     "--concurrency", "--workers", "--defect", "--invariants", "--seed", "--set", "--fail-fast", "--watch",
 })  # fmt: skip
 """Options that the command of a run may have. None of them makes pytest load a Python file."""
+RESET: Final = "--reset-options"
+"""Option that sets other options back to their defaults; see :func:`make_reset`."""
+
+
+def make_reset(options: Iterable[str]) -> str:
+    """Returns an argument after which earlier values of these options do not count.
+
+    A project's ``addopts`` stand before the arguments of each pytest command. Its faults would be added to those of a
+    repeated run or of a night's cell, and its values would replace defaults that a recorded command leaves out.
+    """
+    return f"{RESET}={','.join(sorted(options))}"
 
 
 def format_nodes(settings: Settings) -> str:

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from assay.cluster.owner import Owner, current_owner, parse_owner
+from assay.cluster.owner import Owner, current_owner, owner_of, parse_owner
 from assay.harness.core.files import (
     OutsideLinkError,
     SpecialFileError,
@@ -183,6 +183,11 @@ class RunFolder:
             if link not in folders:
                 swap_link(link, self.path)
         return folders
+
+
+def read_owner(pid: int) -> str:
+    """Returns the text of a process's owner, for :meth:`RunInfo.is_made_by`; empty if there is no such process."""
+    return str(owner_of(pid) or "")
 
 
 def encode_json(value: Any) -> bytes:

@@ -18,12 +18,11 @@ from typing import Final
 import msgspec
 
 from assay.checkers.judging.verdict import Judgement
-from assay.cluster.owner import owner_of
 from assay.harness.core.files import read_json_if_valid, write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
 from assay.harness.run import store
-from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
+from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX, REPEATABLE, make_reset
 from assay.harness.run.store import RunInfo
 from assay.harness.stored.repeat_arguments import RepetitionDeclined, build_repeat_arguments
 from assay.nemesis.schedule.schedule import ScheduleRecord, decode_schedule, encode_schedule
@@ -93,10 +92,9 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
     """
     before = set(store.list_runs(root))
     pipe = subprocess.PIPE if quietly else None
-    with subprocess.Popen(
-        [sys.executable, "-m", "pytest", *arguments, f"--store={root}"], stdout=pipe, stderr=pipe, text=True
-    ) as process:
-        started = str(owner_of(process.pid) or "")
+    command = [sys.executable, "-m", "pytest", make_reset(REPEATABLE), *arguments, f"--store={root}"]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        started = store.read_owner(process.pid)
         try:
             printed, errors = process.communicate()
         except KeyboardInterrupt as request:

@@ -506,6 +506,7 @@ def test_real_cells_in_the_simulation(tmp_path: Path) -> None:
         '[[run]]\nlabel = "blocks"\nworkloads = ["workloads/test_zookeeper.py"]\n'
         '[[canary]]\ndefects = ["zombie-commit"]\noptions = ["--rate=100"]\n'
     )
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --nemesis=nothing-of-these-cells\n")
     for name in ("workloads", "schedules"):
         (tmp_path / name).symlink_to(ROOT / name)
     command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=10min", "--night=n"]

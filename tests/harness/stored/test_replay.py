@@ -118,8 +118,10 @@ def made(name, **other):
     (run / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(FIRST, **other)))
     store.swap_link(STORE / store.LATEST, run)
 
-def test_it():
+def test_it(pytestconfig):
     mine = current_owner()
+    assert pytestconfig.getoption("--nemesis") == [], "the first run had no faults"
+    assert pytestconfig.getoption("--rate") is None, "the default, which a command leaves out"
     made("2", owner=str(mine))
     made("3", digest="1" * 32, command="pytest test_other.py::test_it --seed=8")
     made("4", digest="1" * 32, owner=str(replace(mine, pid=mine.pid + 1)))
@@ -160,6 +162,7 @@ def ended(project: pytest.Pytester) -> Path:
 def test_the_run_of_another_session_is_not_taken_for_the_one_that_was_done_again(pytester: pytest.Pytester) -> None:
     first = ended(pytester)
     pytester.makepyfile(test_it=BESIDE)
+    pytester.makeini("[pytest]\naddopts = --nemesis=kill --rate=20")
     compared = replay.replay(first)
     assert (compared.same, compared.again) == (True, first.parent / "2")
 
