@@ -121,16 +121,30 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class IrregularFileError(FileExistsError):
+    """The path belongs to a regular file, but a link, a folder, a FIFO or a device is there; nothing was changed.
+
+    A write through a link would destroy a file of others.
+    """
+
+
 class Storage(Protocol):
     """A node's disk below one root; paths are relative, with ``/``. Errors are ``OSError``."""
 
     def open(self, path: str) -> File:
-        """Opens for reading and appending; creates an empty file if missing. Parent folders must exist."""
+        """Opens for reading and appending; creates an empty file if missing. Parent folders must exist.
 
-    def read_bytes(self, path: str) -> bytes: ...
+        Raises :class:`IrregularFileError`.
+        """
+
+    def read_bytes(self, path: str) -> bytes:
+        """Returns the content, also that of a file behind a link. Raises :class:`IrregularFileError` for a FIFO."""
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        """Creates or replaces the content; durable only after ``fsync`` of the file and of its folder."""
+        """Creates or replaces the content; durable only after ``fsync`` of the file and of its folder.
+
+        Raises :class:`IrregularFileError`.
+        """
 
     async def fsync(self, path: str) -> None: ...
 

@@ -1,6 +1,8 @@
 """The files of a segment: its entries and its two indexes, named by its base offset."""
 
-from assay.system_under_test.runtime import Storage
+from typing import NoReturn
+
+from assay.system_under_test.runtime import IrregularFileError, Slice, Storage
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -8,6 +10,37 @@ TIME_SUFFIX = ".timeindex"
 RETIRED_SUFFIX = ".deleted"
 """Suffix of a file that retention has removed from the log, but that readers may still need."""
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_SUFFIX)
+
+
+class UnusableFile:
+    """Takes the place of a file that must not be opened. It is empty, and every use of its content fails."""
+
+    size = 0
+
+    def __init__(self, error: IrregularFileError) -> None:
+        self._error = error
+
+    def append(self, data: bytes) -> None:
+        self._fail()
+
+    def read(self, position: int, size: int) -> bytes:
+        self._fail()
+
+    def slice(self, position: int, size: int) -> Slice:
+        self._fail()
+
+    def truncate(self, size: int) -> None:
+        self._fail()
+
+    def reserve(self, size: int) -> None:
+        self._fail()
+
+    async def fsync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def _fail(self) -> NoReturn:
+        raise self._error
 
 
 def format_segment_name(base_offset: int) -> str:

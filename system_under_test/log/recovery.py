@@ -9,6 +9,9 @@
 Everything below the recovery point had been fsynced and perhaps acknowledged, so damage there is never truncated. The
 log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
 
+A link or another special file in the place of a segment's file counts as such damage, too: it is neither opened nor
+removed, because the records may be behind it, or a file of others.
+
 The CRC does not cover offsets. In a log that may have gaps, a flipped bit can raise the last offset of a file, and thus
 the log's end above the recovery point. So an offset after a gap must be below the base of the next segment and, after a
 clean stop, below the recovery point, which is then the log's end. After such a stop every entry that would be lost is
@@ -25,7 +28,7 @@ from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.preallocation import ends_in_zeros
 from assay.system_under_test.log.scan import SegmentScan
-from assay.system_under_test.log.segment import Segment, open_segment, remove_segment
+from assay.system_under_test.log.segment import Segment, open_found_segment, remove_segment
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
@@ -81,13 +84,18 @@ async def load_segments(
     """
     rejected = await swap.finish_swaps(storage, directory, config)
     bases = files.list_segment_bases(storage, directory)
-    segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
+    segments = [open_found_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
     problem: str | None = None
     truncated = 0
     # After a clean stop no record can be at or above it. If it is 0, nothing is known. That of a damaged log is old.
     clean_end = recovery_point if clean and config.compacted and recovery_point and known_damage is None else None
     for index, segment in enumerate(segments):
+        if segment.unusable is not None:
+            problem = segment.unusable
+            good = good or [segment]
+            known_damage = known_damage or Damage(good[-1].next_offset, problem)
+            break
         overlaps = bool(good) and segment.base_offset < good[-1].next_offset
         continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
         if overlaps and (not segment.file.size or continued):

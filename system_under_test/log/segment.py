@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
-from assay.system_under_test.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_SUFFIX, format_segment_name, remove_files
+from assay.system_under_test.log.files import LOG_SUFFIX, SUFFIXES, UnusableFile, format_segment_name, remove_files
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex, TimeIndex
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.times import SegmentTimes
 from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
 from assay.system_under_test.records.message_set import read_first_offset, scan
-from assay.system_under_test.runtime import File, Slice, Storage
+from assay.system_under_test.runtime import File, IrregularFileError, Slice, Storage
 
 RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
@@ -102,6 +102,8 @@ class Segment:
         self.durable_changes = 0
         """How many of ``changes`` are known to be durable."""
         self.closed = False
+        self.unusable: str | None = None
+        """Why its files were not opened; None if they were."""
         self.on_damage: Callable[[CorruptLog], None] = ignore
         self._preallocated = False
         self._trusted_from = file.size
@@ -392,19 +394,42 @@ class Segment:
 
 
 def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
-    """Opens the segment's files, created if missing; the segment must still be loaded or rebuilt."""
+    """Opens the segment's files, created if missing; the segment must still be loaded or rebuilt.
+
+    Raises :class:`IrregularFileError` if a link or another special file has the name of one of them.
+    """
     path = f"{directory}/{format_segment_name(base_offset)}"
-    file = storage.open(path + LOG_SUFFIX)
-    index = config.traits.index(storage.open(path + INDEX_SUFFIX), base_offset)
-    times = TimeIndex(storage.open(path + TIME_SUFFIX), base_offset)
-    return Segment(path + LOG_SUFFIX, file, index, times, config, now_ms=now_ms)
+    with contextlib.ExitStack() as opened:
+        files = [opened.enter_context(contextlib.closing(storage.open(path + suffix))) for suffix in SUFFIXES]
+        opened.pop_all()
+    return _make_segment(path, files, base_offset, config, now_ms)
+
+
+def open_found_segment(
+    storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int
+) -> Segment:
+    """Opens a segment as :func:`open_segment`, but returns an ``unusable`` one for a special file."""
+    try:
+        return open_segment(storage, directory, base_offset, config, now_ms=now_ms)
+    except IrregularFileError as error:
+        path = f"{directory}/{format_segment_name(base_offset)}"
+        segment = _make_segment(path, [UnusableFile(error)] * len(SUFFIXES), base_offset, config, now_ms)
+        segment.unusable = f"{error.filename}: {error.strerror}"
+        return segment
+
+
+def _make_segment(path: str, files: Sequence[File], base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+    """``files``: in the order of ``SUFFIXES``."""
+    data, index, times = files
+    offsets = config.traits.index(index, base_offset)
+    return Segment(path + LOG_SUFFIX, data, offsets, TimeIndex(times, base_offset), config, now_ms=now_ms)
 
 
 def create_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
     """Creates an empty segment and wipes the leftovers of an earlier one from its index.
 
     After an ``OSError`` its files are removed if possible. The previous segment may continue, and the name would then
-    be one in its middle.
+    be one in its middle. A file that was there before stays (``FileExistsError``).
     """
     try:
         segment = open_segment(storage, directory, base_offset, config, now_ms=now_ms)

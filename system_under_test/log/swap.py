@@ -33,7 +33,7 @@ from assay.system_under_test.log.files import (
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment
 from assay.system_under_test.log.segment_list import SegmentList
-from assay.system_under_test.runtime import Storage
+from assay.system_under_test.runtime import IrregularFileError, Storage
 
 CLEANED_SUFFIX = ".log.cleaned"
 SWAP_SUFFIX = ".log.swap"
@@ -164,7 +164,10 @@ async def _find_problem(
         return "this log was never compacted"
     if not {base, end} <= {*list_segment_bases(storage, posixpath.dirname(path))}:
         return f"there is no segment at {base} or none at {end}"
-    file = storage.open(path)
+    try:
+        file = storage.open(path)
+    except IrregularFileError as error:
+        return str(error.strerror)
     try:
         if file.size != size and (size is not None or not file.size):
             return f"it has {file.size} bytes, and {'some' if size is None else size} belong there"

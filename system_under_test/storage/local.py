@@ -34,6 +34,7 @@ import fcntl
 import os
 import stat
 
+from assay.system_under_test.runtime import IrregularFileError
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
 PIECE = 64 * 1024
@@ -74,7 +75,8 @@ SENDFILE_MIN_BYTES = 4 * 1024 * 1024
 """Size in bytes from which sendfile pays (``benchmarks/sendfile.py``, docs/contributing/performance.md)."""
 HOLDER_BYTES = 64
 """Bytes of a locked file that may name its holder."""
-OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+"""Flags for a file that is written. A link is not followed, because the file behind it belongs to others."""
 
 
 class FsyncGuard:
@@ -149,7 +151,7 @@ class LocalFile:
     def __init__(self, path: str, fsyncs: FsyncGuard) -> None:
         self.path = path
         self._fsyncs = fsyncs
-        self._descriptor = os.open(path, OPEN_FLAGS, 0o644)
+        self._descriptor = _open_regular(path, OPEN_FLAGS)
         self.size = os.fstat(self._descriptor).st_size
         self._reserved = False
         self._lent = 0
@@ -210,8 +212,9 @@ class LocalFile:
 
     def _replace_by_copy(self, size: int) -> None:
         temporary = self.path + TEMPORARY_SUFFIX
-        copy = os.open(temporary, OPEN_FLAGS | os.O_TRUNC, 0o644)
+        copy = _open_regular(temporary, OPEN_FLAGS)
         try:
+            os.ftruncate(copy, 0)
             copied = 0
             while copied < size:
                 found = os.sendfile(copy, self._descriptor, copied, size - copied)
@@ -260,8 +263,7 @@ class LocalStorage:
             return file.read()
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
-        with open(_open_regular(self._absolute(path), flags), "wb") as file:
+        with open(_open_regular(self._absolute(path), OPEN_FLAGS), "wb") as file:
             file.truncate()
             file.write(data)
 
@@ -307,7 +309,7 @@ class LocalStorage:
 
     def lock(self, path: str) -> None:
         absolute = self._absolute(path)
-        descriptor = _open_regular(absolute, OPEN_FLAGS | os.O_NOFOLLOW)  # its content is replaced, so follow no link
+        descriptor = _open_regular(absolute, OPEN_FLAGS)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -341,24 +343,28 @@ class LocalStorage:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Opens a file without waiting. Raises ``OSError`` for a FIFO or device, and for a link if ``flags`` forbid it.
+    """Opens a file without waiting. A FIFO may have no other end, so opening it could wait without end.
 
-    A FIFO may have no other end, so opening it could wait without end.
+    Raises :class:`IrregularFileError` for a folder, FIFO or device, and for a link if ``flags`` forbid it.
     """
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     except OSError as error:
         if flags & os.O_NOFOLLOW and os.path.islink(path):
-            raise OSError(
+            raise IrregularFileError(
                 errno.ELOOP, "this is a symbolic link, and a regular file belongs here: remove it", path
             ) from error
-        if error.errno == errno.ENXIO:
-            raise OSError(errno.EINVAL, "a regular file belongs here, and this is none: remove it", path) from error
+        if error.errno in (errno.ENXIO, errno.EISDIR):
+            raise _make_irregular_file_error(path) from error
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "a regular file belongs here, and this is none: remove it", path)
+        raise _make_irregular_file_error(path)
     return descriptor
+
+
+def _make_irregular_file_error(path: str) -> IrregularFileError:
+    return IrregularFileError(errno.EINVAL, "a regular file belongs here, and this is none: remove it", path)
 
 
 def make_lock_error(holder: str, path: str) -> BlockingIOError:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.system_under_test.runtime import Storage
+from assay.system_under_test.runtime import IrregularFileError, Storage
 from assay.system_under_test.storage.local import LocalStorage
 
 
@@ -208,7 +208,11 @@ def test_what_is_no_regular_file_is_an_error_and_no_one_waits_for_its_other_end(
     storage: Storage, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "data" / "pipe")
-    for use in (lambda: storage.read_bytes("pipe"), lambda: storage.write_bytes("pipe", b"x")):
+    for use in (
+        lambda: storage.read_bytes("pipe"),
+        lambda: storage.write_bytes("pipe", b"x"),
+        lambda: storage.open("pipe"),
+    ):
         with pytest.raises(OSError, match=r"a regular file belongs here, and this is none: remove it: '.*/data/pipe'"):
             use()
 
@@ -217,8 +221,9 @@ def test_nothing_is_written_through_a_link(storage: Storage, tmp_path: Path) -> 
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "data" / "notes.tmp").symlink_to(victim)
-    with pytest.raises(OSError, match="this is a symbolic link"):
-        storage.write_bytes("notes.tmp", b"x")
+    for use in (lambda: storage.write_bytes("notes.tmp", b"x"), lambda: storage.open("notes.tmp")):
+        with pytest.raises(IrregularFileError, match="this is a symbolic link"):
+            use()
     assert victim.read_text() == "precious"
     assert storage.read_bytes("notes.tmp") == b"precious", "reading through a link harms nothing"
 

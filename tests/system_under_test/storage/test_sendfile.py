@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.system_under_test.runtime import File
+from assay.system_under_test.runtime import File, IrregularFileError
 from assay.system_under_test.storage import local
 from assay.system_under_test.storage.local import LocalStorage
 
@@ -198,6 +198,22 @@ def test_a_cut_that_fails_leaves_a_file_that_is_never_durable_again(
             await file.fsync()
 
     asyncio.run(check())
+    file.close()
+
+
+def test_a_cut_does_not_write_through_a_link(storage: LocalStorage, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "log.tmp").symlink_to(victim)
+    file = storage.open("log")
+    file.append(b"0123456789")
+    os.close(file.lend(10))
+    with pytest.raises(IrregularFileError, match=r"this is a symbolic link.*log\.tmp"):
+        file.truncate(4)
+    assert (victim.read_text(), file.read(0, 100)) == ("precious", b"0123456789")
+    (tmp_path / "log.tmp").unlink()
+    file.truncate(4)
+    assert storage.read_bytes("log") == b"0123"
     file.close()
 
 
