@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 import stat
+import sys
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -67,6 +68,17 @@ class ProcessRuntime:
             raise OSError(errno.EINVAL, "this is no regular file, and it may never end; give a regular one", path)
         with open(descriptor, "rb") as file:
             return file.read()
+
+
+def open_missing_streams() -> None:
+    """Opens /dev/null in the place of each standard stream that was closed before the start (``2>&-``).
+
+    Otherwise a file of the data directory gets the number of the stream. The report of a crash would be written to it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is the stream's own
+            setattr(sys, name, os.fdopen(descriptor, mode))
 
 
 def run_process(entry: Coroutine[Any, Any, int]) -> int:

@@ -71,6 +71,7 @@ exit codes: 0 pass or done, 1 fail, 2 unknown, 64 wrong usage or unreadable inpu
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
+    open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may support ASCII only
             stream.reconfigure(errors="backslashreplace")
@@ -96,6 +97,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("assay: internal error, see above; please report it with the command line", file=sys.stderr)
         return int(ExitCode.INTERNAL)
+
+
+def open_missing_streams() -> None:
+    """Opens /dev/null in the place of each standard stream that was closed before the start (``>&-``).
+
+    Printing would fail otherwise, and the next file to be opened would get the number of the stream.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is the stream's own
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode))
 
 
 def _discard_output() -> None:
