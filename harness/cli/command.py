@@ -92,6 +92,8 @@ def describe_input_error(error: Exception) -> str | None:
     from assay.reports.index.known import KnownFailuresError
     from assay.reports.index.trends import TrendsError
 
+    if isinstance(error, UnicodeEncodeError) and any("\ud800" <= letter <= "\udfff" for letter in error.object):
+        return f"{to_printable(error.object)} is not UTF-8, and Parquet files cannot have such a path; rename it"
     if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
         place = error.filename if error.filename2 is None else error.filename2
         return f"{place}: {error.strerror}; give a place that can be read and written"

@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from assay.harness.core.printable import to_encodable
 from assay.harness.plugin.options import Options
 from assay.harness.run.settings import ATTACH, DOCKER, NONE, ONCE, SIM, SettingsError
 
@@ -24,6 +25,10 @@ def check_cluster(options: Options) -> None:
 
 def check_writable(store: Path) -> str | None:
     """Checks that the store is writable and leaves nothing there. Returns the reason if it is not, else None."""
+    if to_encodable(str(store)) != str(store):
+        return (
+            f"--store={to_encodable(str(store))} is not UTF-8, and Parquet files cannot be there: name another folder"
+        )
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]
     try:
         store.mkdir(parents=True, exist_ok=True)

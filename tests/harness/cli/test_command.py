@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -155,6 +156,31 @@ def test_unreadable_input_is_64_and_says_what_was_looked_for(
     (second / "run.json").write_text("{")
     assert main(["check", str(second)]) == ExitCode.USAGE
     assert "run.json cannot be read" in capsys.readouterr().err
+
+
+NO_UTF8 = os.fsdecode(b"st\xff\xfe")
+
+
+@pytest.mark.parametrize("command", ["check", "report", "watch", "generate log --out", "nights add"])
+def test_a_path_that_is_not_utf8_is_64_and_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / NO_UTF8
+    root.mkdir()
+    run = run_folder(tmp_path / "store", STRICT)
+    verb, *rest = command.split()
+    match verb:
+        case "generate":
+            rest.append(str(root / "new"))
+        case "nights":
+            rest += [str(tmp_path / "store"), f"--into={root}"]
+        case _:
+            rest.append(str(shutil.copytree(run, root / "store" / "t" / run.name)))
+    assert main([verb, *rest]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "st\\udcff\\udcfe" in said
+    assert "is not UTF-8" in said
+    assert "Traceback" not in said
 
 
 def test_a_path_that_the_system_refuses_is_64_without_a_traceback(
@@ -409,6 +435,16 @@ def test_what_cannot_be_written_has_an_exit_code_that_no_verdict_has_and_one_lin
         done = subprocess.run(COMMAND, stdout=full, stderr=subprocess.PIPE, env=environment, check=False)
     assert done.returncode == ExitCode.USAGE
     assert done.stderr.decode() == "assay: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_not_change_the_verdict(tmp_path: Path, closed: str) -> None:
+    run = run_folder(tmp_path, STRICT, lose=7)
+    command = [sys.executable, "-m", "assay.harness.cli.main", "check", str(run)]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command], capture_output=True, check=False)
+    assert done.returncode == ExitCode.FAIL
+    assert (b"lost-write" in done.stdout) is (closed == "2>&-")
+    assert done.stderr == b""
 
 
 @pytest.mark.parametrize("buffered", ["", "1"])

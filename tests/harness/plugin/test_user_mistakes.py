@@ -42,6 +42,13 @@ def test_a_store_that_cannot_be_written(toy_project: pytest.Pytester, place: str
     assert "Traceback" not in said
 
 
+def test_a_store_whose_path_is_not_utf8(toy_project: pytest.Pytester) -> None:
+    place = os.fsdecode(b"st\xff\xfe")
+    result = toy_project.runpytest_inprocess(*SIM, f"--store={place}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "st\\udcff\\udcfe is not UTF-8, and Parquet files cannot be there: name another folder" in everything(result)
+
+
 def test_a_store_is_not_made_for_other_tests_or_by_a_look_at_what_there_is(toy_project: pytest.Pytester) -> None:
     toy_project.runpytest_inprocess(*SIM, "--collect-only")
     (toy_project.path / "test_file.py").unlink()
