@@ -45,7 +45,10 @@ class ProcessRuntime:
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISFIFO(os.stat(self._event_log_path).st_mode):
                 raise OSError(errno.EINVAL, "this is a pipe, whose slow reader would stop the broker; give a file")
-        self._event_log = os.open(self._event_log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._event_log = os.open(self._event_log_path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        size = os.fstat(self._event_log).st_size
+        if size and os.pread(self._event_log, 1, size - 1) != b"\n":  # a full disk has cut the last line
+            os.write(self._event_log, b"\n")
 
     def wall_clock(self) -> float:
         return time.time()
@@ -55,7 +58,9 @@ class ProcessRuntime:
 
     def event_log(self, line: str) -> None:
         if self._event_log is not None:
-            os.write(self._event_log, line.encode() + b"\n")  # one write: a killed process leaves complete lines
+            data = line.encode() + b"\n"
+            while data:  # one write, unless the disk is full: a killed process leaves complete lines
+                data = data[os.write(self._event_log, data) :]
 
     def hold(self) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
