@@ -159,7 +159,7 @@ class BrokerProcess:
             error = await asyncio.shield(self._failed)  # being stopped must not look like a failure
             if isinstance(error, BrokerError):
                 raise error
-            raise BrokerError(f"broker {self.config.broker_id} stopped: {error!r}") from error
+            raise BrokerError(f"broker {self.config.broker_id} stopped: {_describe(error)}") from error
         except Exception as error:
             if not self._failed.done():
                 self._failed.set_result(error)  # the start failed: errors of the shutdown are not the reason
@@ -239,6 +239,12 @@ class BrokerProcess:
                 await self._registrar.leave_directory()
         finally:
             await self._zookeeper.close()
+
+
+def _describe(error: BaseException) -> str:
+    """Returns the error with its path, which ``repr`` omits."""
+    path = getattr(error, "filename", None)
+    return repr(error) if path is None else f"{error!r}: {path}"
 
 
 def reserve_directory(config: BrokerConfig, runtime: Runtime) -> None:

@@ -9,8 +9,8 @@
 Everything below the recovery point had been fsynced and perhaps acknowledged, so damage there is never truncated. The
 log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
 
-A link or another special file in the place of a segment's file counts as such damage, too: it is neither opened nor
-removed, because the records may be behind it, or a file of others.
+A link or another special file in the place of a segment's file counts as such damage, too. It is neither opened nor
+removed, because records or a file of others may be behind it.
 
 The CRC does not cover offsets. In a log that may have gaps, a flipped bit can raise the last offset of a file, and thus
 the log's end above the recovery point. So an offset after a gap must be below the base of the next segment and, after a

@@ -30,6 +30,7 @@ from assay.system_under_test.log.directory import CLEAN_MARKER, LOCK
 from assay.system_under_test.process import ProcessRuntime
 from assay.system_under_test.registrar import Registrar
 from assay.system_under_test.replication.replicas import Replicas
+from assay.system_under_test.runtime import IrregularFileError
 
 from helpers.sim_brokers import brokers, simulate, until
 
@@ -318,8 +319,15 @@ def test_a_broker_whose_directory_is_moved_ends_with_one_line_and_has_all_record
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.EIO, "a bad sector"), "OSError(5, 'a bad sector')"),
+        (IrregularFileError(errno.ELOOP, "a link", "/data/14.log"), "IrregularFileError(40, 'a link'): /data/14.log"),
+    ],
+)
 def test_a_leader_whose_log_takes_no_append_ends_so_that_others_lead_though_it_may_write_all_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: OSError, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It stayed the leader, and took nothing."""
 
@@ -332,7 +340,7 @@ def test_a_leader_whose_log_takes_no_append_ends_so_that_others_lead_though_it_m
 
             def rejected(self: SimFile, data: bytes) -> None:
                 if self._inode is spoiled:
-                    raise OSError(errno.EIO, "a bad sector")
+                    raise error
                 append(self, data)
 
             monkeypatch.setattr(SimFile, "append", rejected)
@@ -343,7 +351,7 @@ def test_a_leader_whose_log_takes_no_append_ends_so_that_others_lead_though_it_m
             assert not cluster.cluster.crashes
 
     simulate(check)
-    assert capsys.readouterr().err.strip() == "broker: broker 1 stopped: OSError(5, 'a bad sector')"
+    assert capsys.readouterr().err.strip() == f"broker: broker 1 stopped: {line}"
 
 
 def test_a_broker_whose_disk_fails_as_it_starts_names_the_disk(capsys: pytest.CaptureFixture[str]) -> None:
