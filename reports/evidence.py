@@ -42,11 +42,42 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
     )
 
 
-def look_up_operations(ops: pa.Table | ds.Dataset, judgement: Judgement) -> EvidenceLines:
-    """Returns the lines of operations alone, for a history without faults."""
-    rows = _read_operations(ops, find_forbidden(judgement)[:1])
-    digits = find_digits(_list_times(rows))
-    return EvidenceLines(_format_operations(rows, digits, {}), digits=digits)
+@dataclass(frozen=True)
+class InForce:
+    """A fault that another tool's history names. ``end`` None: it was never ended."""
+
+    name: str
+    begin: int
+    end: int | None
+
+    def line(self, digits: int) -> str:
+        if self.end == self.begin:
+            return f"{self.name} at {in_seconds(self.begin, digits)} s"
+        until = ", and was never ended" if self.end is None else f" to {in_seconds(self.end, digits)} s"
+        return f"{self.name} from {in_seconds(self.begin, digits)} s{until}"
+
+
+def look_up_operations(
+    ops: pa.Table | ds.Dataset, judgement: Judgement, faults: Sequence[InForce] = ()
+) -> EvidenceLines:
+    """Returns the lines of operations, and of faults that the events of another tool's nemesis name.
+
+    Without any such faults nothing is said of faults, because it is not known whether there were any.
+    """
+    first = find_forbidden(judgement)[:1]
+    rows = _read_operations(ops, first)
+    active = [fault for finding in first for fault in faults if _overlaps(fault, finding)]
+    times = [*_list_times(rows), *(time for fault in active for time in (fault.begin, fault.end))]
+    digits = find_digits(times)
+    lines = None if not faults else tuple(fault.line(digits) for fault in active)
+    return EvidenceLines(_format_operations(rows, digits, {}), digits=digits, named_faults=lines, knows_faults=False)
+
+
+def _overlaps(fault: InForce, finding: Finding) -> bool:
+    since, until = finding.since, finding.until
+    return (
+        since is not None and until is not None and fault.begin <= until and (fault.end is None or fault.end >= since)
+    )
 
 
 def _read_operations(ops: pa.Table | ds.Dataset, first: Sequence[Finding]) -> list[dict[str, Any]]:

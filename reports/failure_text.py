@@ -68,6 +68,10 @@ class EvidenceLines:
     """Digits of a second that distinguish all of their times."""
     last_fault: str | None = None
     """The last fault that was healed before the first finding, if none was in force then."""
+    knows_faults: bool = True
+    """False: the history is of another tool, or was judged by a model alone, so its faults are not known for sure."""
+    named_faults: tuple[str, ...] | None = None
+    """The faults in force by the events of another tool's nemesis; None: there are no such events."""
 
 
 @dataclass(frozen=True)
@@ -144,16 +148,27 @@ def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterato
         yield f"  and {more} more operation{'s' * (more > 1)}{where}"
     if finding.leader is not None:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
+    yield from _iterate_faults(finding, evidence)
+
+
+def _iterate_faults(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
+    """Yields the faults in force; nothing if it is not known whether there were any."""
     between = ""
     if finding.since is not None and finding.until is not None:
         digits = max(evidence.digits, find_digits((finding.since, finding.until)))
         between = f" between {in_seconds(finding.since, digits)} and {in_seconds(finding.until, digits)} s"
-    yield f"  faults in force{between}:{'' if finding.faults else ' none'}"
-    yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:MAX_FAULTS])
-    if not finding.faults and evidence.last_fault is not None:
+    if evidence.knows_faults:
+        source, lines = "", [evidence.faults.get(number, f"fault {number}") for number in finding.faults]
+    elif evidence.named_faults is not None:
+        source, lines = ", by the nemesis' events in the file", list(evidence.named_faults)
+    else:
+        return
+    yield f"  faults in force{between}{source}:{'' if lines else ' none'}"
+    yield from (f"    {line}" for line in lines[:MAX_FAULTS])
+    if not lines and evidence.last_fault is not None:
         yield f"    last: {evidence.last_fault}"
-    if len(finding.faults) > MAX_FAULTS:
-        yield f"    and {len(finding.faults) - MAX_FAULTS} more (the report has them)"
+    if len(lines) > MAX_FAULTS:
+        yield f"    and {len(lines) - MAX_FAULTS} more (the report has them)"
 
 
 def _iterate_beneath(head: Finding, judgement: Judgement) -> Iterator[str]:

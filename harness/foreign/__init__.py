@@ -7,6 +7,7 @@
 - ``edn``: parser for EDN, the notation of ``history.edn`` and of values in ``jepsen.log``, and EDN values as JSON
 - ``entry``: one map or line, which is a call or a completion
 - ``keys``: the key of an operation, next to its value or inside it
+- ``nemesis_events``: faults by the events of the nemesis, for texts
 - ``pairing``: pairs calls and completions to operations
 - ``shapes``: the valid operations of each model and workload
 - ``source``: the text of a file in pieces, and errors with line and column

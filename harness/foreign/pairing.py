@@ -19,6 +19,7 @@ from assay.harness.core.operation import Outcome, Phase
 from assay.harness.foreign.edn import to_json, to_name
 from assay.harness.foreign.entry import INVOKE, Entry
 from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
+from assay.harness.foreign.nemesis_events import NemesisEvents
 from assay.harness.foreign.shapes import ANY, OperationShape
 from assay.harness.foreign.source import MalformedError, shorten
 
@@ -62,7 +63,7 @@ class Pairing:
         self._time = 0
         self._last_index = -1
         self._entries = 0
-        self.nemesis = 0
+        self.nemesis = NemesisEvents()
         self._open: dict[int, tuple[int, Entry]] = {}
         self._crashed: dict[int, Entry] = {}
         self._index, self._call, self._ret, self._process = array("q"), array("q"), array("q"), array("q")
@@ -82,7 +83,8 @@ class Pairing:
         position = self._entries
         self._entries += 1
         if entry.process is None:
-            self.nemesis += 1
+            timed = entry.time is not None and self._order is EntryOrder.TIME
+            self.nemesis.add(entry.f, entry.time if timed and entry.time is not None else position * STEP)
             return
         index = self._check_index(entry, position)
         stamp = self._assign_time(entry, position)

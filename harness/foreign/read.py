@@ -14,6 +14,7 @@ from assay.harness.foreign.edn import EdnReader
 from assay.harness.foreign.entry import Entry, read_entry
 from assay.harness.foreign.jepsen_log import LINE, LogReader
 from assay.harness.foreign.keys import KeyMode
+from assay.harness.foreign.nemesis_events import ForeignFault
 from assay.harness.foreign.pairing import EntryOrder, Pairing
 from assay.harness.foreign.shapes import MODELS, WORKLOADS
 from assay.harness.foreign.source import MalformedError, Progress, read_pieces
@@ -64,6 +65,8 @@ class ForeignHistory:
     ops: pa.Table
     nemesis: int
     """The number of nemesis events."""
+    faults: tuple[ForeignFault, ...]
+    """The faults that these events name."""
     skipped: int
     """The number of lines without an operation."""
     seconds: float
@@ -71,8 +74,8 @@ class ForeignHistory:
 
     @property
     def left_out(self) -> str:
-        """Describes in words what was left out."""
-        return f"{self.nemesis} events of the nemesis and {self.skipped} other lines left out"
+        """Describes in words what was left out of the judgement."""
+        return f"{self.nemesis} events of the nemesis, which change no verdict; {self.skipped} other lines left out"
 
 
 def read_history(
@@ -96,7 +99,9 @@ def read_history(
     log = LogReader(path)
     for entry in _read_entries(path, progress) if format is ForeignFormat.EDN else log.entries(progress):
         pairing.add(entry)
-    return ForeignHistory(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)
+    return ForeignHistory(
+        pairing.table(), pairing.nemesis.count, pairing.nemesis.faults(), log.skipped, time.perf_counter() - begun
+    )
 
 
 def _read_entries(path: Path, progress: Progress) -> Iterator[Entry]:

@@ -78,7 +78,10 @@ def test_a_register_in_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[
     judgement = msgspec.json.decode(out, type=Judgement)
     assert judgement.operations == 24
     assert judgement.examined[0].rows == 24
-    assert judgement.examined[0].note == f"0 events of the nemesis and {form == 'log':d} other lines left out"
+    assert (
+        judgement.examined[0].note
+        == f"0 events of the nemesis, which change no verdict; {form == 'log':d} other lines left out"
+    )
     if reads:
         assert judgement.anomalies == {"stale-read": 1}
 
@@ -127,7 +130,7 @@ def test_what_is_wrong_is_reported_with_the_operations_of_the_file(
     out = capsys.readouterr().out
     assert out.startswith("FAIL stale-read: ")
     assert "read by process 1, 0.030 - 0.031 s: ok 5" in out
-    assert out.splitlines()[-1] == "0 events of the nemesis and 0 other lines left out"
+    assert out.splitlines()[-1] == "0 events of the nemesis, which change no verdict; 0 other lines left out"
 
 
 def test_a_key_says_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
