@@ -18,6 +18,7 @@ import pytest
 
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.search import exploration, explore, shrink_run
 from assay.harness.search.coverage_report import load_reports
@@ -200,30 +201,35 @@ from pathlib import Path
 import msgspec
 
 from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.cluster.owner import current_owner
 from assay.harness.run import store
 
 PASSED = Judgement(verdict=Verdict.PASS, anomalies={}, forbidden=(), tolerated=(), findings=(), examined=(), unknown=(),
                    operations=1, effects=1, seconds=0.0, engine="sqlite")
 
-def made(name, command):
+def made(name, command, owner):
     run = Path("runs/t") / name
     run.mkdir(parents=True)
-    info = store.RunInfo(test="t", status="finished", started="", owner="", seed=1, cluster="sim", nemesis="none",
+    info = store.RunInfo(test="t", status="finished", started="", owner=owner, seed=1, cluster="sim", nemesis="none",
                          command=command)
     (run / "run.json").write_bytes(msgspec.json.encode(info))
     (run / "verdict.json").write_bytes(msgspec.json.encode(PASSED))
     store.swap_link(Path("runs") / store.LATEST, run)
 
 def test_it():
-    made("1", " ".join(word for word in sys.argv if "::" in word or word.startswith("--")))
-    made("2", "pytest test_other.py::test_it --seed=8")
+    command = " ".join(word for word in sys.argv if "::" in word or word.startswith("--"))
+    made("1", command, str(current_owner()))
+    made("2", command, "")
 """
 
 
 def test_the_run_of_another_session_is_neither_judged_nor_deleted(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=BESIDE)
     root, settings = pytester.path / "runs", Settings(seed=7, cluster="sim")
-    runner = shrink_run._Runner("test_it.py::test_it", settings, root, frozenset({"lost-write"}), print, None)
+    first = store.RunInfo(
+        test="t", status="finished", started="", owner="", seed=1, cluster="sim", nemesis="none", command="pytest"
+    )
+    runner = shrink_run._Runner(first, "test_it.py::test_it", settings, root, frozenset({"lost-write"}), print, None)
     assert not runner.fails(Example.of(settings, FaultSchedule(0)))
     assert [one.name for one in (root / "t").iterdir()] == ["2"]
     assert list((root / shrink_run.FOLDER).iterdir()) == [], "nor is the schedule left of one that did not fail"
