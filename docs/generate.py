@@ -53,7 +53,7 @@ def to_markdown(text: str) -> str:
 
 
 class OptionRecorder:
-    """Stands in for pytest's parser and records the options that the plugin adds."""
+    """Stands in for pytest's parser and records the options that the plugin adds, but for hidden ones."""
 
     def __init__(self) -> None:
         self.options: list[tuple[str, dict[str, Any]]] = []
@@ -62,7 +62,8 @@ class OptionRecorder:
         return self
 
     def addoption(self, name: str, **details: Any) -> None:
-        self.options.append((name, details))
+        if details.get("help") != argparse.SUPPRESS:
+            self.options.append((name, details))
 
 
 def options_page() -> str:
