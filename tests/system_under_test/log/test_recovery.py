@@ -331,6 +331,50 @@ def test_what_a_killed_process_left_in_the_page_cache_is_durable_once_the_log_is
     asyncio.run(scenario())
 
 
+def test_a_cut_to_a_gap_that_a_killed_process_left_is_durable_once_the_log_is_open() -> None:
+    """The recovery point is then the base of the empty segment behind the segment that was cut."""
+
+    async def scenario() -> None:
+        config = compacted(1000 * len(ONE))
+        for seed in range(20):
+            disk = SimDisk(Random(seed))
+            log, _ = await reopen(disk, config=config)
+            for offset in (3, 7, 8, 20, 31):
+                log.append_replicated(message_set.build([(None, b"v", 5)], 1, offset))
+            await log.flush()
+            await log.prepare_cut(15)
+            log.truncate_to(15)
+            log, recovery = await reopen(disk, recovery_point=15, config=config)  # the first process was killed
+            assert (recovery.end, recovery.damaged) == (15, False)
+            log.append(validated(ONE))
+            await log.flush()
+            disk.cut_power()
+            log, recovery = await reopen(disk, recovery_point=16, config=config)
+            assert (recovery.end, recovery.damaged) == (16, False)
+            assert [m.offset for m in stored(log, 0, 16)] == [3, 7, 8, 15]
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_of_the_last_record_behind_it_is_garbage_and_does_not_accuse_that_record() -> None:
+    """Also if the record follows a gap, which a flipped bit in its offset could have made."""
+
+    async def scenario() -> None:
+        config, disk = compacted(1000 * len(ONE)), SimDisk(Random(1))
+        log, _ = await reopen(disk, config=config)
+        for offset in (3, 7, 20):
+            log.append_replicated(message_set.build([(None, b"v", 5)], 1, offset))
+        await log.flush()
+        content = disk.read(FIRST + ".log")
+        disk.write(FIRST + ".log", content + content[-len(ONE) :])
+        log, recovery = await reopen(disk, recovery_point=21, config=config)
+        assert (recovery.end, recovery.truncated_bytes, recovery.damaged) == (21, len(ONE), False)
+        assert [m.offset for m in stored(log, 0, 21)] == [3, 7, 20]
+        assert disk.read(FIRST + ".log") == content
+
+    asyncio.run(scenario())
+
+
 def test_a_long_scan_lets_others_run() -> None:
     async def scenario() -> None:
         disk = SimDisk(Random(0))
