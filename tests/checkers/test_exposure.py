@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,15 @@ import msgspec
 import pytest
 
 from assay.checkers.check import Check, build
-from assay.checkers.exposure import NO_BOUND, Exposure, ExposureCount, add_counts, describe_blindness, read_count
+from assay.checkers.exposure import (
+    BOUND,
+    NO_BOUND,
+    Exposure,
+    ExposureCount,
+    add_counts,
+    describe_blindness,
+    read_count,
+)
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
@@ -19,6 +28,7 @@ from assay.checkers.objects.counters import COUNTER_ORDER, COUNTERS
 from assay.checkers.objects.max_registers import MAX_ORDER, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_LOST, QUEUES
 from assay.checkers.objects.sets import SET_LOST, SET_VANISHED, SETS
+from assay.nemesis.faults.fault import Impact
 from assay.workloads.generic import locks
 
 from helpers.fault_rows import impact
@@ -148,6 +158,25 @@ def test_claims_and_exposed_claims_are_those_of_the_definition(
     assert total == ExposureCount(claims, exposed, len(blind), blind[0] if blind else None)
     assert blind
     assert 0 < exposed < claims
+
+
+@pytest.mark.parametrize(
+    ("does", "bound"),
+    [
+        *[
+            pytest.param({name: True}, 9, id=name)
+            for name in ("ends_process", "pauses_process", "cuts_links", "loses_unsynced", "damages_files")
+        ],
+        pytest.param({"wrong_clock": True, "moves_replicas": True, "gradual": True}, NO_BOUND, id="others"),
+    ],
+)
+def test_a_fault_that_may_destroy_data_or_stop_servers_moves_the_bound(
+    tmp_path: Path, does: dict[str, bool], bound: int
+) -> None:
+    """Also a fault of an extension that does only one of these."""
+    rows = [{**row, **asdict(Impact()), **does} for row in fault(1, "slow-disk", 3, 9)]
+    with opened(write(tmp_path / "history", ADDS, faults=rows)) as engine:
+        assert engine.rows(BOUND) == [{"since": bound}]
 
 
 def test_counts_of_separate_keys_add_up() -> None:
@@ -332,5 +361,7 @@ def test_a_contract_may_ask_for_a_share(tmp_path: Path) -> None:
     shared = judged(tmp_path / "share", early, contract=LOST_ONLY.need_exposed("set-lost", share=0.5))
     assert shared.verdict is Verdict.UNKNOWN
     assert "set-lost: the run could have contradicted 4 of 20 claims, and the contract asks for 10" in shared.unknown[0]
+    odd = judged(tmp_path / "odd", early, contract=LOST_ONLY.need_exposed("set-lost", share=0.21))
+    assert "the contract asks for 5" in odd.unknown[0], "4.2 claims are more than 4"
     with pytest.raises(ValueError, match="a share of 2"):
         LOST_ONLY.need_exposed("set-lost", share=2)

@@ -85,21 +85,46 @@ def test_a_refusal_may_have_a_name_of_its_own(tmp_path: Path) -> None:
     assert "held" in named.refusals, "the usual ones stay"
 
 
-@pytest.mark.parametrize(("healed", "verdict"), [(49, Verdict.PASS), (30, Verdict.UNKNOWN)])
-def test_a_fault_during_all_but_a_few_of_them_explains_their_errors(
-    tmp_path: Path, healed: int, verdict: Verdict
-) -> None:
+SOUND: Final = msgspec.structs.replace(IDS, minimum_during_fault=0, minimum_after_heal=0, recovery_deadline=1000)
+"""Asks for nothing during and after faults."""
+
+
+def kill(injected: float, healed: float, not_before: float | None = None) -> list[Row]:
     shared = {"id": 1, "fault": "kill", "targets": '["n1"]', "detail": "{}", **impact("kill")}
-    faults = [
-        {**shared, "phase": "injected", "time": 19 * S // 10},
-        {**shared, "phase": "healed", "time": healed * S // 10 - 1, "took_effect": True},
+    intended = [] if not_before is None else [{"phase": "intended", "time": 0, "not_before": int(not_before * S)}]
+    return [
+        *[{**shared, **row} for row in intended],
+        {**shared, "phase": "injected", "time": int(injected * S)},
+        {**shared, "phase": "healed", "time": int(healed * S) - 1, "took_effect": True},
     ]
+
+
+@pytest.mark.parametrize(("healed", "verdict"), [(4.9, Verdict.PASS), (3.0, Verdict.UNKNOWN)])
+def test_a_fault_during_all_but_a_few_of_them_explains_their_errors(
+    tmp_path: Path, healed: float, verdict: Verdict
+) -> None:
     rows = [*operations("set-remove", 20, 38, "info", "TimeoutError")]
-    sound = msgspec.structs.replace(IDS, minimum_during_fault=0, minimum_after_heal=0, recovery_deadline=1000)
-    found = judged(tmp_path, rows, sound, faults=faults)
+    found = judged(tmp_path, rows, SOUND, faults=kill(1.9, healed))
     assert found.verdict is verdict, found.unknown
     if verdict is Verdict.UNKNOWN:
         assert "38 were issued, 28 of them outside faults, and all ended" in found.unknown[0]
+
+
+def test_a_fault_explains_errors_from_the_begin_of_its_injection_on(tmp_path: Path) -> None:
+    rows = operations("set-remove", 20, 38, "info", "TimeoutError")
+    assert judged(tmp_path / "long", rows, SOUND, faults=kill(5.5, 5.9, 1.9)).verdict is Verdict.PASS
+    assert judged(tmp_path / "short", rows, SOUND, faults=kill(5.5, 5.9, 5.4)).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(("ret", "verdict"), [(5.1, Verdict.PASS), (4.9, Verdict.UNKNOWN)])
+def test_a_fault_explains_the_errors_of_operations_that_it_interrupts(
+    tmp_path: Path, ret: float, verdict: Verdict
+) -> None:
+    rows = [
+        effect(op, 0, "set-remove", "k", 2 * S + op, int(ret * S) + op, process=op, outcome="fail", error="Refused")
+        for op in range(20, 58)
+    ]
+    assert judged(tmp_path, rows, SOUND, faults=kill(5.0, 5.9)).verdict is verdict
 
 
 def test_counts_are_in_the_judgement_and_in_words(tmp_path: Path) -> None:
