@@ -82,6 +82,25 @@ def test_where_nothing_lies_in_the_region_nothing_took_effect(way: str) -> None:
     assert play.cluster.untouched
 
 
+def test_flipped_bits_prove_damage_only_if_each_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    content, partly = bytes(200), 0
+    for seed in range(12):
+        play = Play(FaultSchedule(1, (FaultStep(2.0, "corrupt", parse_target("n2"), 5.0, {}, seed),)))
+        node, lost = play.cluster.node("n2"), iter([True])
+        node.files = {PATHS[0]: content}
+        write = node.write_range
+
+        async def lose_first(path: str, position: int, data: bytes) -> None:
+            if not next(lost, False):  # noqa: B023
+                await write(path, position, data)  # noqa: B023
+
+        monkeypatch.setattr(node, "write_range", lose_first)
+        play.play()
+        assert play.row(1, FaultPhase.HEALED).took_effect is False
+        partly += node.files[PATHS[0]] != content
+    assert partly, "some faults flip more than one bit"
+
+
 # Hold
 
 

@@ -61,6 +61,13 @@ def test_a_new_life_ends_what_the_former_believed() -> None:
     assert term.believed == 50
 
 
+def test_a_leader_whose_election_is_the_first_sign_of_a_new_life_leads_on() -> None:
+    rows = [event(0, "n1", "became-leader"), event(50, "n1", "became-leader", epoch=1, incarnation=2)]
+    former, latter = compute_terms(rows, [], END)
+    assert (former.stop, former.believed) == (50, 50)
+    assert (latter.start, latter.stop, latter.believed) == (50, END, END)
+
+
 def test_controllers_have_a_lane_of_their_own() -> None:
     rows = [
         event(0, "n1", "became-controller", key=None, epoch=4),

@@ -60,6 +60,21 @@ def test_a_run_that_writes_nothing_is_reported_and_not_waited_for_if_it_is_of_an
         list(watch_run(other.path, Engines("duckdb"), registry, lambda _: None, said.append))
 
 
+def test_a_run_that_writes_now_and_then_is_not_reported_as_silent(tmp_path: Path) -> None:
+    run = GrowingRun(tmp_path)
+    said: list[str] = []
+    pause = [lambda: None] * 200  # 40 s
+
+    def write() -> None:
+        run.add(1)
+        run.history.flush()
+
+    sleeps = iter([*pause, write, *pause, run.end])
+    watch = watch_run(run.path, Engines("duckdb"), Registry.standard(), lambda _: next(sleeps)(), said.append)
+    assert [one.ended for one in watch] == [False, True]
+    assert said == []
+
+
 def test_a_loss_is_found_before_the_end_of_the_run(tmp_path: Path) -> None:
     run = GrowingRun(tmp_path)
 

@@ -543,6 +543,15 @@ def test_a_file_without_a_format_may_lack_what_is_not_needed(tmp_path: Path) -> 
         HistoryReader(tmp_path)
 
 
+def test_a_file_without_a_format_must_not_have_a_column_twice_even_one_that_is_not_needed(tmp_path: Path) -> None:
+    write(tmp_path, [(row(1), [Effect("append", "k", position=7, size=5)])])
+    for part in HistoryReader(tmp_path).paths("effects"):
+        rows = pq.read_table(part).replace_schema_metadata(None)
+        pq.write_table(rows.append_column("size", rows["size"]), part)
+    with pytest.raises(HistoryError, match=r"has no column size \(int64\), or has it twice"):
+        HistoryReader(tmp_path)
+
+
 INT64_CHUNK = b"\x15\x04\x19"
 """The begin of a column chunk's metadata in Thrift's compact protocol: the type INT64, and the list of encodings."""
 
