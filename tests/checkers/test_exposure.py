@@ -160,6 +160,24 @@ def test_claims_and_exposed_claims_are_those_of_the_definition(
     assert 0 < exposed < claims
 
 
+@pytest.mark.parametrize(("drained", "exposed"), [(60, 0), (90, 2)])
+def test_a_drain_before_the_last_heal_exposes_only_what_was_dequeued(
+    tmp_path: Path, drained: int, exposed: int
+) -> None:
+    rows = [
+        *[effect(op, 0, "queue-enqueue", "q", op, op + 5, value=op, process=op) for op in range(3)],
+        effect(3, 0, "queue-dequeue", "q", 10, 15, value=0, process=3),
+        effect(4, 0, "queue-drained", "q", drained, drained + 5, process=4),
+    ]
+    assert QUEUE_LOST.exposure is not None
+    assert QUEUES.prepare is not None
+    with opened(write(tmp_path / "history", rows, faults=fault(1, "kill", 70, 80))) as engine:
+        register_contract(engine, Contract())
+        QUEUES.prepare(engine)
+        build(engine, QUEUE_LOST.views)
+        assert read_count(engine.rows(QUEUE_LOST.exposure.totals)[0]) == ExposureCount(3, 1 + exposed)
+
+
 @pytest.mark.parametrize(
     ("does", "bound"),
     [

@@ -343,3 +343,12 @@ def test_it_takes_one_server_of_several(name: str) -> None:
 def test_both_sorts_are_drawn(name: str, parameter: str, sorts: set[str]) -> None:
     drawn = {FAULTS[name].draw(random.Random(seed), Census(3), None)[1][parameter] for seed in range(20)}
     assert drawn == sorts
+
+
+@pytest.mark.parametrize("last", ["n1", "n2", "n3"])
+def test_of_servers_that_go_down_one_after_the_other_the_chosen_one_loses_its_power(last: str) -> None:
+    for seed in range(8):
+        step = FaultStep(2.0, "outage-power-loss", parse_target("all"), 5.0, {"last": last}, seed)
+        play = Play(FaultSchedule(1, (step,)))
+        play.play()
+        assert [node.name for node in play.cluster.servers if "power_loss" in node.calls] == [last]

@@ -191,6 +191,10 @@ HAVE = [
      [step(1, "set-add", 7, (1, 2)), step(2, "set-read", None, (3, 4)), step(3, "set-read", 7, (5, 6))],
      [step(1, "set-add", 7, (1, 3)), step(2, "set-read", None, (3, 4)), step(3, "set-read", 7, (5, 6))],
      "lacks it; the first to show it, by process 3, returned at 6.000 s."),
+    (SETS, "set-stale",  # a read that begins as the add returns need not show the element, so it is not counted
+     [step(1, "set-add", 7, (1, 3)), step(2, "set-read", 7, (3, 6)), step(3, "set-read", None, (4, 5))],
+     [step(1, "set-add", 7, (1, 3)), step(2, "set-read", 7, (3, 6)), step(3, "set-read", None, (3, 5))],
+     "lacks it; the first to show it, by process 2, returned at 6.000 s."),
     (SETS, "set-vanished",
      [step(1, "set-add", 7, (1, None)), step(2, "set-read", 7, (3, 4)), step(3, "set-read", None, (5, 6))],
      [step(1, "set-add", 7, (1, None)), step(2, "set-read", 7, (3, 5)), step(3, "set-read", None, (5, 6))],

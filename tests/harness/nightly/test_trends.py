@@ -139,6 +139,12 @@ def test_a_cell_that_got_slower_is_said_with_its_nights_and_versions() -> None:
     assert len(found.nights) == len(found.cells[0].rows) == SHOWN_NIGHTS
 
 
+def test_the_share_of_runs_without_an_answer_is_of_all_runs() -> None:
+    rows = [night(day, unknown=int(day < 10)) for day in reversed(range(40))]
+    (worse,) = make_trends(rows).worse
+    assert (worse.figure, worse.before, worse.now) == ("runs without an answer", 0.0, 50.0)
+
+
 @pytest.mark.parametrize(
     ("changed", "figure"),
     [
