@@ -59,6 +59,7 @@ from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate
 from assay.harness.synthetic.history import HistoryMaker
 from assay.harness.synthetic.plan import OPERATIONS_PER_ANOMALY, GenerationResult, Plan, PlanError, Planted, Record
+from assay.harness.synthetic.tiles import Bases, Layout, Tile, relative
 
 from helpers.judging import judge
 from helpers.nightly import some_by_day
@@ -598,3 +599,16 @@ def test_nothing_is_written_for_an_anomaly_that_there_is_not(tmp_path: Path) -> 
     with pytest.raises(PlanError, match="plant one of"):
         generate("register", Plan(operations=1_000, plant=("nonsense",)), tmp_path / "history")
     assert not (tmp_path / "history").exists()
+
+
+def test_a_counter_that_a_tile_sets_continues_from_the_value_in_its_copy() -> None:
+    """Each copy is of other keys, so the tile's number means another key and value in each."""
+    counters, layout = Bases(Plan(operations=9, clients=2, keys=3), 1, (7,), 3, 1), Layout(clients=2, keys=3)
+    tile = Tile(slots=1, operations=1, batches=(), replacements={layout.count(0): relative(layout.count(0), 5)})
+    expected = [7, 7, 7]
+    for _ in range(6):
+        copy = counters.at()
+        expected[int(copy[layout.key(0)])] += 5
+        counters.move(tile, copy)
+        assert counters.counts.tolist() == [expected]
+    assert min(expected) > 7
