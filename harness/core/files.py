@@ -13,6 +13,8 @@ import msgspec
 
 T = TypeVar("T")
 
+MAX_SIZE: Final = 1 << 30
+"""Bytes of a file that is read as a whole: a settings file, a schedule, or a record of a run."""
 SPECIAL_TYPES: Final = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -39,9 +41,23 @@ class OutsideLinkError(SpecialFileError):
         self.strerror = f"this link leads out of {folder}, and is not followed: put the folder itself there"
 
 
+class HugeFileError(SpecialFileError):
+    """A file that is read as a whole is larger than ``MAX_SIZE``, and might not fit into memory."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        super().__init__(path, "a huge file")
+        self.strerror = f"this file has {size / 1e9:.1f} GB, so it is damaged or no file of assay: remove it"
+
+
 def read_file(path: Path) -> bytes:
-    """Reads a file that a user names. Raises ``OSError``, and :class:`SpecialFileError` unless it is a regular file."""
+    """Reads a file that a user names.
+
+    Raises ``OSError``, :class:`SpecialFileError` unless it is a regular file, and :class:`HugeFileError`.
+    """
     require_regular(path)
+    size = path.stat().st_size
+    if size > MAX_SIZE:
+        raise HugeFileError(path, size)
     return path.read_bytes()
 
 

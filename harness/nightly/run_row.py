@@ -21,7 +21,7 @@ from assay.checkers.judging.history_views import open_history, register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
-from assay.harness.core.files import SpecialFileError, read_json, read_json_if_valid
+from assay.harness.core.files import HugeFileError, SpecialFileError, read_file, read_json, read_json_if_valid
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultPhases, RecoveryRow, RunFinding, RunRow
 from assay.harness.run import store
@@ -222,7 +222,10 @@ def _make_damaged_row(folder: Path, settings: dict[str, Any], special: SpecialFi
     identity = hashlib.sha256(_run_name(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
         path = folder / name
-        identity.update(path.read_bytes() if path.is_file() else b"-")
+        try:
+            identity.update(read_file(path) if path.is_file() else b"-")
+        except HugeFileError as error:
+            identity.update(str(error.strerror).encode())
     values = settings.get("settings", {})
     nemesis = values.get("nemesis")
     return RunRow(

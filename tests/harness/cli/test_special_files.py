@@ -22,6 +22,7 @@ from assay.checkers.engine.engine_selection import require_reachable
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.hosts.inventory import read_inventory as read_hosts
 from assay.cluster.owner import current_owner
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.core.files import SpecialFileError, read_file, require_regular_below, write_file
 from assay.harness.core.history import HistoryWriter
@@ -74,6 +75,33 @@ def test_every_command_that_takes_a_run_names_it(run: Path, command: str, capsys
     assert f"{place.name}: this is a FIFO" in capsys.readouterr().err
 
 
+def huge(path: Path) -> Path:
+    """A file that does not fit into the memory of many machines; it takes no space."""
+    with path.open("wb") as file:
+        file.truncate(20 * 10**9)
+    return path
+
+
+@pytest.mark.parametrize("name", ["run.json", "settings.json", "verdict.json", "history/closed.json"])
+@pytest.mark.parametrize("command", ["check", "report", "replay"])
+def test_a_huge_file_is_never_read(
+    run: Path, name: str, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, read = huge(run / name), Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        assert path != place, "this would take all memory"
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert main([command, str(run)]) in (ExitCode.PASS, ExitCode.UNKNOWN, ExitCode.USAGE)
+    err = capsys.readouterr().err
+    if name == "run.json":
+        assert "run.json cannot be read" in err or "there is no readable run.json" in err
+    if (command, name) == ("check", "history/closed.json"):
+        assert f"{place.name}: this file has 20.0 GB, so it is damaged or no file of assay" in err
+
+
 @pytest.fixture
 def other(run: Path) -> Path:
     """A second run of the store, in which all files are regular."""
@@ -90,6 +118,18 @@ def test_gc_keeps_and_names_such_a_run_and_deletes_the_others(
     assert f"kept: the run of {place}: this is a FIFO" in err
     assert "no run.json of ours" not in err
     assert run.is_dir()
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("name", ["run.json", "verdict.json"])
+def test_a_huge_file_of_a_run_stops_no_command_over_the_store(
+    run: Path, other: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    huge(run / name)
+    root = run.parents[1]
+    assert main(["index", str(root)]) == 0
+    assert main(["gc", str(root), "--keep=0", "--yes"]) == 0
+    assert "Traceback" not in capsys.readouterr().err
     assert not other.exists()
 
 
