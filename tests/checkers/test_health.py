@@ -11,6 +11,7 @@ import pytest
 
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.verdict import Judgement, OperationCount, Verdict
+from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.reports.coverage import describe_kinds, describe_totals
 
 from helpers.fault_rows import impact
@@ -143,3 +144,18 @@ def test_a_run_of_which_most_was_not_answered_gets_a_warning(tmp_path: Path, fai
     found = judged(tmp_path, operations("set-remove", 20, failed, "fail", "Refused"))
     said = f"only 24 of {24 + failed} operations were answered; the others ended with Refused ({failed})"
     assert found.warnings == ((said,) if warned else ())
+
+
+@pytest.mark.parametrize(("answered", "verdict"), [(0, Verdict.UNKNOWN), (1, Verdict.PASS)])
+def test_reads_of_a_register_prove_nothing_if_no_write_was_answered(
+    tmp_path: Path, answered: int, verdict: Verdict
+) -> None:
+    """Twelve reads find the initial value, and thirty writes may never have happened."""
+    writes = operations("register-write", 0, 30 - answered, "info", "TimeoutError")
+    writes += operations("register-write", 60, answered, "ok")
+    reads = [{**row, "value": None} for row in operations("register-read", 40, 12, "ok")]
+    found = judge(write(tmp_path / "history", [*writes, *reads]), forbid(*REGISTER_ANOMALIES))
+    assert found.verdict is verdict, found.unknown
+    assert (found.unknown != ()) is (answered == 0)
+    if not answered:
+        assert found.unknown[0].startswith("no register-write was answered: 30 were issued")
