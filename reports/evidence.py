@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,23 +42,26 @@ def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLi
     )
 
 
-@dataclass(frozen=True)
-class InForce:
+class NamedFault(Protocol):
     """A fault that another tool's history names. ``end`` None: it was never ended."""
 
-    name: str
-    begin: int
-    end: int | None
+    @property
+    def name(self) -> str: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int | None: ...
 
-    def line(self, digits: int) -> str:
-        if self.end == self.begin:
-            return f"{self.name} at {in_seconds(self.begin, digits)} s"
-        until = ", and was never ended" if self.end is None else f" to {in_seconds(self.end, digits)} s"
-        return f"{self.name} from {in_seconds(self.begin, digits)} s{until}"
+
+def _format_named_fault(fault: NamedFault, digits: int) -> str:
+    if fault.end == fault.begin:
+        return f"{fault.name} at {in_seconds(fault.begin, digits)} s"
+    until = ", and was never ended" if fault.end is None else f" to {in_seconds(fault.end, digits)} s"
+    return f"{fault.name} from {in_seconds(fault.begin, digits)} s{until}"
 
 
 def look_up_operations(
-    ops: pa.Table | ds.Dataset, judgement: Judgement, faults: Sequence[InForce] = ()
+    ops: pa.Table | ds.Dataset, judgement: Judgement, faults: Sequence[NamedFault] = ()
 ) -> EvidenceLines:
     """Returns the lines of operations, and of faults that the events of another tool's nemesis name.
 
@@ -69,11 +72,11 @@ def look_up_operations(
     active = [fault for finding in first for fault in faults if _overlaps(fault, finding)]
     times = [*_list_times(rows), *(time for fault in active for time in (fault.begin, fault.end))]
     digits = find_digits(times)
-    lines = None if not faults else tuple(fault.line(digits) for fault in active)
+    lines = None if not faults else tuple(_format_named_fault(fault, digits) for fault in active)
     return EvidenceLines(_format_operations(rows, digits, {}), digits=digits, named_faults=lines, knows_faults=False)
 
 
-def _overlaps(fault: InForce, finding: Finding) -> bool:
+def _overlaps(fault: NamedFault, finding: Finding) -> bool:
     since, until = finding.since, finding.until
     return (
         since is not None and until is not None and fault.begin <= until and (fault.end is None or fault.end >= since)

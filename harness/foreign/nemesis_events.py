@@ -9,13 +9,15 @@ tools record them in ways of their own. The names follow the conventions of Jeps
 - ``heal`` ends everything.
 - Any other event is a moment, such as ``bump-clock``.
 
-Most tools record two events for each action: its begin and its completion.
+Most tools record two events for each action, one after the other: its begin and its completion.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
 UNNAMED: Final = "fault"
+HEALS: Final = ("heal", "heal-all")
+"""Verbs that end everything."""
 BEGINS: Final = {"start": UNNAMED, "kill": "kill", "pause": "pause"}
 ENDS: Final = {"stop": UNNAMED, "start": "kill", "resume": "pause"}
 
@@ -39,6 +41,8 @@ class NemesisEvents:
     _ended: dict[str, ForeignFault] = field(default_factory=dict)
     """The last fault of each name that has ended; a second event of the same action may still move its end."""
     _faults: list[ForeignFault] = field(default_factory=list)
+    _last: str = ""
+    """The verb of the event before."""
 
     def add(self, f: str, time: int) -> None:
         """Takes an event with its verb and its time in nanoseconds."""
@@ -49,11 +53,11 @@ class NemesisEvents:
                 self._end(name, time)
         elif begun is not None:
             if begun not in self._open:
-                self._close_account(begun)
+                self._settle(begun)
                 self._open[begun] = time
-        elif f != "heal":
-            self._close_account(f)
+        elif f not in HEALS:
             self._faults.append(ForeignFault(f, time, time))
+        self._last = f
 
     def faults(self) -> tuple[ForeignFault, ...]:
         """Returns the faults so far by their begin. A fault that has not ended has no end."""
@@ -65,20 +69,21 @@ class NemesisEvents:
 
     def _find_ended(self, f: str) -> list[str]:
         """Returns the names of the faults that an event ends, or whose end it confirms."""
-        if f in ("heal", "heal-all"):
-            return [*self._open] or [*self._ended]
+        confirmed = self._ended if f == self._last else {}
+        if f in HEALS:
+            return [*self._open] or [*confirmed]
         name = f.removeprefix("stop-") if f.startswith("stop-") else ENDS.get(f)
-        return [name] if name is not None and (name in self._open or name in self._ended) else []
+        return [name] if name is not None and (name in self._open or name in confirmed) else []
 
     def _end(self, name: str, time: int) -> None:
         begin = self._open.pop(name, None)
         if begin is not None:
-            self._close_account(name)
+            self._settle(name)
             self._ended[name] = ForeignFault(name, begin, time)
         else:
             self._ended[name] = ForeignFault(name, self._ended[name].begin, time)
 
-    def _close_account(self, name: str) -> None:
+    def _settle(self, name: str) -> None:
         """Settles the last fault of a name, because a new one begins."""
         if name in self._ended:
             self._faults.append(self._ended.pop(name))

@@ -83,8 +83,8 @@ class Pairing:
         position = self._entries
         self._entries += 1
         if entry.process is None:
-            timed = entry.time is not None and self._order is EntryOrder.TIME
-            self.nemesis.add(entry.f, entry.time if timed and entry.time is not None else position * STEP)
+            time = position * STEP if entry.time is None or self._order is EntryOrder.FILE else entry.time
+            self.nemesis.add(entry.f, time)
             return
         index = self._check_index(entry, position)
         stamp = self._assign_time(entry, position)

@@ -43,7 +43,7 @@ from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again
 from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.request import AUTO, BANK, ORDER_IS_OPTIONAL, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
-from assay.reports.evidence import InForce, look_up_operations
+from assay.reports.evidence import NamedFault, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
 
 if TYPE_CHECKING:
@@ -182,9 +182,8 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: P
         judgement = judge_by_model(foreign.ops, model, engines, watch, _make_limits(request))
     else:
         judgement, notes = judge_workload(foreign.ops, request, engines, watch)
-    faults = [InForce(fault.name, fault.begin, fault.end) for fault in foreign.faults]
     read = _add_reading(judgement, format, foreign)
-    return _describe_result(read, foreign.ops, *notes, foreign.left_out, faults=faults)
+    return _describe_result(read, foreign.ops, *notes, foreign.left_out, faults=foreign.faults)
 
 
 def _choose_keys(request: CheckRequest) -> KeyMode:
@@ -209,7 +208,7 @@ def _make_limits(request: CheckRequest) -> Limits:
 
 
 def _describe_result(
-    judgement: Judgement, ops: pa.Table | ds.Dataset, *notes: str, faults: Sequence[InForce] = ()
+    judgement: Judgement, ops: pa.Table | ds.Dataset, *notes: str, faults: Sequence[NamedFault] = ()
 ) -> JudgedHistory:
     text = describe(judgement, look_up_operations(ops, judgement, faults), FailureFooter())
     return JudgedHistory(judgement, "\n".join((text, *notes)))

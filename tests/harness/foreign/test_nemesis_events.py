@@ -22,6 +22,8 @@ from assay.harness.foreign.nemesis_events import ForeignFault, NemesisEvents
         (["pause", "kill", "resume", "start"], [("pause", 0, 2), ("kill", 1, 3)]),
         (["start", "kill", "start", "stop"], [("fault", 0, 3), ("kill", 1, 2)]),
         (["start-partition", "kill", "heal", "heal"], [("partition", 0, 3), ("kill", 1, 3)]),
+        (["kill", "start", "bump-clock", "start", "stop"], [("kill", 0, 1), ("bump-clock", 2, 2), ("fault", 3, 4)]),
+        (["heal-all"], []),
         (["bump-clock", "bump-clock"], [("bump-clock", 0, 0), ("bump-clock", 1, 1)]),
         (["heal", "stop-partition"], [("stop-partition", 1, 1)]),
     ],
