@@ -68,6 +68,16 @@ def describe_kinds(judgement: Judgement) -> str:
     return "; ".join(f"{name} {count}" for name, count in judgement.kinds.items())
 
 
+def list_count_properties(judgement: Judgement) -> list[tuple[str, str]]:
+    """Returns properties for JUnit XML: ``operations`` with ``401 ok, 3 unknown``, and ``operations.add`` and so on.
+
+    Files of earlier versions have none.
+    """
+    totals = {"operations": sum(judgement.kinds.values(), OperationCount())} if judgement.kinds else {}
+    each = {f"operations.{name}": count for name, count in judgement.kinds.items()}
+    return [(name, str(count)) for name, count in (totals | each).items()]
+
+
 def find_policy(judgement: Judgement, anomaly: str) -> AnomalyPolicy:
     if anomaly in judgement.forbidden:
         return AnomalyPolicy.FORBIDDEN

@@ -59,7 +59,7 @@ def _add_case(suite: ET.Element, cell_result: CellResult, result: AttemptResult)
             ("seed", str(result.seed)), ("nemesis", cell.nemesis), ("cluster", cell.cluster),
             ("defect", cell.defect or ""), ("outcome", result.outcome),
             *(("verdict", entry.standing) for entry in entries), *(("anomaly", name) for name in anomalies),
-            *(("run", run) for run in result.runs),
+            *(("run", run) for run in result.runs), *(pair for entry in entries for pair in entry.counts),
             *(("report", address) for entry in entries for label, address in entry.links if label == "report"),
             ("command", result.command),
         ],

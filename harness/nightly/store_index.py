@@ -23,6 +23,7 @@ from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, Ni
 from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.run_row import UNJUDGED, find_setting, read_figures, read_outline, read_trusted_judgement
 from assay.harness.run import store
+from assay.reports.coverage import list_count_properties
 from assay.reports.index.entry import (
     FILES,
     CellKey,
@@ -208,9 +209,14 @@ def _make_run_entry(
         command=sanitize_command(command),
         seed=run.seed,
         version=sanitize_text((None if night is None else night.version) or run.version or ""),
+        counts=() if judgement is None else _make_counts(judgement),
         figures=_make_figures(folder, judgement, hits),
         caught=None if judgement is None or defect == NONE else bool(hits),
     )
+
+
+def _make_counts(judgement: Judgement) -> tuple[tuple[str, str], ...]:
+    return tuple((sanitize_text(name), sanitize_text(value)) for name, value in list_count_properties(judgement))
 
 
 def _make_damaged_entry(folder: Path, night: record.Night | None, error: Exception) -> Entry:

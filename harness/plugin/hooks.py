@@ -285,6 +285,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         yield attempt
     finally:
         pass_remarks.keep_remarks(request.node, attempt.remarks)
+        pass_remarks.keep_counts(request.node, attempt.operation_counts)
         if attempt.pass_summary is not None:
             pass_remarks.keep_pass(request.node, *attempt.pass_summary)
         if attempt.interrupted:  # even if the cluster cannot be removed

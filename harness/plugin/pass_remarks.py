@@ -24,6 +24,11 @@ def keep_remarks(item: Any, remarks: Iterable[str]) -> None:
     item.user_properties.extend((REMARK, remark) for remark in remarks)
 
 
+def keep_counts(item: Any, counts: Iterable[tuple[str, str]]) -> None:
+    """Keeps the operations by outcome of a judged run; ``--junitxml`` writes them as properties of the test case."""
+    item.user_properties.extend(counts)
+
+
 def keep_pass(item: Any, operations: int, checks: int, folder: Path, outcomes: str) -> None:
     """Keeps the figures of a run that passed. ``outcomes``: its operations by outcome, in words."""
     item.user_properties.append((PASSED, (operations, checks, str(folder), outcomes)))

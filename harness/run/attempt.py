@@ -44,7 +44,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd, make_trial
-from assay.reports.coverage import describe_totals
+from assay.reports.coverage import describe_totals, list_count_properties
 from assay.reports.evidence import look_up_evidence
 from assay.reports.failure_text import FailureFooter, describe
 from assay.reports.figures import FIGURES, measure_run
@@ -118,6 +118,11 @@ class Attempt:
         if self.judgement is None or self.judgement.verdict is not Verdict.PASS or self._info is None:
             return ()
         return (*self._info.remarks, *self.judgement.warnings)
+
+    @property
+    def operation_counts(self) -> list[tuple[str, str]]:
+        """The operations by outcome, of all kinds and of each kind; empty if the run was not judged."""
+        return [] if self.judgement is None else list_count_properties(self.judgement)
 
     @property
     def pass_summary(self) -> tuple[int, int, Path, str] | None:

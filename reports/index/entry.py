@@ -81,6 +81,8 @@ class Entry:
     command: str = ""
     seed: int | None = None
     version: str = ""
+    counts: tuple[tuple[str, str], ...] = ()
+    """Names and values of its operations by outcome, of all kinds and of each kind, for JUnit XML."""
     figures: EntryFigures = UNMEASURED
     caught: bool | None = None
     """For a run with a defect: whether an expected anomaly was reported; None: no verdict."""

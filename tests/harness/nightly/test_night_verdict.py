@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -276,6 +277,21 @@ def test_each_attempt_is_a_case_with_what_repeats_it(tmp_path: Path) -> None:
     assert str(skipped.get("message")).startswith("known until 2026-11-24")
     assert cases["signal=9"].find("error") is not None
     assert cases["canary"].find("failure") is cases["canary"].find("error") is None
+
+
+def test_a_case_has_the_operations_of_its_run_by_kind_and_outcome(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass")])
+    (path,) = tmp_path.glob("test_fake/*/verdict.json")
+    kinds = {"add": {"ok": 1381, "fail": 0, "info": 3, "answered": 1381}, "read\u200b": {"ok": 20, "fail": 1}}
+    path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | {"kinds": kinds}))
+    properties = ET.fromstring(to_junit(of_night(tmp_path))).iter("property")
+    said = {str(one.get("name")): str(one.get("value")) for one in properties}
+    counts = {name.partition("\\")[0]: value for name, value in said.items() if name.startswith("operations")}
+    assert counts == {
+        "operations": "1,401 ok, 1 failed, 3 unknown",
+        "operations.add": "1,381 ok, 3 unknown",
+        "operations.read": "20 ok, 1 failed",
+    }
 
 
 def test_what_is_written_first_is_what_broke_and_how_to_repeat_it(tmp_path: Path) -> None:

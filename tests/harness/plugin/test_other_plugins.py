@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -116,6 +117,19 @@ def test_an_unknown_verdict_is_a_failure_and_does_not_stop_a_session(toy_project
         assert 'failures="3"' in (toy_project.path / "junit.xml").read_text()
     stopped = toy_project.runpytest_inprocess(*PROVES_NOTHING, "--repeat=3", "-x", "--stop-at-unknown")
     stopped.assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("defect", [(), ("--defect=forgetful",)], ids=["passed", "failed"])
+def test_junit_says_how_many_operations_of_each_kind_were_ok(toy_project: pytest.Pytester, defect: tuple[str]) -> None:
+    toy_project.runpytest_inprocess(*SIM, *defect, "--junitxml=junit.xml")
+    (case,) = ET.parse(toy_project.path / "junit.xml").findall(".//testcase")
+    said = {str(one.get("name")): str(one.get("value")) for one in case.findall("properties/property")}
+    (path,) = (toy_project.path / "store").glob("test_*/2*/verdict.json")
+    kinds = json.loads(path.read_text())["kinds"]
+    assert kinds
+    for name, count in kinds.items():
+        assert said[f"operations.{name}"].startswith(f"{count['ok']:,} ok"), said
+    assert said["operations"].startswith(f"{sum(count['ok'] for count in kinds.values()):,} ok")
 
 
 def test_what_was_found_stops_a_session(toy_project: pytest.Pytester) -> None:
