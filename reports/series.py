@@ -3,6 +3,8 @@
 1. The run is divided into at most 240 intervals of equal, round length.
 2. A rate counts an operation in the interval where it ended, or where it was called if it has no end (``info``).
 3. A latency belongs to the interval in which the operation was due, so that an outage appears at its begin.
+   In an open loop that is behind at its end, no operation is due in the last intervals. There it belongs to the
+   interval of the call as well, so that the panel is drawn to the end.
 4. A latency is measured from when an open loop meant to call the operation. Otherwise a system that stalls would be
    excused for the calls that it delayed (coordinated omission, G. Tene, "How NOT to Measure Latency").
 """
@@ -116,10 +118,14 @@ def compute_series(recording: HistoryDatabase, end: int) -> Series:
         "count(*) filter (outcome = 'ok') as ok, count(*) filter (outcome = 'fail') as fail, "
         "count(*) filter (outcome not in ('ok', 'fail')) as info from ops group by 1 order by 1"
     )
+    due, called = (_select_bucket(time, width, count) for time in ("coalesce(scheduled, call)", "call"))
     latencies = recording.columns(
-        f"select {_select_bucket('coalesce(scheduled, call)', width, count)} as bucket, "
-        f"approx_quantile({_LATENCY}, 0.5) as median, approx_quantile({_LATENCY}, 0.99) as p99, "
-        f"max({_LATENCY}) as longest from ops where outcome = 'ok' and ret is not null group by 1 order by 1"
+        f"with ended as (select {due} as due, {_LATENCY} as latency, case when scheduled is not null then {called} end "
+        "as called from ops where outcome = 'ok' and ret is not null), "
+        f"last as (select {_select_bucket('max(scheduled)', width, count)} as due from ops) "
+        "select bucket, approx_quantile(latency, 0.5) as median, approx_quantile(latency, 0.99) as p99, "
+        "max(latency) as longest from (select due as bucket, latency from ended union all "
+        "select called, latency from ended where called > (select due from last)) group by 1 order by 1"
     )
     seconds = width / NANOSECONDS
 

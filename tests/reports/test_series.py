@@ -77,6 +77,34 @@ def test_a_latency_counts_from_when_the_operation_was_due(tmp_path: Path) -> Non
     assert found.time[int(np.nanargmax(found.longest))] == pytest.approx(1.0, abs=found.width)
 
 
+def test_latencies_of_an_open_loop_that_is_behind_are_drawn_to_its_end(tmp_path: Path) -> None:
+    """Operation n was due after n / 10 s and called after n / 2 s: the last is called at 19.5 s, 15.6 s behind."""
+    with HistoryWriter(tmp_path / "late") as writer:
+        for number in range(40):
+            writer.completed(
+                completed(number, number * SECOND // 2, scheduled=number * SECOND // 10, took=SECOND // 10)
+            )
+    with HistoryDatabase(open_history(tmp_path / "late")) as recording:
+        found = compute_series(recording, recording.end())
+    shown = found.time[~np.isnan(found.longest)]
+    assert shown[-1] == pytest.approx(19.5, abs=found.width)
+    assert np.nanmax(found.longest) == pytest.approx(15_700.0)
+    assert found.longest[found.time.searchsorted(1.0)] == pytest.approx(4_100.0), "still where it was due"
+
+
+@pytest.mark.parametrize("behind", [0, SECOND // 2])
+def test_latencies_of_an_open_loop_in_time_are_where_the_operations_were_due(tmp_path: Path, behind: int) -> None:
+    """The first is late; all others are called when they are due."""
+    with HistoryWriter(tmp_path / "h") as writer:
+        for number in range(20):
+            due = number * SECOND
+            writer.completed(completed(number, due + (0 if number else behind), scheduled=due, took=SECOND // 10))
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        found = compute_series(recording, recording.end())
+    assert (~np.isnan(found.longest)).sum() == 20
+    assert found.time[~np.isnan(found.longest)] == pytest.approx(np.arange(20.0), abs=found.width)
+
+
 def test_verbs_and_errors_are_counted(tmp_path: Path) -> None:
     write_history(tmp_path / "h", ordinary())
     with HistoryDatabase(open_history(tmp_path / "h")) as recording:
