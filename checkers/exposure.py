@@ -146,5 +146,5 @@ def describe_shortage(minimum: ExposureMinimum, count: ExposureCount) -> str | N
         return None
     return (
         f"{minimum.anomaly}: the run could have contradicted {count.exposed} of {count.claims} claims, and the "
-        f"contract asks for {wanted}; let the run last longer, or raise its rate"
+        f"contract asks for {wanted}; let the run last longer (--time-limit), or raise --rate"
     )

@@ -5,6 +5,7 @@
 - ``verdict``: findings, and the three verdicts
 - ``coverage``: whether enough happened for a pass, and whether the system recovered
 - ``health``: how many operations of each kind were answered
+- ``weaknesses``: long rows of errors, repeated values and an unreached rate, each a warning
 - ``disturbance``: which operations succeeded during which faults
 - ``history_views``: gives an engine a history's files as views with the columns of the format
 - ``validate``: rejects histories that cannot have happened

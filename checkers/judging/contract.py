@@ -128,6 +128,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Set by :meth:`need_exposed`. A run below these minimums is unknown."""
     minimum_after_heal: int = 1
     """Successful operations called after the last heal."""
+    repeated_values: bool = False
+    """Whether the workload adds equal values to a log, a queue or a set on purpose. Otherwise a run in which a value
+    was added twice gets a warning (:mod:`assay.checkers.judging.weaknesses`)."""
     linearizable_ends: bool = False
     """Whether the log end offsets that the system reports are linearizable (KIP-207). Then ``unseen`` uses them."""
     linearizable_queues: bool = False
@@ -330,12 +333,14 @@ def forbid(
     may_stall: Sequence[str] = (),
     patience: float = 0.0,
     refusals: Sequence[str] = (),
+    repeated_values: bool = False,
 ) -> Contract:
     """Returns a contract that forbids these anomalies, and always ``no-recovery``, unexpected exits of servers and
     broken invariants.
 
     ``no-recovery`` means no success within ``recovery_deadline`` seconds of a heal. ``refusals``: errors of the
     client that are answers of the system, in addition to ``held``, ``mismatch``, ``empty`` and the like.
+    ``repeated_values``: the workload adds equal values on purpose.
     ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
     """
     forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY, UNEXPECTED_EXIT, BROKEN_INVARIANT)))
@@ -346,6 +351,7 @@ def forbid(
         may_stall=tuple(may_stall),
         patience=patience,
         refusals=(*STANDARD_REFUSALS, *refusals),
+        repeated_values=repeated_values,
     )
 
 

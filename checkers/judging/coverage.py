@@ -27,6 +27,7 @@ from typing import Final
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.disturbance import FaultTimes, find_silences
+from assay.checkers.judging.health import Health, measure_health
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.sql_idioms import extract_topic, strip_incarnation
 from assay.checkers.times import seconds, shorten_times
@@ -40,9 +41,11 @@ _WITHOUT_SUCCESS: Final = (
 """Kinds of effects that do not count as a success, such as an empty poll or a request for the log's end."""
 
 _SUCCEEDED: Final = "select count(*) as examined from successes where call >= {begin} and ret <= {end}"
-_AT_WORK: Final = """
-    select count(*) as examined from ops where call <= {end} and (call >= {begin} or ret >= {begin})
-    """
+
+
+def _at_work(begin: int, end: int) -> str:
+    """Returns SQL: the operation was called, returned or pending in this interval."""
+    return f"call <= {end} and (call >= {begin} or ret >= {begin})"
 
 
 @dataclass(frozen=True)
@@ -100,14 +103,17 @@ def _describe_worst(times: list[int | None]) -> str:
     return "never" if len(known) < len(times) else seconds(max(known))
 
 
-def measure_coverage(engine: Engine, contract: Contract, faults: list[FaultTimes], *, ended: bool) -> Coverage:
+def measure_coverage(
+    engine: Engine, contract: Contract, faults: list[FaultTimes], *, ended: bool, health: Health | None = None
+) -> Coverage:
     """Returns the coverage. ``faults`` has all faults of the history.
 
-    ``ended``: the run came to its own end, so its deadlines count. Needs the views of the log and register families.
+    ``ended``: the run came to its own end, so its deadlines count. ``health``: of a run that can be repeated, so that
+    reasons say why operations failed, and what helps. Needs the views of the log and register families.
     """
     reasons = [
         *_find_fault_reasons(faults),
-        *_find_operation_reasons(engine, contract, faults),
+        *_find_operation_reasons(engine, contract, faults, health),
         *_find_drain_reasons(engine),
     ]
     recoveries: list[KeyRecovery] = []
@@ -160,7 +166,9 @@ def make_successes(engine: Engine, *, materialized: bool = True, by_outcome: boo
     )
 
 
-def _find_operation_reasons(engine: Engine, contract: Contract, faults: list[FaultTimes]) -> list[str]:
+def _find_operation_reasons(
+    engine: Engine, contract: Contract, faults: list[FaultTimes], health: Health | None
+) -> list[str]:
     by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
     make_successes(engine, materialized=bool(faults), by_outcome=by_outcome)
     reasons = []
@@ -169,12 +177,14 @@ def _find_operation_reasons(engine: Engine, contract: Contract, faults: list[Fau
     if total < contract.minimum_operations:
         total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
-        reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
+        few = f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}"
+        reasons.append(few if health is None else f"{few}; {health.advise()}")
     reasons += find_silences(
         faults,
         contract,
         lambda begin, end: _count(engine, _SUCCEEDED.format(begin=begin, end=end)),
-        lambda begin, end: _count(engine, _AT_WORK.format(begin=begin, end=end)),
+        lambda begin, end: _count(engine, f"select count(*) as examined from ops where {_at_work(begin, end)}"),
+        lambda begin, end: measure_health(engine, contract, _at_work(begin, end)).describe_failures(),
     )
     heals = [fault.healed for fault in faults if fault.healed is not None]
     if heals:
@@ -183,6 +193,7 @@ def _find_operation_reasons(engine: Engine, contract: Contract, faults: list[Fau
             reasons.append(
                 f"only {after} operations succeeded after the last heal at {seconds(max(heals))}, "
                 f"the contract asks for {contract.minimum_after_heal}"
+                + ("" if health is None else f"; {measure_health(engine, contract, f'call >= {max(heals)}').advise()}")
             )
     return reasons
 

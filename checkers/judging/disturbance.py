@@ -24,7 +24,7 @@ from typing import Any, Final
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.contract import Contract
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, TARGETS_ZOOKEEPER
-from assay.checkers.times import seconds
+from assay.checkers.times import NANOSECONDS, seconds
 
 MAX_GAP: Final = 450_000_000
 """Maximum nanoseconds from a heal to the next fault of one disturbance.
@@ -174,12 +174,14 @@ def find_silences(
     contract: Contract,
     count_succeeded: Callable[[int, int], int],
     count_at_work: Callable[[int, int], int],
+    describe_failures: Callable[[int, int], str] = lambda begin, end: "",
 ) -> list[str]:
     """Returns a reason for each disturbance in which too little succeeded. If each was too short to need a success,
     returns at most one reason for all of them.
 
     Both functions count operations in an interval: ``count_succeeded`` those called and returned in it,
-    ``count_at_work`` all that were called, returned or pending in it.
+    ``count_at_work`` all that were called, returned or pending in it. ``describe_failures`` says with which errors the
+    latter ended.
     """
     wanted = contract.minimum_during_fault
     stall_heals = [fault.healed for fault in faults if fault.name in contract.may_stall and fault.healed is not None]
@@ -210,19 +212,27 @@ def find_silences(
             continue
         elif merged.end - merged.begin >= contract.failing_over:
             reasons.append(
-                f"only {during} operations succeeded during {merged}, the contract asks for {wanted}; "
-                "if the design allows that, name the fault in may_stall"
+                f"only {during} operations succeeded during {merged}, the contract asks for {wanted}"
+                f"{_add(describe_failures(merged.begin, merged.end))}; if the design allows that, give a failover and "
+                f"patience of more than {(merged.end - merged.begin) / NANOSECONDS:.3g} s in all, or name the fault in "
+                "may_stall"
             )
         elif not count_at_work(one.begin, one.end):
-            reasons.append(f"no client was at work during {one}")
+            reasons.append(f"no client was at work during {one}; raise --rate, or see why clients do not connect")
         else:
             without_success.append(one)
             if index + 1 < len(found) and not count_succeeded(one.begin, found[index + 1].begin):
                 unrecovered = merged
     if without_success and not any_success and not reasons:
         names = "; ".join(str(one) for one in without_success)
+        first = without_success[0]
         reasons.append(
             f"too few operations succeeded during {names}, each shorter than a failover "
-            f"({seconds(contract.failing_over)}); the contract asks for {wanted} during one of them"
+            f"({seconds(contract.failing_over)}: failover and patience); the contract asks for {wanted} during one of "
+            f"them{_add(describe_failures(first.begin, first.end))}; let faults last longer (--nemesis-interval)"
         )
     return reasons
+
+
+def _add(clause: str) -> str:
+    return f"; {clause}" if clause else ""

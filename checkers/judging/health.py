@@ -4,13 +4,15 @@ A run in which the system answered nothing of some kind proves nothing about it,
 operation is *answered* if it ended ok, or failed with an error that the contract declares as a refusal: ``held``,
 ``mismatch``, ``empty``. Then the system itself has answered. A timeout, a refused connection and an exception are no
 answers.
+
+Weaknesses that change no verdict are in :mod:`assay.checkers.judging.weaknesses`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from assay.checkers.engine import INFINITY, Engine
+from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import OperationCount
@@ -21,9 +23,12 @@ LEAST_UNDISTURBED: Final = 10
 """How many of them must have been outside faults."""
 MOST_ERRORS: Final = 3
 """Errors that a reason names."""
+MOST_KINDS: Final = 3
+"""Kinds of operations that a reason names."""
 
-_ERROR: Final = "case when instr(error, ':') > 0 then substr(error, 1, instr(error, ':') - 1) else error end"
-"""The name of an error without its details."""
+NO_ERROR: Final = "no error given"
+ERROR_NAME: Final = "case when instr(error, ':') > 0 then substr(error, 1, instr(error, ':') - 1) else error end"
+"""SQL: the name of an error without its details."""
 
 
 @dataclass
@@ -36,32 +41,79 @@ class _Kind:
     refused: int = 0
     errors: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def count(self) -> OperationCount:
+        return OperationCount(self.ok, self.fail, self.info, self.ok + self.refused)
 
-def count_operations(engine: Engine, contract: Contract) -> tuple[dict[str, OperationCount], dict[str, dict[str, int]]]:
-    """Returns the counts by kind (``f``), and for each kind the numbers of its errors that are no answers."""
+
+@dataclass(frozen=True)
+class Health:
+    """The operations by kind (``f``), and for each kind the numbers of its errors that are no answers."""
+
+    counts: Mapping[str, OperationCount] = field(default_factory=dict)
+    errors: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> OperationCount:
+        return sum(self.counts.values(), OperationCount())
+
+    @property
+    def all_errors(self) -> dict[str, int]:
+        totals: dict[str, int] = {}
+        for of_kind in self.errors.values():
+            for error, many in of_kind.items():
+                totals[error] = totals.get(error, 0) + many
+        return totals
+
+    def describe_failures(self) -> str:
+        """Returns which kinds were answered less than half, and with which errors they ended; empty if none was.
+
+        ``of 30 add none was answered: OSError (22) and timeout (8); of 10 read 3 were answered: timeout (7)``.
+        """
+        failing = [(f, count) for f, count in self.counts.items() if 2 * count.answered < count.issued]
+        failing.sort(key=lambda item: (item[1].answered - item[1].issued, item[0]))
+        said = [describe_unanswered(f, count, self.errors[f]) for f, count in failing[:MOST_KINDS]]
+        if len(failing) > MOST_KINDS:
+            said.append(f"and {len(failing) - MOST_KINDS} other kinds")
+        return "; ".join(said)
+
+    def advise(self) -> str:
+        """Returns why too few operations succeeded, and what helps."""
+        failures = self.describe_failures()
+        if not self.counts:
+            return "none was issued then, so let the workload end with a drain or final reads"
+        if not failures:
+            return "let the run last longer (--time-limit), or raise --rate"
+        return f"{failures}; see why the system does not answer{advise_on_timeouts(self.all_errors)}"
+
+
+def measure_health(engine: Engine, contract: Contract, where: str = "1 = 1") -> Health:
+    """Counts the operations of the history; ``where``: SQL that selects some of them."""
+    rows = engine.rows(
+        f"select f, outcome, {ERROR_NAME} as error, count(*) as many from ops where {where} "
+        f"group by f, outcome, {ERROR_NAME}"
+    )
     kinds: dict[str, _Kind] = {}
-    rows = engine.rows(f"select f, outcome, {_ERROR} as error, count(*) as many from ops group by f, outcome, {_ERROR}")
     for row in sorted(rows, key=lambda row: (row["f"], row["outcome"], row["error"] or "")):
         kind, many = kinds.setdefault(row["f"], _Kind()), int(row["many"])
         setattr(kind, row["outcome"], getattr(kind, row["outcome"]) + many)
-        error = (row["error"] or "no error given").strip()
+        error = name_error(row)
         if row["outcome"] == "fail" and error in contract.refusals:
             kind.refused += many
         elif row["outcome"] != "ok":
             kind.errors[error] = kind.errors.get(error, 0) + many
-    counts = {f: OperationCount(one.ok, one.fail, one.info, one.ok + one.refused) for f, one in kinds.items()}
-    return counts, {f: one.errors for f, one in kinds.items()}
+    return Health({f: one.count for f, one in kinds.items()}, {f: one.errors for f, one in kinds.items()})
 
 
-def find_unanswered(
-    engine: Engine,
-    counts: Mapping[str, OperationCount],
-    errors: Mapping[str, Mapping[str, int]],
-    faults: Sequence[FaultTimes],
-) -> list[str]:
+def name_error(row: Row) -> str:
+    """Returns the name of the error of a row with the column ``error``, which ``ERROR_NAME`` selects."""
+    return str(row["error"] or NO_ERROR).strip()
+
+
+def find_unanswered(engine: Engine, health: Health, faults: Sequence[FaultTimes]) -> list[str]:
     """Returns a reason not to pass for each kind of which nothing was answered, although faults do not explain it."""
     reasons = []
-    for f, count in counts.items():
+    for f, count in health.counts.items():
         if count.answered or count.issued < LEAST_ISSUED:
             continue
         undisturbed = _count_undisturbed(engine, f, faults)
@@ -69,23 +121,17 @@ def find_unanswered(
             outside = f", {undisturbed} of them outside faults" if undisturbed < count.issued else ""
             reasons.append(
                 f"no {f} was answered: {count.issued} were issued{outside}, and all ended with "
-                f"{describe_errors(errors[f])}; see why the system does not answer them, or declare the error as a "
-                "refusal if it is an answer (refusals)"
+                f"{describe_errors(health.errors[f])}; see why the system does not answer them"
+                f"{advise_on_timeouts(health.errors[f])}, or declare the error as a refusal if it is an answer "
+                "(refusals)"
             )
     return reasons
 
 
-def describe_few_answers(counts: Mapping[str, OperationCount], errors: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Returns a warning if fewer than half of all operations were answered."""
-    issued = sum(count.issued for count in counts.values())
-    answered = sum(count.answered for count in counts.values())
-    if issued < LEAST_ISSUED or 2 * answered >= issued:
-        return []
-    totals: dict[str, int] = {}
-    for of_kind in errors.values():
-        for error, many in of_kind.items():
-            totals[error] = totals.get(error, 0) + many
-    return [f"only {answered} of {issued} operations were answered; the others ended with {describe_errors(totals)}"]
+def describe_unanswered(f: str, count: OperationCount, errors: Mapping[str, int]) -> str:
+    """Returns ``of 30 add none was answered: OSError (22) and timeout (8)``."""
+    answered = "none was" if not count.answered else "one was" if count.answered == 1 else f"{count.answered} were"
+    return f"of {count.issued} {f} {answered} answered: {describe_errors(errors)}"
 
 
 def describe_errors(errors: Mapping[str, int]) -> str:
@@ -97,14 +143,24 @@ def describe_errors(errors: Mapping[str, int]) -> str:
     return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
 
 
-def _count_undisturbed(engine: Engine, f: str, faults: Sequence[FaultTimes]) -> int:
-    """Counts the operations of a kind during which no fault was active. Unknown outcomes count by their calls."""
+def advise_on_timeouts(errors: Mapping[str, int]) -> str:
+    """Returns the settings that help a slow system, in parentheses, if some of these errors are timeouts."""
+    slow = any("timeout" in error.lower() for error in errors)
+    return " (if it is only slow, a longer --operation-timeout or a lower --rate helps)" if slow else ""
+
+
+def select_undisturbed(faults: Sequence[FaultTimes]) -> str:
+    """Returns SQL: during this operation no fault was active. Unknown outcomes count by their calls."""
     conditions = []
     for fault in faults:
         begin = fault.injected if fault.since is None else fault.since
         if begin is not None:
             end = INFINITY if fault.healed is None else fault.healed
             conditions.append(f"not (call <= {end} and coalesce(ret, call) >= {begin})")
-    where = f" where {' and '.join(conditions)}" if conditions else ""
-    rows = engine.rows(f"select f, count(*) as many from ops{where} group by f")
+    return " and ".join(conditions) or "1 = 1"
+
+
+def _count_undisturbed(engine: Engine, f: str, faults: Sequence[FaultTimes]) -> int:
+    """Counts the operations of a kind during which no fault was active."""
+    rows = engine.rows(f"select f, count(*) as many from ops where {select_undisturbed(faults)} group by f")
     return next((int(row["many"]) for row in rows if row["f"] == f), 0)

@@ -44,11 +44,12 @@ from assay.checkers.judging.early_checks import (
     select_early_checks,
 )
 from assay.checkers.judging.finding_context import FindingContext
-from assay.checkers.judging.health import count_operations, describe_few_answers, find_unanswered
+from assay.checkers.judging.health import Health, find_unanswered, measure_health
 from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.judging.validate import validate
-from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, OperationCount, Verdict
+from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, Verdict
+from assay.checkers.judging.weaknesses import find_weaknesses
 from assay.checkers.objects.kinds import describe_nameless_kinds, list_kinds
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import BROKEN_COUNT
@@ -187,8 +188,7 @@ class _Judging:
     examined: list[CheckCoverage] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    counts: dict[str, OperationCount] = field(default_factory=dict)
-    """Operations by kind."""
+    health: Health = field(default_factory=Health)
 
     known: PartitionAnswers = field(default_factory=PartitionAnswers)
     """Answers that the engine found key by key before the other checks."""
@@ -228,11 +228,11 @@ class _Judging:
         self.unknown += describe_nameless_kinds(self.engine)
         stopped = False
         try:
+            self._measure_health()
             self._judge_by_key()
             for family in self.families:
                 with attributing_errors(f"in the family of checks {family.name!r}"):
                     self._judge_family(family)
-            self._measure_health()
             if self.judged or self.contract.model is not None:
                 self._measure_coverage()
             self._compare_with_contract()
@@ -367,7 +367,7 @@ class _Judging:
             self.findings += self.finding_context.add_to(findings(self.engine, check, self.through, first))
         elif self._needs_data(check):
             if count.examined == 0:
-                self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
+                self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data{self._explain_lack()}")
             elif self.ended:
                 self._judge_exposure(check, count.exposure)
         lacking = count.examined == count.instances == 0
@@ -385,9 +385,14 @@ class _Judging:
         minimums = (one for one in self.contract.minimum_exposed if one.anomaly == check.anomaly)
         reason = reason or next((describe_shortage(one, count) for one in minimums), None)
         if reason is not None:
-            self.unknown.append(reason)
+            self.unknown.append(f"{reason}{self._explain_lack()}")
         elif warning is not None:
             self.warnings.append(warning)
+
+    def _explain_lack(self) -> str:
+        """Returns with which errors operations failed, as the end of a reason that names data which a run lacks."""
+        failures = self.health.describe_failures() if self.owes_exposure else ""
+        return f"; {failures}" if failures else ""
 
     def _needs_data(self, check: Check) -> bool:
         """Returns whether a run without data for the check is unknown."""
@@ -409,16 +414,26 @@ class _Judging:
         )
 
     def _measure_health(self) -> None:
-        """Counts the operations by kind and outcome. A kind that was never answered is a reason not to pass."""
-        self.counts, errors = count_operations(self.engine, self.contract)
+        """Counts the operations by kind and outcome. A kind that was never answered is a reason not to pass.
+
+        This comes before the checks, because such a kind explains why they had no data.
+        """
+        self.health = measure_health(self.engine, self.contract)
         if self.owes_exposure and self.ended:
-            self.unknown += find_unanswered(self.engine, self.counts, errors, self.finding_context.faults)
-            self.warnings += describe_few_answers(self.counts, errors)
+            faults = self.finding_context.faults
+            self.unknown += find_unanswered(self.engine, self.health, faults)
+            self.warnings += find_weaknesses(self.engine, self.contract, self.health, faults, self.kinds, self.through)
 
     def _measure_coverage(self) -> None:
         """Judges, whichever families apply, whether enough happened and whether the system recovered."""
         begun = time.perf_counter()
-        covered = coverage.measure_coverage(self.engine, self.contract, self.finding_context.faults, ended=self.ended)
+        covered = coverage.measure_coverage(
+            self.engine,
+            self.contract,
+            self.finding_context.faults,
+            ended=self.ended,
+            health=self.health if self.owes_exposure else None,
+        )
         self.unknown += covered.reasons
         self.applied.append(NO_RECOVERY)
         if covered.slow:
@@ -526,7 +541,7 @@ class _Judging:
             unknown=unknown,
             warnings=tuple(self.warnings),
             operations=self.history.rows("ops"),
-            kinds=self.counts,
+            kinds=dict(self.health.counts),
             effects=self.history.rows("effects"),
             seconds=now - begun,
             stages={"validating": round(loaded - begun, 6), "checking": round(now - loaded, 6)},

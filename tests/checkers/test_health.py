@@ -146,6 +146,76 @@ def test_a_run_of_which_most_was_not_answered_gets_a_warning(tmp_path: Path, fai
     assert found.warnings == ((said,) if warned else ())
 
 
+FAILED: Final = [
+    *operations("set-add", 20, 11, "fail", "OSError: no route"),
+    *operations("set-add", 31, 8, "info", "timeout"),
+    *operations("set-add", 39, 2, "ok"),
+]
+"""Two of 21 adds are answered."""
+SAID: Final = "of 21 set-add 2 were answered: OSError (11) and timeout (8)"
+
+
+@pytest.mark.parametrize(
+    ("rows", "succeeded", "helps"),
+    [
+        ([], 24, "let the run last longer (--time-limit), or raise --rate"),
+        (operations("set-add", 20, 21, "ok"), 45, "let the run last longer (--time-limit), or raise --rate"),
+        (FAILED, 26, f"{SAID}; see why the system does not answer (if it is only slow, a longer --operation-timeout"),
+        (FAILED[:11], 24, "of 11 set-add none was answered: OSError (11); see why the system does not answer"),
+    ],
+    ids=["few were issued", "all were answered", "some timed out", "none was answered"],
+)
+def test_a_run_with_too_few_successes_says_why_and_what_helps(
+    tmp_path: Path, rows: list[Row], succeeded: int, helps: str
+) -> None:
+    found = judged(tmp_path, rows, msgspec.structs.replace(IDS, minimum_operations=100))
+    (reason,) = found.unknown
+    assert reason.startswith(f"only {succeeded} operations succeeded, the contract asks for 100; {helps}")
+
+
+@pytest.mark.parametrize(("rows", "why"), [(FAILED, f"; {SAID}"), (operations("set-add", 20, 21, "ok"), "")])
+def test_a_claim_that_is_not_exposed_says_which_operations_failed(tmp_path: Path, rows: list[Row], why: str) -> None:
+    found = judged(tmp_path, rows, IDS.need("set-lost"))
+    (reason,) = found.unknown
+    assert reason.startswith("set-lost: ")
+    assert reason.endswith(f"add a final read (sets.final_reads()){why}")
+
+
+def test_a_check_without_data_says_which_operations_failed(tmp_path: Path) -> None:
+    rows = operations("set-read", 20, 5, "fail", "OSError")
+    (reason,) = judged(tmp_path, rows, IDS.need("set-phantom")).unknown
+    assert reason == "set-phantom is forbidden, but its check had no data; of 5 set-read none was answered: OSError (5)"
+    assert judged(tmp_path / "ok", operations("set-read", 20, 5, "ok"), IDS.need("set-phantom")).unknown != ()
+
+
+DISTURBED: Final = msgspec.structs.replace(IDS, failover=1.0, recovery_deadline=1000)
+
+
+@pytest.mark.parametrize("outcome", ["fail", "ok"])
+def test_a_fault_without_success_says_which_operations_failed_and_what_helps(tmp_path: Path, outcome: str) -> None:
+    rows = operations("set-add", 20, 21, outcome, None if outcome == "ok" else "OSError")
+    found = judged(tmp_path, rows, DISTURBED, faults=kill(1.9, 4.9))
+    if outcome == "ok":
+        assert found.verdict is Verdict.PASS, found.unknown
+        return
+    (reason,) = found.unknown
+    assert "; of 21 set-add none was answered: OSError (21); if the design allows that, give a failover and" in reason
+    assert "patience of more than 3 s in all, or name the fault in may_stall" in reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "helps"),
+    [
+        ([], "none was issued then, so let the workload end with a drain or final reads"),
+        (operations("set-add", 120, 4, "fail", "OSError"), "of 4 set-add none was answered: OSError (4); see why the"),
+    ],
+)
+def test_a_run_without_success_after_the_last_heal_says_why(tmp_path: Path, rows: list[Row], helps: str) -> None:
+    found = judged(tmp_path, rows, DISTURBED, faults=kill(9.9, 11.9))
+    (reason,) = found.unknown
+    assert f"the contract asks for 1; {helps}" in reason
+
+
 @pytest.mark.parametrize(("answered", "verdict"), [(0, Verdict.UNKNOWN), (1, Verdict.PASS)])
 def test_reads_of_a_register_prove_nothing_if_no_write_was_answered(
     tmp_path: Path, answered: int, verdict: Verdict

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 def effect(op: int, sub: int, kind: str, key: str, call: int, ret: int | None, **given: Any) -> Row:
     """Returns a row of ``effects``; an ok one of process 0 in the main phase unless given otherwise."""
-    assert not given.keys() - {*EFFECTS.names, "worker", "op_outcome"}, "there is no such column"
+    assert not given.keys() - {*EFFECTS.names, "worker", "op_outcome", "scheduled"}, "there is no such column"
     row: Row = dict.fromkeys(EFFECTS.names)
     row.update(op=op, sub=sub, kind=kind, key=key, call=call, ret=ret, process=0, outcome="ok", phase="main")
     row.update(given)
@@ -114,6 +114,7 @@ def write(folder: Path, rows: Sequence[Row], *, format: int | None = FORMAT, **o
             "outcome": row.get("op_outcome", row["outcome"]),
             "error": row["error"],
             "phase": row["phase"],
+            "scheduled": row.get("scheduled"),
         }
         for row in rows
     }

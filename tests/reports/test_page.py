@@ -166,6 +166,16 @@ def test_an_unknown_run_leads_with_its_reasons(tmp_path: Path) -> None:
     assert page.text.count(reasons[1]) == 1
 
 
+@WORDS
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN])
+def test_warnings_are_on_the_page_whatever_the_verdict(tmp_path: Path, verdict: Verdict) -> None:
+    said = "worker w3: OSError, 212 in a row since 15.0 s"
+    found = judgement(verdict, *([finding(1)] if verdict is Verdict.FAIL else []))
+    text = parsed(write_run(tmp_path / "warned", msgspec.structs.replace(found, warnings=(said,)), ordinary())).text
+    assert f"warning: {said}" in text
+    assert "warning:" not in parsed(write_run(tmp_path / "sound", found, ordinary())).text
+
+
 @pytest.mark.parametrize("operations", [None, [], ordinary(5)])
 def test_a_run_cut_short_still_has_a_page(tmp_path: Path, operations: list[object] | None) -> None:
     run = write_run(tmp_path / "run", None, operations, close=False, status="interrupted", problem="second Ctrl-C")  # type: ignore[arg-type]

@@ -285,7 +285,9 @@ def test_too_little_is_unknown(tmp_path: Path) -> None:
     assert unread.verdict is Verdict.UNKNOWN
     assert "G1a is forbidden, but its check had no data" in unread.unknown
     thin = store("ax1", "rx1", "rx1 ay1", "ry1")
-    assert judged(tmp_path / "2", thin, contract).unknown == ("only 4 operations succeeded, the contract asks for 10",)
+    few = "only 4 operations succeeded, the contract asks for 10"
+    (reason,) = judged(tmp_path / "2", thin, contract).unknown
+    assert reason == f"{few}; let the run last longer (--time-limit), or raise --rate"
     assert judged(tmp_path / "3", thin).verdict is Verdict.PASS
 
 
