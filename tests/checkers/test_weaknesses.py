@@ -188,6 +188,14 @@ def test_values_that_may_repeat_get_no_warning(tmp_path: Path, rows: list[Row]) 
     assert judge(write(tmp_path / "history", [*sound(), *rows]), PROMISED).warnings == ()
 
 
+def test_of_very_many_values_some_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 24 additions of the values 0 to 11, those of 0, 3, 6 and 9 are looked at."""
+    monkeypatch.setattr("assay.checkers.judging.weaknesses.MOST_COMPARED", 10)
+    rows = [step(100 + number, "set-add", value=number % 12) for number in range(24)]
+    (said,) = judge(write(tmp_path / "history", [*sound(), *rows]), PROMISED).warnings
+    assert said.startswith("of the values that 3 divides, 4 values were added more than once, such as in k, ")
+
+
 def all_of_them(folder: Path) -> Path:
     rows = [*open_loop(60, 1 / 20, 1 / 6), *of_worker([f"{one}" if one else None for one in ROW])]
     rows += [step(200 + number, "set-add", value=number // 2, key=f"s{number % 2}", worker="w4") for number in range(9)]
