@@ -39,7 +39,8 @@ answers. A worker whose server restarts after a fault has a row that is short by
 MOST_WORKERS: Final = 3
 """Workers that a warning names."""
 MOST_BEHIND: Final = 10
-"""An open loop has not reached its rate if it is late by one of so many parts of its time, and by a second."""
+"""An open loop has not reached its rate if it is late by one of so many parts of its time, and by a second, in addition
+to the time in which faults disturbed it."""
 MOST_COMPARED: Final = 2_000_000
 """Added values up to which all of them are compared with each other."""
 DISTINCT_KINDS: Final = ("append", "queue-enqueue", "set-add")
@@ -59,7 +60,7 @@ def find_weaknesses(
     return [
         *describe_few_answers(health),
         *find_long_rows(engine, contract, health, faults, through),
-        *find_unreached_rate(engine),
+        *find_unreached_rate(engine, contract, faults),
         *find_repeated_values(engine, contract, kinds),
     ]
 
@@ -138,8 +139,11 @@ def _select_long_rows(faults: Sequence[FaultTimes]) -> str:
         """
 
 
-def find_unreached_rate(engine: Engine) -> list[str]:
-    """Returns a warning if the open loop was behind its schedule at its end."""
+def find_unreached_rate(engine: Engine, contract: Contract, faults: Sequence[FaultTimes]) -> list[str]:
+    """Returns a warning if the open loop was behind its schedule at its end, by more than faults explain.
+
+    While a fault is active, and for a failover after it, all workers may have to wait.
+    """
     (row,) = engine.rows(
         "select count(*) as many, min(scheduled) as first_due, max(scheduled) as last_due, max(call) as last_call "
         "from ops where scheduled is not null and phase = 'main'"
@@ -148,13 +152,24 @@ def find_unreached_rate(engine: Engine) -> list[str]:
     if many < LEAST_ISSUED or row["last_due"] == row["first_due"]:
         return []
     lasted, behind = row["last_call"] - row["first_due"], row["last_call"] - row["last_due"]
-    if behind < NANOSECONDS or MOST_BEHIND * behind < lasted:
+    unexplained = behind - _measure_disturbed(contract, faults, row["first_due"], row["last_call"])
+    if unexplained < NANOSECONDS or MOST_BEHIND * unexplained < lasted:
         return []
     wanted, done = ((many - 1) * NANOSECONDS / time for time in (row["last_due"] - row["first_due"], lasted))
     return [
         f"the open loop did not reach its rate: {done:.3g} of {wanted:.3g} per second done, "
         f"{behind / NANOSECONDS:.3g} s behind at its end; raise --concurrency, or lower --rate"
     ]
+
+
+def _measure_disturbed(contract: Contract, faults: Sequence[FaultTimes], begin: int, end: int) -> int:
+    """Returns the nanoseconds of this interval in which a fault was active, or others took over after it."""
+    total, reached = 0, begin
+    for fault in sorted((one for one in faults if one.injected is not None), key=lambda one: one.injected or 0):
+        until = end if fault.healed is None else min(fault.healed + contract.failing_over, end)
+        total += max(until - max(fault.injected or 0, reached), 0)
+        reached = max(reached, until)
+    return total
 
 
 def find_repeated_values(engine: Engine, contract: Contract, kinds: Collection[str]) -> list[str]:

@@ -151,6 +151,16 @@ def test_an_open_loop_in_time_gets_no_warning(tmp_path: Path, rows: list[Row]) -
     assert warnings(tmp_path, rows) == ()
 
 
+@pytest.mark.parametrize(("healed", "failover", "warned"), [(21, 0, True), (22, 0, False), (21, 1, False)])
+def test_faults_explain_as_much_delay_as_they_and_their_failovers_last(
+    tmp_path: Path, healed: float, failover: float, warned: bool
+) -> None:
+    """The loop is 19 s behind after 23.75 s, and the fault began at 5 s: a tenth remains."""
+    contract = msgspec.structs.replace(PROMISED, failover=float(failover))
+    said = warnings(tmp_path, open_loop(96, 1 / 20, 1 / 4), contract, faults=kill(5, healed))
+    assert any("did not reach its rate" in one for one in said) is warned
+
+
 TWICE: Final = {
     "set": ("set-add", "set-add"),
     "queue": ("queue-enqueue", "queue-enqueue"),
