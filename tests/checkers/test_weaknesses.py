@@ -10,15 +10,19 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from assay.checkers.engine import Engine
+from assay.checkers.engine import Engine, Engines
 from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.sqlite import SQLite
-from assay.checkers.judging.contract import STANDARD_REFUSALS, Contract, forbid
+from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.disturbance import read_faults
 from assay.checkers.judging.health import measure_health
-from assay.checkers.judging.history_views import register_contract, register_history
+from assay.checkers.judging.history_views import open_history, register_contract, register_history
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.judging.weaknesses import find_weaknesses
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.history.reader import InMemoryHistoryReader
+from assay.harness.run.judging import UnjudgedRun, judge_together
+from assay.harness.run.registry import Registry
 
 from helpers.fault_rows import impact
 from helpers.judging import judge
@@ -228,12 +232,24 @@ def test_duckdb_and_sqlite_find_the_same_weaknesses(tmp_path: Path) -> None:
     assert [one.partition(" ")[0] for one in by_duck] == ["worker", "the", "one"]
 
 
+def test_runs_that_are_judged_together_get_the_warnings_of_each_alone(tmp_path: Path) -> None:
+    folders = [all_of_them(tmp_path / "weak"), write(tmp_path / "sound" / "history", sound())]
+    folders.append(write(tmp_path / "row" / "history", [*sound(), *of_worker(ROW)]))
+    readers = []
+    for folder in folders:
+        tables = {name: open_history(folder).table(name) for name in DATA_SETS}
+        columns = {name: [column.to_pylist() for column in table.columns] for name, table in tables.items()}
+        readers.append(
+            InMemoryHistoryReader({name: columns[name] if table.num_rows else [] for name, table in tables.items()})
+        )
+    runs = [UnjudgedRun(reader, PROMISED) for reader in readers]
+    together = judge_together(runs, Engines("duckdb", threads=1), Registry.standard())
+    assert [len(one.warnings) for one in together] == [3, 0, 1]
+    assert [one.warnings for one in together] == [judge(folder, PROMISED).warnings for folder in folders]
+
+
 @pytest.mark.spark
 def test_spark_finds_the_same_weaknesses(tmp_path: Path, application: Any) -> None:
     folder = all_of_them(tmp_path)
     with DuckDB() as duck, application.engine(effects=100) as spark:
         assert found_by(spark, folder) == found_by(duck, folder)
-
-
-def test_the_refusals_of_these_tests_are_refusals() -> None:
-    assert "held" in STANDARD_REFUSALS
