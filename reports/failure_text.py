@@ -121,6 +121,8 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: Fa
     if judgement.verdict is Verdict.FAIL and judgement.unknown:
         yield _format_doubts(judgement)
     yield from (f"warning: {warning}" for warning in judgement.warnings[:MAX_REMARKS])
+    if more := max(len(judgement.warnings) - MAX_REMARKS, 0):
+        yield f"and {more} more warning{'s' * (more > 1)} (verdict.json)"
 
 
 def _iterate_failure(judgement: Judgement, evidence: EvidenceLines) -> Iterator[str]:

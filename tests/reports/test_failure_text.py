@@ -162,3 +162,7 @@ def test_a_long_doubt_loses_its_middle_because_it_ends_with_what_to_do() -> None
 def test_warnings_follow_the_verdict(verdict: Verdict) -> None:
     warned = msgspec.structs.replace(judgement(verdict, unknown=("the history is empty",)), warnings=("few answers",))
     assert "warning: few answers" in describe(warned, EvidenceLines(), ENDING).splitlines()
+    many = msgspec.structs.replace(warned, warnings=tuple(f"weakness {number}" for number in range(5)))
+    lines = describe(many, EvidenceLines(), ENDING).splitlines()
+    assert sum(line.startswith("warning: weakness") for line in lines) == 3
+    assert "and 2 more warnings (verdict.json)" in lines
