@@ -39,8 +39,8 @@ answers. A worker whose server restarts after a fault has a row that is short by
 MOST_WORKERS: Final = 3
 """Workers that a warning names."""
 MOST_BEHIND: Final = 10
-"""An open loop has not reached its rate if it is late by one of so many parts of its time, and by a second, in addition
-to the time in which faults disturbed it."""
+"""An open loop has not reached its rate if it is late by one of so many parts of its time, and by a second. The time
+in which faults disturbed it does not count."""
 MOST_COMPARED: Final = 2_000_000
 """Added values up to which all of them are compared with each other."""
 DISTINCT_KINDS: Final = ("append", "queue-enqueue", "set-add")
@@ -176,8 +176,8 @@ def find_repeated_values(engine: Engine, contract: Contract, kinds: Collection[s
     """Returns a warning if values that ought to be distinct were added more than once.
 
     Only acknowledged additions count: a workload may repeat one of unknown outcome. An element of a set may be added
-    again after it was removed. Of very many values, only the multiples of some number are compared, because comparing
-    all of them costs as much as a check, and a generator that starts again repeats such values, too.
+    again after it was removed. If there are very many values, only the multiples of some number are compared, because
+    the comparison of all costs as much as a check. A generator that starts again repeats such values, too.
     """
     if contract.repeated_values or not set(kinds).intersection(DISTINCT_KINDS):
         return []

@@ -203,7 +203,7 @@ def test_values_that_may_repeat_get_no_warning(tmp_path: Path, rows: list[Row]) 
 
 
 def test_of_very_many_values_some_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 24 additions of the values 0 to 11, those of 0, 3, 6 and 9 are looked at."""
+    """The values 0 to 11 were added twice; those that 3 divides are compared."""
     monkeypatch.setattr("assay.checkers.judging.weaknesses.MOST_COMPARED", 10)
     rows = [step(100 + number, "set-add", value=number % 12) for number in range(24)]
     (said,) = judge(write(tmp_path / "history", [*sound(), *rows]), PROMISED).warnings
