@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from assay.checkers.judging.sensitivity import FILE as SENSITIVITY
+from assay.checkers.judging.sensitivity import Sensitivity
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.files import read_json
 from assay.harness.core.timestamps import Origin
@@ -68,6 +70,8 @@ class RunFiles:
     omitted: tuple[str, ...]
     """Faults that were left out of the schedule, according to ``schedule.json``."""
     shrinking: Shrinking | None
+    sensitivity: Sensitivity | None
+    """What `assay sensitivity` measured, if it was called."""
     logs: tuple[LogFile, ...]
     problems: tuple[str, ...]
 
@@ -83,6 +87,7 @@ def read_files(run_dir: Path) -> RunFiles:
         judgement=_read(run_dir / "verdict.json", Judgement, problems),
         omitted=_find_omitted(schedule or {}),
         shrinking=_read(run_dir / SHRINKING, Shrinking, problems),
+        sensitivity=_read(run_dir / SENSITIVITY, Sensitivity, problems),
         logs=_list_logs(run_dir),
         problems=tuple(problems),
     )

@@ -31,11 +31,12 @@ ALLOWED = {
     "harness/search": {
         "harness/core", "harness/run", "harness/stored", "cluster", "nemesis", "checkers", "reports",
     },
+    "harness/sensitivity": {"harness/core", "checkers"},
     "harness/nightly": {"harness/core", "harness/run", "harness/stored", "cluster", "checkers", "reports"},
     "harness/plugin": {"harness/core", "harness/run", "harness/search", "cluster", "nemesis", "checkers"},
     "harness/cli": {
-        "harness/core", "harness/run", "harness/stored", "harness/search", "harness/synthetic", "harness/nightly",
-        "cluster", "nemesis", "checkers", "reports",
+        "harness/core", "harness/run", "harness/stored", "harness/search", "harness/sensitivity", "harness/synthetic",
+        "harness/nightly", "cluster", "nemesis", "checkers", "reports",
     },
     "workloads": {"cluster", "harness/core", "harness/run", "checkers", "system_under_test"},
 }  # fmt: skip

@@ -4,6 +4,7 @@
 - ``judge``: turns a history and a contract into a verdict
 - ``verdict``: findings, and the three verdicts
 - ``coverage``: whether enough happened for a pass, and whether the system recovered
+- ``sensitivity``: shares of planted violations that the checks of a run catch
 - ``health``: how many operations of each kind were answered
 - ``weaknesses``: long rows of errors, repeated values and an unreached rate, each a warning
 - ``disturbance``: which operations succeeded during which faults

@@ -52,6 +52,8 @@ def add(commands: Any) -> None:
         help="part K of N: every Nth cell; `assay summary` combines all parts of a --night")  # fmt: skip
     parser.add_argument("--shrink", metavar="TIME",
         help=f"time for shrinking each new failure, or {NO} (default: as the matrix says)")  # fmt: skip
+    parser.add_argument("--no-sensitivity", dest="sensitivity", action="store_false",
+        help="do not measure, for a passed run of each cell, which violations it would have shown")  # fmt: skip
     add_known_option(parser)
     parser.add_argument("--resume", action="store_true",
         help="continue --night, or the newest: its cells, except those that have ended")  # fmt: skip
@@ -82,6 +84,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         store, path, night, budget, note=_make_printer(night), begins=_show_beginning, stopping=_show_stopping,
         shrank=_show_shrunk,
         shrinks=lambda cell: _show_progress(f"{cell}: its failure is being shrunk ..."),
+        measures=lambda cell: _show_progress(f"{cell}: its sensitivity is being measured ..."),
     )  # fmt: skip
     part = f", part {night.part} of {night.parts}" * (night.parts > 1)
     note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
@@ -113,7 +116,18 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
     version = arguments.version or read_version(place)
     cells, matrix_shrink = read_plan(arguments.matrix)
     shrink = matrix_shrink if shrink is None else shrink
-    return begin_night(store, arguments.night, cells, budget, place, version, arguments.split, shrink), budget
+    night = begin_night(
+        store,
+        arguments.night,
+        cells,
+        budget,
+        place,
+        version,
+        arguments.split,
+        shrink,
+        sensitivity=arguments.sensitivity,
+    )
+    return night, budget
 
 
 def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:

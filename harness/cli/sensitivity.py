@@ -10,7 +10,7 @@ from assay.harness.cli.command import ExitCode, InputError, add_plugin_options, 
 from assay.harness.run.settings import ENGINES, parse_engine
 
 if TYPE_CHECKING:
-    from assay.harness.sensitivity.result import Sensitivity
+    from assay.checkers.judging.sensitivity import Sensitivity
 
 DESCRIPTION: Final = """\
 Measures what a run that passed would have shown. For each anomaly that its contract forbids, it plants violations into
@@ -55,13 +55,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
     from assay.checkers.engine import Engines
+    from assay.checkers.judging.sensitivity import FILE
     from assay.checkers.judging.verdict import Verdict
     from assay.harness.cli.command import hide_pandas
     from assay.harness.cli.time_estimate import show_estimate
     from assay.harness.core.files import write_atomically
     from assay.harness.run.registry import Registry
     from assay.harness.sensitivity.measure import measure
-    from assay.harness.sensitivity.result import FILE
     from assay.harness.stored.by_contract import judge_again, open_stored
 
     hide_pandas()

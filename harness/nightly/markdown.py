@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from assay.checkers.judging.sensitivity import PlantedShare
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.printable import join_some
 from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, is_troubled
@@ -59,6 +60,7 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     ]
     yield from _make_cells("Without an answer", night.cells, rest)
     yield from _make_failures("Known failures", [one for one in night.failures if not one.counts])
+    yield from _make_sensitivities(night.cells)
     if night.idle:
         names = join_some([escape(one.name) for one in night.idle], MOST_NAMES)
         why = "for want of time" if not night.lost else "for want of time, or with an outcome that is lost"
@@ -89,6 +91,28 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         yield make_code_block(one.example.command) + (f"\n\nReport: {links[0]}" if links else "")
     if len(some) > MOST_ENTRIES:
         yield f"And {len(some) - MOST_ENTRIES} more, which `assay index` shows."
+
+
+def _make_sensitivities(cells: Sequence[CellResult]) -> Iterator[str]:
+    """Yields the cells whose run would have missed many violations, or has missed one that it could have shown."""
+    found = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.low]
+    escaped = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.escaped]
+    if found:
+        yield "### Low sensitivity"
+        yield "Planted violations that passed runs of these cells would have shown:"
+        lines = [f"- {escape(cell)}: {escape(share.anomaly)} {share}; {_describe_miss(share)}" for cell, share in found]
+        yield "\n".join(lines[:MOST_ENTRIES])
+        if len(lines) > MOST_ENTRIES:
+            yield f"And {len(lines) - MOST_ENTRIES} more."
+    if escaped:
+        yield "### Violations that a check missed"
+        yield "The history could have shown them. This is a defect of the check, so please report it:"
+        lines = [f"- {escape(cell)}: {escape(share.anomaly)}: {escape(share.escaped[0])}" for cell, share in escaped]
+        yield "\n".join(lines[:MOST_ENTRIES])
+
+
+def _describe_miss(share: PlantedShare) -> str:
+    return f"missed, for example: {escape(share.missed)}" if share.missed else ""
 
 
 def _make_cells(title: str, cells: Sequence[CellResult], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:

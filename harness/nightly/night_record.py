@@ -112,6 +112,8 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     """``git log --oneline`` since ``after``, if both versions are commits of the folder."""
     shrink_seconds: float = 0.0
     """Seconds for shrinking each new failure; 0: failures are not shrunk."""
+    sensitivity: bool = False
+    """Whether the sensitivity of one run that passed is measured for each cell."""
     folder: str = "."
     """The folder in which pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET

@@ -39,6 +39,7 @@ from assay.harness.nightly.night_record import (
     NAME,
     AttemptOutcome,
     AttemptResult,
+    CellKind,
     MatrixCell,
     Night,
     NightError,
@@ -95,6 +96,7 @@ def _run_git(place: Path, *arguments: str) -> str | None:
 
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
+MEASURER: Final = (sys.executable, "-m", "assay.harness.cli.main", "sensitivity")
 ATTEMPT_OPTIONS: Final = (
     make_reset(("--nemesis", "--workload-mix")), "--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider",
 )  # fmt: skip
@@ -121,6 +123,7 @@ class NightRunner:
     - ``stopping``: with the reason, when an attempt is interrupted
     - ``shrinks``: with the name of the cell whose failure is shrunk
     - ``shrank``: with the result of shrinking
+    - ``measures``: with the name of the cell whose sensitivity is measured
     """
 
     store: Path
@@ -133,8 +136,10 @@ class NightRunner:
     stopping: Callable[[str], None] = lambda why: None
     shrinks: Callable[[str], None] = lambda cell: None
     shrank: Callable[[ShrunkFailure], None] = lambda shrunk: None
+    measures: Callable[[str], None] = lambda cell: None
     program: Sequence[str] = PYTEST
     shrinker: Sequence[str] = PROGRAM
+    measurer: Sequence[str] = MEASURER
     grace: float = GRACE
     interrupt: Interrupt = field(default_factory=Interrupt)
     _unwritten: list[AttemptResult] = field(default_factory=list)
@@ -173,6 +178,8 @@ class NightRunner:
                 self._record(result)
                 seconds[result.cell] = result.seconds
                 self.note(result, len(todo), max(0.0, end - time.monotonic()))
+                if self.night.sensitivity and result.attempt == 1:
+                    self._measure_sensitivity(chosen[0], result, end - time.monotonic())
             self._end()
         return results
 
@@ -219,6 +226,29 @@ class NightRunner:
             result, outcome=outcome, detail=detail, seconds=round(time.monotonic() - began, 3),
             runs=tuple(str(run.relative_to(self.store)) for run in new),
         )  # fmt: skip
+
+    def _measure_sensitivity(self, cell: MatrixCell, result: AttemptResult, left: float) -> None:
+        """Measures the sensitivity of the first run of an attempt that passed, into the run's folder.
+
+        It changes no outcome. Its output is in a log beside that of the attempt.
+        """
+        measured = cell.kind is CellKind.RUN and result.outcome is AttemptOutcome.PASS and result.runs
+        if not measured or left <= 0 or self.interrupt.requested:
+            return
+        self.measures(cell.name)
+        command = [*self.measurer, str(self.store / result.runs[0])]
+
+        def started(pid: int) -> None:
+            with suppress(OSError):
+                self.path.write_running(RunningAttempt(result=result, owner=runs_of.read_owner(pid)))
+
+        with suppress(OSError):  # no room for its log
+            run_attempt(
+                command, Path(self.night.folder), (self.path.path / result.log).with_suffix(".sensitivity.log"),
+                AttemptLimits(cell.timeout, left, self.grace), self.interrupt, started, self.stopping,
+            )  # fmt: skip
+        with suppress(OSError):
+            self.path.write_running(None)
 
     def _shrink(self, end: float) -> None:
         """Shrinks the new failures while there is time. A full disk ends it."""
@@ -342,6 +372,8 @@ def begin_night(
     version: str | None,
     share: tuple[int, int] = (1, 1),
     shrink: float = 0.0,
+    *,
+    sensitivity: bool = False,
 ) -> Night:
     """Writes the record of a night without results. ``name`` None: the UTC day; further nights of it get a number.
 
@@ -369,7 +401,7 @@ def begin_night(
         after=after, commits=list_commits(place, after, version or ""), night=part_name,
         started=now.isoformat(), budget_seconds=budget, seed=derive_seed(0, "night", name) % 2**32,
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
-        whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
+        whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink, sensitivity=sensitivity,
     )  # fmt: skip
     path = night_folder(store, part_name)
     path.reject_linked_folder()

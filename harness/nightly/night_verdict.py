@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from assay.checkers.judging.sensitivity import FILE as SENSITIVITY
+from assay.checkers.judging.sensitivity import Sensitivity
 from assay.checkers.judging.verdict import Verdict
+from assay.harness.core.files import read_json_if_valid
 from assay.harness.nightly.night_record import (
     AttemptOutcome,
     AttemptResult,
@@ -43,6 +46,8 @@ class CellResult:
     marks: dict[int, Mark]
     entries: dict[int, tuple[Entry, ...]]
     logs: dict[int, Path]
+    sensitivity: Sensitivity | None = None
+    """The sensitivity of a run that passed, if it was measured."""
 
     @property
     def outcomes(self) -> list[AttemptOutcome]:
@@ -172,4 +177,12 @@ def _read_cell_results(
             if is_failure and failed and len(valid) == len(failed):
                 marks[one.attempt] = valid[0]
         logs = {one.attempt: folder.path / one.log for one in results if one.log}
-        yield CellResult(cell, tuple(results), marks, entries, logs)
+        yield CellResult(cell, tuple(results), marks, entries, logs, _read_sensitivity(folder.path.parents[1], results))
+
+
+def _read_sensitivity(store: Path, results: Sequence[AttemptResult]) -> Sensitivity | None:
+    """Returns the sensitivity of the first run that passed, if it was measured."""
+    runs = [one.runs[0] for one in results if one.outcome is AttemptOutcome.PASS and one.runs]
+    if not runs or ".." in Path(runs[0]).parts:
+        return None
+    return read_json_if_valid(store / runs[0] / SENSITIVITY, Sensitivity)

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 from assay.checkers.engine.base import quote_texts
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.sensitivity import NotPlanted, PlantedShare, Sensitivity
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.sensitivity.catalogue import PLANTS, explain_unplanted
 from assay.harness.sensitivity.packing import find_violated, pack
 from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Row, Rows, position_of
-from assay.harness.sensitivity.result import NotPlanted, PlantedShare, Sensitivity
 
 if TYPE_CHECKING:
     from assay.checkers.check import Family
