@@ -27,8 +27,9 @@ A system that counts wrongly may show any number, so sums have room for more tha
 from typing import Final
 
 from assay.checkers.check import Check, parse_views
+from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
-from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far
+from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far, total_of
 
 BANK_VIEWS: Final = parse_views(f"""
     -- `doubtful`: it is unknown whether the account was opened, so its bank is not judged.
@@ -137,6 +138,22 @@ BANK_UNACCOUNTED: Final = Check(
         """,
     evidence=select_first("found_bank_unaccounted", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_known",
+    exposure=Exposure(
+        rows=f"""
+            select t.key, count(*) as claims,
+                {total_of("case when r.last > greatest(t.ret, x.since) then 1 else 0 end")} as exposed
+            from (select e.key, e.op, max({RETURNED}) as ret from effects e join bank_banks b on e.key = b.key
+                    where e.kind in ('bank-withdraw', 'bank-deposit') and e.outcome = 'ok' group by e.key, e.op) t
+                cross join exposure_bound x
+                left join (select key, max(call) as last from bank_shown group by key) r on t.key = r.key
+            group by t.key
+            """,
+        nouns="transfers",
+        asserted="acknowledged",
+        observed="followed by a read of the accounts",
+        no_claims="no transfer was acknowledged",
+        remedy="read all accounts at the end",
+    ),
     claim=_READ + "account {owner}; by what was acknowledged before, and what may have been done by then, it held "
     "[least={most}?{least}|{least} to {most}].",
     about=("read {reader_op:number}",),

@@ -19,10 +19,11 @@ from typing import Final
 
 from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.exposure import Exposure
 from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
-from assay.checkers.sql_idioms import greatest_before, order_by, row_number
+from assay.checkers.sql_idioms import greatest_before, order_by, row_number, total_of
 
 _DIFFERENT_VALUES: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
 """The value that the late chain had before and the value of the late call differ. Both are of the late call's chain."""
@@ -176,6 +177,22 @@ STALE_READ: Final = Check(
         {order_by("g.key, g.reach")}
         """,
     examined="select count(*) as examined from register_placed",
+    exposure=Exposure(
+        rows=f"""
+            select w.key, count(*) as claims,
+                {total_of("case when r.last > greatest(w.ret, b.since) then 1 else 0 end")} as exposed
+            from register_rows w cross join exposure_bound b
+                left join register_unclear u on w.key = u.key
+                left join (select key, max(call) as last from register_rows
+                    where kind in ('read', 'cas') and outcome = 'ok' group by key) r on w.key = r.key
+            where w.kind in ('write', 'cas') and w.ret < {INFINITY} and u.key is null group by w.key
+            """,
+        nouns="writes",
+        asserted="acknowledged",
+        observed="followed by a read of its register",
+        no_claims="no write was acknowledged",
+        remedy="read each register at the end",
+    ),
     # The claim is one of four sentences, for example:
     # - inside a chain: "In r 2 comes after 1 by version, and 2 was there by T (A), yet B began to read 1 only at T."
     #   Without versions it says "by its CAS (C)".

@@ -28,6 +28,8 @@ from assay.checkers.objects.counters import COUNTER_ORDER, COUNTERS
 from assay.checkers.objects.max_registers import MAX_ORDER, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_LOST, QUEUES
 from assay.checkers.objects.sets import SET_LOST, SET_VANISHED, SETS
+from assay.checkers.register.family import REGISTER
+from assay.checkers.register.order import STALE_READ
 from assay.nemesis.faults.fault import Impact
 from assay.workloads.generic import locks
 
@@ -35,6 +37,7 @@ from helpers.fault_rows import impact
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
 from helpers.object_histories import counter, max_register, queue, some_set
+from helpers.register_histories import SimulatedRegister
 
 S: Final = 1_000_000_000
 Counts = dict[str, tuple[int, int]]
@@ -383,3 +386,32 @@ def test_a_contract_may_ask_for_a_share(tmp_path: Path) -> None:
     assert "the contract asks for 5" in odd.unknown[0], "4.2 claims are more than 4"
     with pytest.raises(ValueError, match="a share of 2"):
         LOST_ONLY.need_exposed("set-lost", share=2)
+
+
+def register_writes(rows: Sequence[Row], bound: int) -> tuple[int, int]:
+    """A write is exposed by a later read, or by a compare-and-set that succeeded, because it saw the value."""
+    ok = [row for row in rows if row["outcome"] == "ok"]
+    writes = [row for row in ok if row["kind"] in ("register-write", "register-cas")]
+    looks = [row["call"] for row in ok if row["kind"] in ("register-read", "register-cas")]
+    return len(writes), sum(any(call > max(one["ret"], bound) for call in looks) for one in writes)
+
+
+@pytest.mark.parametrize(("faults", "bound"), FAULTS)
+def test_writes_of_registers_are_exposed_by_later_reads(tmp_path: Path, faults: list[Row], bound: int) -> None:
+    histories = {
+        f"r-{number}": SimulatedRegister(f"r-{number}", random.Random(number), 100 * number).run(7)
+        for number in range(300)
+    }
+    assert STALE_READ.exposure is not None
+    with opened(
+        write(tmp_path / "history", [row for one in histories.values() for row in one], faults=faults)
+    ) as engine:
+        register_contract(engine, Contract())
+        build(engine, REGISTER.views)
+        assert REGISTER.prepare is not None
+        REGISTER.prepare(engine)
+        counted: Counts = {row["key"]: (row["claims"], row["exposed"]) for row in engine.rows(STALE_READ.exposure.rows)}
+        unclear = {row["key"] for row in engine.rows("select key from register_unclear")}
+    wanted = {key: register_writes(one, bound) for key, one in histories.items() if key not in unclear}
+    assert counted == {key: count for key, count in wanted.items() if count[0]}
+    assert {exposed < claims for claims, exposed in counted.values()} == {True, False}
