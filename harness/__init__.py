@@ -9,6 +9,7 @@ In reading order:
 - ``remote``: clients on nodes of their own
 - ``stored``: judges and repeats stored runs
 - ``search``: ``--explore`` and ``assay shrink``
+- ``sensitivity``: which violations a run would have shown
 - ``nightly``: the nightly run, and tables over many runs
 - ``foreign``: histories of other tools
 - ``synthetic``: generated histories

@@ -71,7 +71,7 @@ class RunFiles:
     """Faults that were left out of the schedule, according to ``schedule.json``."""
     shrinking: Shrinking | None
     sensitivity: Sensitivity | None
-    """What `assay sensitivity` measured, if it was called."""
+    """The result of `assay sensitivity`, if it was called."""
     logs: tuple[LogFile, ...]
     problems: tuple[str, ...]
 

@@ -88,11 +88,18 @@ class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
     copies: int
     """Copies of the history that were judged."""
     left_out: str | None = None
-    """What was left out of a large run: a clause."""
+    """The part of a large run that was left out: a clause."""
 
     @property
     def low(self) -> tuple[PlantedShare, ...]:
         return tuple(share for share in self.shares if share.is_low)
+
+    @property
+    def unplanted_by_reason(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for one in self.not_planted:
+            found.setdefault(one.reason, []).append(one.anomaly)
+        return found
 
     @property
     def escaped(self) -> tuple[PlantedShare, ...]:

@@ -5,7 +5,8 @@ No other package imports this one. ``assay --help`` loads all modules, so none i
 - ``command``: exit codes, errors and the parser, shared by all verbs; read it first
 - ``main``: puts the verbs together; each has ``add(commands)``, which registers its parser and its ``run``
 - verbs: ``check``, ``watch``, ``report``, ``replay``, ``shrink``, ``up``, ``heal``, ``doctor``, ``gc``, ``defects``,
-  ``generate``, ``nightly``, ``nights``, ``summary``, ``index``, ``serve``, ``carry``, ``image``, ``search``
+  ``generate``, ``nightly``, ``nights``, ``summary``, ``index``, ``serve``, ``carry``, ``image``, ``search``,
+  ``sensitivity``
 - ``check_many``: ``assay check`` for several runs
 - ``time_estimate``: the progress line of long work
 - ``serve_cluster``: keeps the cluster of ``assay up`` alive

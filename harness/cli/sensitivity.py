@@ -107,7 +107,8 @@ def describe(measured: Sensitivity) -> str:
         lines += [f"{'':{width}}  NOT CAUGHT, though exposed: {words}" for words in share.escaped]
     if not lines:
         lines.append("no anomaly that the contract forbids can be planted into this history")
-    lines += [f"not planted: {one.anomaly}: {one.reason}" for one in measured.not_planted]
+    for reason, anomalies in measured.unplanted_by_reason.items():
+        lines.append(f"not planted, because {reason}: {', '.join(anomalies)}")
     if measured.left_out is not None:
         lines.append(measured.left_out)
     lines.append(f"{measured.copies:,} copies judged in {measured.seconds:.1f} s; the run itself took "

@@ -34,5 +34,6 @@ def explain_unplanted(anomaly: str, families: Iterable[Family], built_in: Iterab
             if check.anomaly == anomaly:
                 if anomaly not in own:
                     return OWN_CHECK
-                return DEADLINE if check.needs_end else SERVERS if family.about_servers else NO_PLANT
+                reads_effects = "effect" in family.applies and not family.about_servers
+                return DEADLINE if check.needs_end else NO_PLANT if reads_effects else SERVERS
     return WHOLE_RUN
