@@ -22,6 +22,7 @@ from typing import Final
 
 from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.exposure import Exposure
 from assay.checkers.groups.generations import FORGOTTEN_GROUPS
 from assay.checkers.sql_idioms import (
     EARLIEST_BEGIN,
@@ -31,6 +32,7 @@ from assay.checkers.sql_idioms import (
     order_by,
     select_nearest_pairs,
     sum_so_far,
+    total_of,
 )
 
 TERM: Final = "coalesce(e.generation, e.token)"
@@ -175,6 +177,22 @@ DOUBLE_OWNERSHIP: Final = Check(
         {order_by("f.group_name, f.key, f.term, f.begun")}
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
+    exposure=Exposure(
+        rows=f"""
+            select h.key, count(*) as claims, {total_of("case when a.clients > 1 then 1 else 0 end")} as exposed
+            from holds h join (
+                select group_name, key, count(*) as clients from (
+                    select coalesce(e.group, '') as group_name, e.key, e.process from effects e
+                    where e.kind = 'acquire' group by coalesce(e.group, ''), e.key, e.process) as asked
+                group by group_name, key) a on h.group_name = a.group_name and h.key = a.key
+            where h.owner is not null and h.key <> h.group_name group by h.group_name, h.key
+            """,
+        nouns="holds",
+        asserted="given",
+        observed="of something that another client asked for",
+        no_claims="nothing was given to anyone",
+        remedy="let several clients ask for the same thing",
+    ),
     claim="{key}[group_name=?| of {group_name}|] had [term?[owners=2?two|{owners}] owners in generation {term}: "
     "{low_owner} ({low_op}) and {high_owner} ({high_op})[forgotten>0?, although the group began again no more than "
     "{forgotten} times]|two owners from {begun:time} to {ended:time}: {low_owner} ({low_op}) owned it from "

@@ -23,6 +23,9 @@ UNEXPECTED_EXIT: Final = "unexpected-exit"
 BROKEN_INVARIANT: Final = "broken-invariant"
 """An invariant of the system was broken; like ``UNEXPECTED_EXIT``, :func:`forbid` always includes it."""
 
+ALWAYS_FORBIDDEN: Final = frozenset({NO_RECOVERY, UNEXPECTED_EXIT, BROKEN_INVARIANT})
+"""Anomalies that every contract of :func:`forbid` forbids."""
+
 INTOLERABLE: Final = (
     "phantom",
     "aborted-read",

@@ -205,15 +205,20 @@ def _find_drain_reasons(engine: Engine) -> list[str]:
     """
     rows = engine.rows(
         f"""
-        select k.key, t.settled from (
-            select key from effect_kinds where kind in ('append', 'observe', 'observe-begin') group by key) k
+        select k.key, t.settled, k.ends from (
+            select key, max(case when kind = 'drained' then 1 else 0 end) as ends from effect_kinds
+            where kind in ('append', 'observe', 'observe-begin', 'drained') group by key) k
             left join log_settled t on k.key = t.key
             left join (select {strip_incarnation("key")} as name from effect_kinds where kind = 'topic-create'
                 group by {strip_incarnation("key")}) c on {extract_topic(strip_incarnation("k.key"))} = c.name
         where t.sentinel_call is null and c.name is null order by k.key nulls first
         """
     )
-    reasons = [f"the drain did not reach a sentinel in {row['key']}" for row in rows[:10]]
+    reasons = [
+        f"the drain did not reach a sentinel in {row['key']}"
+        + ("" if row["ends"] else ": no effect `drained` says where it ended")
+        for row in rows[:10]
+    ]
     return reasons if len(rows) <= 10 else [*reasons, f"nor in {len(rows) - 10} other partitions"]
 
 

@@ -34,7 +34,7 @@ from assay.checkers.exposure import ExposureCount, describe_blindness, describe_
 from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.judging import coverage
 from assay.checkers.judging.cause_grouping import attributing_errors, group_by_cause
-from assay.checkers.judging.contract import NO_RECOVERY, Contract
+from assay.checkers.judging.contract import ALWAYS_FORBIDDEN, NO_RECOVERY, Contract
 from assay.checkers.judging.early_checks import (
     LATE_NOTE,
     LATE_TABLES,
@@ -80,6 +80,29 @@ def describe_misspelt(misspelt: Mapping[str, str], against: Sequence[str]) -> st
     """Returns the reason if ``against`` (anomalies) may be found only because effects have a misspelt kind."""
     kinds = ", ".join(f"{kind} (was {near} meant?)" for kind, near in misspelt.items())
     return f"{', '.join(sorted(against))}: found while no check reads the effects of kind {kinds}, so it proves nothing"
+
+
+LEAST_SILENT: Final = 20
+"""Successful operations of a verb from which on it is reported that none of them has effects."""
+
+
+def find_silent_verbs(engine: Engine) -> dict[str, int]:
+    """Returns the verbs of which no successful operation has effects, with the numbers of these operations."""
+    rows = engine.rows(
+        f"""
+        select o.f, count(*) as many from ops o left join (select op from effects group by op) e on o."index" = e.op
+        where o.outcome = 'ok' group by o.f having count(e.op) = 0 and count(*) >= {LEAST_SILENT} order by o.f
+        """
+    )
+    return {row["f"]: int(row["many"]) for row in rows}
+
+
+def describe_silent_verbs(silent: Mapping[str, int]) -> str:
+    """Returns a clause that names them, or nothing."""
+    if not silent:
+        return ""
+    verbs = ", ".join(f"{verb} ({many} ok)" for verb, many in silent.items())
+    return f", and effects() returned nothing for {verbs}"
 
 
 def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
@@ -458,8 +481,10 @@ class _Judging:
         ]
         if without_data:
             self.unknown += describe_unknown_kinds(find_unknown_kinds(self.kinds, self.families))
-        missed = [anomaly for anomaly in without_data if not self._may_lack_data(anomaly)]
-        self.unknown += [f"{name} is forbidden, but {NOT_APPLICABLE}" for name in missed]
+        silent = find_silent_verbs(self.engine) if without_data else {}
+        missed = [anomaly for anomaly in without_data if silent or not self._may_lack_data(anomaly)]
+        why = f"{NOT_APPLICABLE}{describe_silent_verbs(silent)}"
+        self.unknown += [f"{name} is forbidden, but {why}" for name in missed]
         self.examined += [
             CheckCoverage(check=name, rows=0, seconds=0.0, note=NOT_APPLICABLE, applies=False)
             for name in without_data
@@ -468,8 +493,17 @@ class _Judging:
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
                 self.unknown.append(f"{anomaly} was found, {NOT_IN_CONTRACT}")
+        self._report_empty_promise()
         if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
+
+    def _report_empty_promise(self) -> None:
+        """Adds a reason if no check had data of all anomalies that the contract names."""
+        named = set(self.contract.forbidden or ()) - ALWAYS_FORBIDDEN
+        looked_at = {one.check for one in self.examined if one.rows} | self.anomalies.keys()
+        known = any(one.startswith(tuple(named)) for one in self.unknown)
+        if named and self.contract.model is None and not named & looked_at and not known:
+            self.unknown.append(f"{', '.join(sorted(named))}: the contract forbids nothing else, and {NOT_APPLICABLE}")
 
     def _report_missing_checks(self) -> None:
         """Reports the checks that are not available. A tolerated anomaly changes no verdict, so it needs no check."""

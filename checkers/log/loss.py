@@ -179,17 +179,19 @@ UNSEEN: Final = Check(
     anomaly="unseen",
     meaning="an acknowledged value was not delivered by the deadline",
     views=parse_views("""
-        -- When the last phase of each log began and ended.
+        -- When the last phase of each log began and ended, and the lowest offset that the drain asked for.
         create table log_drains as
-        select key, min(call) as final_call, max(coalesce(ret, call)) as last from log_effects
-        where phase in ('sentinel', 'drain') and key is not null group by key
+        select key, min(call) as final_call, max(coalesce(ret, call)) as last,
+            coalesce(min(case when kind = 'observe-begin' and phase = 'drain' then position end), 0) as lowest
+        from log_effects where phase in ('sentinel', 'drain') and key is not null group by key
 
-        -- Acknowledged values that the drain must deliver.
+        -- Acknowledged values that the drain must deliver. It need not deliver those below the place where it began.
         create view log_due as
         select p.key, p.value, p.position, p.okay_op
         from log_judged p join log_drains f on p.key = f.key
         where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
             and (p.position is not null or (p.compacted is null and p.log_start <= 0))
+            and coalesce(p.position, p.log_start) >= f.lowest
         """),
     violations="""
         select d.key, d.value, d.position, d.okay_op

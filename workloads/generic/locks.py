@@ -97,7 +97,10 @@ def traffic(name: str) -> Generator:
 
 
 def build_contract(*, may_stall: Sequence[str] = (), fenced_by_requests: bool = False) -> Contract:
-    """Forbids actions under an old token and two concurrent holders, for :class:`Leases`.
+    """Forbids actions under an old token, and two holders with one token, for :class:`Leases`.
+
+    Two holders at once with different tokens are legal, because the lease of the first may have expired without its
+    knowledge. For a lock that never expires, use ``linearizable("mutex")``.
 
     A run with fewer than ``FEWEST_LEASES`` leases that another lease followed is unknown, because a lock that is hardly
     ever given proves nothing. ``may_stall``, ``fenced_by_requests``: as in ``assay.Contract``.
