@@ -13,14 +13,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.engine.base import quote_texts
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import OperationCount
+from assay.checkers.times import NANOSECONDS, seconds, shorten_times
 
 LEAST_ISSUED: Final = 20
 """Operations of a kind from which on a kind without any answer is a doubt."""
 LEAST_UNDISTURBED: Final = 10
 """How many of them must have been outside faults."""
+SHORTEST_SILENCE: Final = NANOSECONDS
+"""Time between the first and the last call of the unanswered operations at the end of a run from which on they are a
+doubt."""
 MOST_ERRORS: Final = 3
 """Errors that a reason names."""
 MOST_KINDS: Final = 3
@@ -126,6 +131,30 @@ def find_unanswered(engine: Engine, health: Health, faults: Sequence[FaultTimes]
                 "(refusals)"
             )
     return reasons
+
+
+def find_silent_end(engine: Engine, contract: Contract, faults: Sequence[FaultTimes]) -> list[str]:
+    """Returns a reason not to pass if the system stopped answering before the end of the run, and no fault explains it.
+
+    The last operations must be many, and be called over a longer time than a failover takes.
+    """
+    refusals = quote_texts(contract.refusals) or "''"
+    answered = f"(outcome = 'ok' or (outcome = 'fail' and trim({ERROR_NAME}) in ({refusals})))"
+    heals = [fault.healed for fault in faults if fault.healed is not None]
+    (row,) = engine.rows(f"select max(ret) as last from ops where {answered} and ret is not null")
+    if row["last"] is None:
+        return []
+    since = max([int(row["last"]), *heals])
+    silent = measure_health(engine, contract, f"call > {since}")
+    (row,) = engine.rows(f"select max(call) as final from ops where call > {since}")
+    issued = sum(count.issued for count in silent.counts.values())
+    if issued < LEAST_UNDISTURBED or int(row["final"]) - since < max(SHORTEST_SILENCE, contract.failing_over):
+        return []
+    reason = (
+        f"no operation was answered after {seconds(since)}, and {issued} were called until {seconds(int(row['final']))}: "
+        f"{describe_errors(silent.all_errors)}; see why the system fell silent"
+    )
+    return [shorten_times(reason)]
 
 
 def describe_unanswered(f: str, count: OperationCount, errors: Mapping[str, int]) -> str:

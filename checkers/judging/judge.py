@@ -44,7 +44,7 @@ from assay.checkers.judging.early_checks import (
     select_early_checks,
 )
 from assay.checkers.judging.finding_context import FindingContext
-from assay.checkers.judging.health import Health, find_unanswered, measure_health
+from assay.checkers.judging.health import Health, find_silent_end, find_unanswered, measure_health
 from assay.checkers.judging.history_integrity import require_readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
 from assay.checkers.judging.validate import validate
@@ -445,6 +445,7 @@ class _Judging:
         if self.owes_exposure and self.ended:
             faults = self.finding_context.faults
             self.unknown += find_unanswered(self.engine, self.health, faults)
+            self.unknown += find_silent_end(self.engine, self.contract, faults)
             self.warnings += find_weaknesses(self.engine, self.contract, self.health, faults, self.kinds, self.through)
 
     def _measure_coverage(self) -> None:

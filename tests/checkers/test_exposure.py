@@ -33,7 +33,7 @@ from assay.checkers.register.order import STALE_READ
 from assay.nemesis.faults.fault import Impact
 from assay.workloads.generic import locks
 
-from helpers.fault_rows import impact
+from helpers.fault_rows import fault
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
 from helpers.object_histories import counter, max_register, queue, some_set
@@ -42,12 +42,6 @@ from helpers.register_histories import SimulatedRegister
 S: Final = 1_000_000_000
 Counts = dict[str, tuple[int, int]]
 """Claims and exposed claims by key."""
-
-
-def fault(number: int, name: str, begin: int, end: int | None) -> list[Row]:
-    shared: dict[str, Any] = {"id": number, "fault": name, "targets": '["n1"]', "detail": "{}", **impact(name)}
-    rows = [{**shared, "phase": "injected", "time": begin}]
-    return rows if end is None else [*rows, {**shared, "phase": "healed", "time": end, "took_effect": True}]
 
 
 def of_element(rows: Sequence[Row], kind: str, value: int) -> list[Row]:

@@ -14,7 +14,7 @@ from assay.checkers.judging.verdict import Judgement, OperationCount, Verdict
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.reports.coverage import describe_kinds, describe_totals
 
-from helpers.fault_rows import impact
+from helpers.fault_rows import fault, impact
 from helpers.judging import judge
 from helpers.log_histories import Row, effect, write
 
@@ -232,3 +232,30 @@ def test_reads_of_a_register_prove_nothing_if_no_write_was_answered(
     if not answered:
         assert any(one.startswith("no register-write was answered: 30 were issued") for one in found.unknown)
         assert any(one.startswith("stale-read: no write was acknowledged") for one in found.unknown)
+
+
+@pytest.mark.parametrize(
+    ("answered_until", "faults", "verdict"),
+    [
+        pytest.param(3.0, [], Verdict.UNKNOWN, id="it-falls-silent"),
+        pytest.param(6.0, [], Verdict.PASS, id="it-answers-to-the-end"),
+        pytest.param(5.3, [], Verdict.PASS, id="only-the-last-few-are-lost"),
+        pytest.param(
+            3.0, fault(1, "kill", 3 * S, 59 * S // 10), Verdict.UNKNOWN, id="a-fault-explains-it-until-its-heal"
+        ),
+    ],
+)
+def test_a_system_that_falls_silent_before_the_end_is_no_pass(
+    tmp_path: Path, answered_until: float, faults: list[Row], verdict: Verdict
+) -> None:
+    """Ids are handed out ten times a second for six seconds."""
+    rows = operations("id-generate", 0, int(answered_until * 10), "ok")
+    rows += operations("id-generate", int(answered_until * 10), 60 - int(answered_until * 10), "info", "TimeoutError")
+    found = judge(write(tmp_path / "history", rows, faults=faults), IDS)
+    assert found.verdict is verdict, found.unknown
+    silent = [reason for reason in found.unknown if "fell silent" in reason]
+    assert bool(silent) is (verdict is Verdict.UNKNOWN and not faults)
+    if silent:
+        assert silent[0].startswith(
+            "no operation was answered after 2.950 s, and 30 were called until 5.900 s: TimeoutError (30)"
+        )
