@@ -1,0 +1,110 @@
+"""Share of the checking time that counting exposed claims costs (``assay.checkers.exposure``).
+
+    python benchmarks/exposure.py [--models log,register] [--effects 11000000] [--keys 1000] [--runs 5] [--folder DIR]
+        [--duckdb-memory 4GB] [--json]
+
+1. ``assay generate`` makes a sound history of each model.
+2. DuckDB judges it by turns with exposure and without, each time in a process of its own.
+3. The medians of both are printed, and the ratio of their difference to the time without exposure.
+
+Without exposure no check declares any, and the polls after the last fault are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from assay.checkers.check import Family, View
+from assay.checkers.engine import DuckDB
+from assay.checkers.families import FAMILIES
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
+from assay.checkers.judging.judge import judge
+from assay.checkers.sql_idioms import sum_so_far
+from assay.harness.synthetic.generate import HISTORY
+from checks import history
+
+from figures import Output, arguments, names
+
+LATE: Final = sum_so_far("late", by="key", order="position, is_offset")
+"""The only part of a view that is there for exposure alone."""
+SIDES: Final = ("with", "without")
+
+
+def copy_families(*, exposure: bool) -> Sequence[Family]:
+    """Returns copies of all families. Both sides are copies, because built-in checks skip empty tables."""
+    return [
+        replace(
+            family,
+            views=tuple(view if exposure else _drop_late(view) for view in family.views),
+            checks=tuple(
+                replace(check, violations="", exposure=check.exposure if exposure else None) for check in family.checks
+            ),
+        )
+        for family in FAMILIES
+    ]
+
+
+def _drop_late(view: View) -> View:
+    return replace(view, sql=view.sql.replace(LATE, "0"))
+
+
+def judge_once(path: Path, side: str, memory: str) -> float:
+    """Returns the seconds of the checks without the validation."""
+    with DuckDB(memory=memory) as duck:
+        found = judge(open_history(path / HISTORY), Contract(), duck, families=copy_families(exposure=side == "with"))
+    if found.anomalies:
+        raise SystemExit(f"{path} is sound, and {', '.join(found.anomalies)} was found")
+    return found.stages["checking"]
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--models", type=names, default=["log", "register"])
+    parser.add_argument("--effects", type=int, default=11_000_000)
+    parser.add_argument("--keys", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--duckdb-memory", default="4GB")
+    parser.add_argument("--one", nargs=2, metavar=("HISTORY", "SIDE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one is not None:
+        print(json.dumps(judge_once(Path(options.one[0]), options.one[1], options.duckdb_memory)))
+        return
+    out = Output(options.json)
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="assay-bench-"))
+    out.text("| history | with | without | cost of exposure |")
+    out.text("|---|---|---|---|")
+    rows = []
+    try:
+        for model in options.models:
+            path = history(folder, model, options.effects, options.keys, options.clients, 0, out)
+            seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+            for _ in range(options.runs):
+                for side in SIDES:
+                    command = [sys.executable, __file__, "--one", str(path), side]
+                    command.append(f"--duckdb-memory={options.duckdb_memory}")
+                    seconds[side].append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+            both = {side: median(taken) for side, taken in seconds.items()}
+            cost = both["with"] / both["without"] - 1
+            rows.append({"history": path.name, **both, "cost": cost})
+            out.text(f"| {path.name} | {both['with']:.1f} s | {both['without']:.1f} s | {cost:+.1%} |")
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder)
+    out.figures({"rows": rows})
+
+
+if __name__ == "__main__":
+    main()
