@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from assay.checkers.check import Family, View
+from assay.checkers.check import Family, PreparedTables, View
 from assay.checkers.engine import DuckDB
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
@@ -43,16 +43,23 @@ SIDES: Final = ("with", "without")
 
 def copy_families(*, exposure: bool) -> Sequence[Family]:
     """Returns copies of all families. Both sides are copies, because built-in checks skip empty tables."""
-    return [
-        replace(
-            family,
-            views=tuple(view if exposure else _drop_late(view) for view in family.views),
-            checks=tuple(
-                replace(check, violations="", exposure=check.exposure if exposure else None) for check in family.checks
-            ),
-        )
-        for family in FAMILIES
-    ]
+    return [_copy(family) if exposure else _drop_exposure(family) for family in FAMILIES]
+
+
+def _copy(family: Family) -> Family:
+    return replace(family, checks=tuple(replace(check, violations="") for check in family.checks))
+
+
+def _drop_exposure(family: Family) -> Family:
+    prepare = family.prepare
+    if isinstance(prepare, PreparedTables):
+        prepare = replace(prepare, tables=tuple(map(_drop_late, prepare.tables)))
+    return replace(
+        family,
+        prepare=prepare,
+        views=tuple(map(_drop_late, family.views)),
+        checks=tuple(replace(check, violations="", exposure=None) for check in family.checks),
+    )
 
 
 def _drop_late(view: View) -> View:

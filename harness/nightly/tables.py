@@ -135,7 +135,7 @@ VIEWS: Final = {
         """,
     "recovered": """
         select night, fault, what, count(*) as times, count(*) - count(took) as never, median(took) as median,
-            percentile_cont(0.95) within group (order by took) as p95, max(took) as longest
+            round(percentile_cont(0.95) within group (order by took), 9) as p95, max(took) as longest
         from (select night, fault, change as what, changed as took from waits
             union all select night, fault, look, looked from waits) as each
         group by night, fault, what
