@@ -189,7 +189,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             """,
         nouns="holds",
         asserted="given",
-        observed="of something that another client asked for",
+        observed="contested by another client",
         no_claims="nothing was given to anyone",
         remedy="let several clients ask for the same thing",
     ),

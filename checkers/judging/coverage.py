@@ -205,18 +205,21 @@ def _find_drain_reasons(engine: Engine) -> list[str]:
     """
     rows = engine.rows(
         f"""
-        select k.key, t.settled, k.ends from (
-            select key, max(case when kind = 'drained' then 1 else 0 end) as ends from effect_kinds
-            where kind in ('append', 'observe', 'observe-begin', 'drained') group by key) k
+        select k.key, t.settled from (
+            select key from effect_kinds where kind in ('append', 'observe', 'observe-begin') group by key) k
             left join log_settled t on k.key = t.key
             left join (select {strip_incarnation("key")} as name from effect_kinds where kind = 'topic-create'
                 group by {strip_incarnation("key")}) c on {extract_topic(strip_incarnation("k.key"))} = c.name
         where t.sentinel_call is null and c.name is null order by k.key nulls first
         """
     )
+    read = set()
+    if rows:  # only a history with logs has the table
+        found = engine.rows("select key from log_value_offsets where sentinel = 1 and drained > 0 group by key")
+        read = {row["key"] for row in found}
     reasons = [
         f"the drain did not reach a sentinel in {row['key']}"
-        + ("" if row["ends"] else ": no effect `drained` says where it ended")
+        + (": it read the sentinel, and no effect `drained` says where it ended" if row["key"] in read else "")
         for row in rows[:10]
     ]
     return reasons if len(rows) <= 10 else [*reasons, f"nor in {len(rows) - 10} other partitions"]

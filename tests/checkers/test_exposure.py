@@ -21,7 +21,7 @@ from assay.checkers.exposure import (
     describe_blindness,
     read_count,
 )
-from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.objects.counters import COUNTER_ORDER, COUNTERS
@@ -409,3 +409,32 @@ def test_writes_of_registers_are_exposed_by_later_reads(tmp_path: Path, faults: 
     wanted = {key: register_writes(one, bound) for key, one in histories.items() if key not in unclear}
     assert counted == {key: count for key, count in wanted.items() if count[0]}
     assert {exposed < claims for claims, exposed in counted.values()} == {True, False}
+
+
+def leases_in_turn(processes: int) -> list[Row]:
+    """Twelve leases, given by turns to so many clients, each used once."""
+    rows: list[Row] = []
+    for turn in range(12):
+        call, process = 100 * turn, turn % processes
+        given: dict[str, Any] = {
+            "token": turn + 1,
+            "owner": f"client-{process}",
+            "assignment": turn,
+            "process": process,
+        }
+        for step, kind in enumerate(("acquire", "guarded", "release")):
+            rows.append(effect(3 * turn + step, 0, kind, "lock", call + 20 * step, call + 20 * step + 10, **given))
+    return rows
+
+
+@pytest.mark.parametrize(("processes", "verdict"), [(1, Verdict.UNKNOWN), (2, Verdict.PASS)])
+def test_a_lock_that_only_one_client_asks_for_has_no_second_owner(
+    tmp_path: Path, processes: int, verdict: Verdict
+) -> None:
+    found = judge(write(tmp_path / "history", leases_in_turn(processes)), forbid("double-ownership"))
+    assert found.verdict is verdict, found.unknown
+    if processes == 1:
+        assert found.unknown == (
+            "double-ownership: 12 holds were given, none was contested by another client afterwards; let several "
+            "clients ask for the same thing",
+        )

@@ -25,7 +25,7 @@ from assay.checkers.log.loss import LOST_WRITE
 from assay.harness.core.history import SCHEMAS, HistoryError, translation
 
 from helpers.judging import TABLES, judge
-from helpers.log_histories import Book, Row, effect, write
+from helpers.log_histories import Book, Row, effect, make_ops, write
 from helpers.nightly import some_by_day
 
 SECOND = 1_000_000_000
@@ -354,6 +354,15 @@ def test_a_drain_that_did_not_reach_the_sentinel_is_unknown(tmp_path: Path) -> N
     assert judged.unknown == ("the drain did not reach a sentinel in orders-0",)
 
 
+def test_a_drain_that_does_not_say_where_it_ended_is_told_so(tmp_path: Path) -> None:
+    book = run()
+    book.rows = [row for row in book.rows if row["kind"] != "drained"]
+    assert verdict(tmp_path, book, CONTRACT, partition()).unknown == (
+        "the drain did not reach a sentinel in orders-0: it read the sentinel, and no effect `drained` says where it "
+        "ended",
+    )
+
+
 def test_no_send_in_time_after_the_heal_is_no_recovery(tmp_path: Path) -> None:
     judged = covered(tmp_path / "a", run(silent=(2_500, 7_800)), faults=partition())
     assert judged.verdict is Verdict.FAIL
@@ -607,3 +616,39 @@ def test_a_family_that_does_not_apply_to_a_run_makes_it_unknown_only_if_its_data
     assert nothing in verdict(tmp_path / "c", run(), alone, partition()).unknown, "nothing that it forbids was judged"
     no_check = verdict(tmp_path / "d", run(), forbid("phantom", "early-send", recovery_deadline=3.0), partition())
     assert no_check.verdict is Verdict.UNKNOWN, "its check is not there"
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_operations_without_effects_do_not_excuse_a_check_without_data(tmp_path: Path, described: bool) -> None:
+    """The guarded operations are judged, and the acquires of the same lock are not, because effects() forgets them."""
+    rows, ops = [], []
+    for number in range(60):
+        call, f = 100 * number, ("acquire", "guarded", "release")[number % 3]
+        given: dict[str, Any] = {"token": number // 3 + 1, "process": number // 3 % 2, "owner": f"c{number // 3 % 2}"}
+        ops.append(effect(number, 0, f, "lock", call, call + 50, assignment=number // 3, **given))
+        if f == "guarded" or described:
+            rows.append(ops[-1])
+    found = judge(write(tmp_path / "history", rows, ops=make_ops(ops)), forbid("fencing-violation", "double-ownership"))
+    assert found.verdict is (Verdict.PASS if described else Verdict.UNKNOWN), found.unknown
+    if not described:
+        assert found.unknown == (
+            "double-ownership is forbidden, but the history has nothing to which it applies, and effects() returned "
+            "nothing for acquire (20 ok), release (20 ok)",
+        )
+
+
+@pytest.mark.parametrize(("anomalies", "verdict"), [
+    (("lost-update",), Verdict.UNKNOWN),
+    (("lost-update", "stale-read"), Verdict.PASS),
+])  # fmt: skip
+def test_a_contract_of_which_nothing_applies_is_not_kept(
+    tmp_path: Path, anomalies: tuple[str, ...], verdict: Verdict
+) -> None:
+    """There is no compare-and-set, which is no doubt, unless the contract names nothing else."""
+    rows = [
+        effect(op, 0, "register-write" if op % 2 == 0 else "register-read", "r", 100 * op, 100 * op + 50, value=op // 2)
+        for op in range(24)
+    ]
+    found = judge(write(tmp_path / "history", rows), forbid(*anomalies))
+    assert found.verdict is verdict, found.unknown
+    assert (found.unknown == ()) is (verdict is Verdict.PASS)

@@ -96,11 +96,8 @@ def _ns(time: int | None) -> Any:
     return None if time is None else time * 1_000_000
 
 
-def write(folder: Path, rows: Sequence[Row], *, format: int | None = FORMAT, **others: Sequence[Row]) -> Path:
-    """A history folder with these effects, the operations that they belong to, and other data sets by name.
-
-    In an older format rows have the kinds and columns of that time.
-    """
+def make_ops(rows: Sequence[Row]) -> list[Row]:
+    """The operations to which these effects belong."""
     ops = {
         row["op"]: {
             "index": row["op"],
@@ -118,7 +115,15 @@ def write(folder: Path, rows: Sequence[Row], *, format: int | None = FORMAT, **o
         }
         for row in rows
     }
-    parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": list(ops.values()), **others}
+    return list(ops.values())
+
+
+def write(folder: Path, rows: Sequence[Row], *, format: int | None = FORMAT, **others: Sequence[Row]) -> Path:
+    """A history folder with these effects, the operations that they belong to, and other data sets by name.
+
+    In an older format rows have the kinds and columns of that time.
+    """
+    parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": make_ops(rows), **others}
     said = {ORIGIN_KEY: OF_OTHER, **({} if format is None else {FORMAT_KEY: str(format).encode()})}
     for name in SCHEMAS:
         schema = translation.schema(name, format or FORMAT).with_metadata(said)

@@ -163,11 +163,13 @@ class Judge:
         if final is None:
             return set()
         drained = {row["value"] for row in self.seen if row["phase"] == "drain"}
+        begins = [row["position"] for row in self.rows if row["kind"] == "observe-begin" and row["phase"] == "drain"]
+        lowest = min((begin for begin in begins if begin is not None), default=0)
         found = set()
         for send in self.sends:
             value, offset = send["value"], send["position"]
             due = send["outcome"] == "ok" and (_ret(send) < final or send["phase"] == "sentinel")
-            if not due or value in drained:
+            if not due or value in drained or (self.log_start if offset is None else offset) < lowest:
                 continue
             if offset is None:
                 if self.log_start <= 0 and not self.compacted:

@@ -149,6 +149,20 @@ def _drain_not_begun(book: Book) -> None:
     book.poll(0, [(0, 1)], 1, (40, 50))
 
 
+def _drain_goes_on_where_reading_stopped(book: Book) -> None:
+    """It never asks for what was read before, so it does not owe it."""
+    book.send([1, 2], 0, (0, 10))
+    book.send([9], 2, (20, 30), phase="sentinel", process=1)
+    book.poll(0, [(0, 1), (1, 2)], 2, (40, 50))
+    book.poll(2, [(2, 9)], 3, (60, 70), phase="drain")
+
+
+def _drain_skips_ahead(book: Book) -> None:
+    book.send([1, 2], 0, (0, 10))
+    book.send([9], 2, (20, 30), phase="sentinel", process=1)
+    book.poll(1, [(1, 2)], 2, (60, 70), phase="drain")
+
+
 def _later_send_lower(book: Book) -> None:
     book.send([1], 5, (0, 10))
     book.send([2], 4, (20, 30), process=1)
@@ -290,6 +304,8 @@ CASES: list[tuple[str, Make, set[str]]] = [
     ("vanished", _never_seen_indeterminate, set()),
     ("unseen", _drain_stuck, {"unseen"}),
     ("unseen", _drain_not_begun, set()),
+    ("unseen", _drain_goes_on_where_reading_stopped, set()),
+    ("unseen", _drain_skips_ahead, {"unseen"}),
     ("real-time-order", _later_send_lower, {"real-time-order"}),
     ("real-time-order", _concurrent_send_lower, set()),
     ("real-time-order", _seen_makes_it_earlier, {"real-time-order"}),
