@@ -133,6 +133,8 @@ class Check:
     """
     more: str = ""
     """A template of the number of further operations in the same finding, which are not listed: ``{times-2}``."""
+    cycle: str = ""
+    """The column that is 1 if the operations of a finding stand in the order of a cycle."""
     time: str = ""
     """The column with the time of a finding that has no operations: that of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
@@ -407,6 +409,7 @@ def _to_finding(check: Check, row: Row, evidence: Evidence) -> Finding:
         since=min(moments, default=None),
         until=max(moments, default=None),
         about=tuple(subject for one in check.about for subject in _list_subjects(one, row, evidence) if subject),
+        cycle=bool(check.cycle and row[check.cycle]),
     )
 
 

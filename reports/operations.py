@@ -79,16 +79,12 @@ def find_operations(recording: HistoryDatabase, indexes: Collection[int]) -> dic
     return {row["index"]: to_operation(row) for row in found}
 
 
-IN_A_CIRCLE: Final = "go round in a circle"
-"""Words of a claim that names operations in the order of a cycle."""
-
-
 def sort_for_display(finding: Finding, indexes: Sequence[int], calls: Mapping[int, int]) -> list[int]:
-    """Returns operations of a finding, the oldest first, or in the order of the claim if that describes a cycle.
+    """Returns operations of a finding, the oldest first, or in the order of the finding if that is a cycle.
 
     ``calls``: when they were called. Operations that are not in it come last.
     """
-    if IN_A_CIRCLE in finding.claim:
+    if finding.cycle:
         return list(indexes)
     return sorted(indexes, key=lambda index: (index not in calls, calls.get(index, 0), index))
 

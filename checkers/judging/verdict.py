@@ -47,6 +47,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The records, polls and answers that it is about: ``offset 36 of orders-2``."""
     same_cause_as: int | None = None
     """Index in the judgement's findings of the one beneath which this one is shown."""
+    cycle: bool = False
+    """Whether ``operations`` begin with a cycle, in its order; False in files of earlier versions."""
 
 
 class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):
