@@ -96,9 +96,8 @@ REAL_TIME_ORDER: Final = Check(
         """),
     evidence=f"""
         select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
-            r.op as future_op, c.op as future_send_op, n.onset, {_decode_place("f.place", "known")}, {
-        _decode_place("n.spot", "late")
-    },
+            r.op as future_op, c.op as future_send_op, n.onset, n.earliest, e.op as earliest_op,
+            {_decode_place("f.place", "known")}, {_decode_place("n.spot", "late")},
             y.seen_op as later_seen_op, x.seen_op as known_seen_op
         from {_FIRST} f left join ({
         select_nearest_pairs(
@@ -123,6 +122,7 @@ REAL_TIME_ORDER: Final = Check(
     }) n on f.key = n.key and f.place = n.place
             left join log_moments k on f.key = k.key and n.former_moment = k.moment and k.is_return = 1
             left join log_moments l on f.key = l.key and n.moment = l.moment and l.is_return = 0
+            left join log_moments e on f.key = e.key and n.earliest = e.moment and e.is_return = 0
             left join log_unreported_offsets x on f.key = x.key and k.op = x.op and f.place = 2 * x.position
             left join log_unreported_offsets y on f.key = y.key and l.op = y.op and n.spot = 2 * y.position
             left join log_moments r on f.overtaken = 0 and f.key = r.key and f.future_ret = r.moment and r.is_return = 1
