@@ -30,6 +30,7 @@ from assay.checkers.judging.disturbance import FaultTimes, find_silences
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.sql_idioms import extract_topic, strip_incarnation
 from assay.checkers.times import seconds, shorten_times
+from assay.harness.core.printable import count_noun
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
 
@@ -169,7 +170,9 @@ def _find_operation_reasons(engine: Engine, contract: Contract, faults: list[Fau
     if total < contract.minimum_operations:
         total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
-        reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
+        reasons.append(
+            f"only {count_noun(total, 'operation')} succeeded, the contract asks for {contract.minimum_operations}"
+        )
     reasons += find_silences(
         faults,
         contract,
@@ -181,7 +184,7 @@ def _find_operation_reasons(engine: Engine, contract: Contract, faults: list[Fau
         after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
         if after < contract.minimum_after_heal:
             reasons.append(
-                f"only {after} operations succeeded after the last heal at {seconds(max(heals))}, "
+                f"only {count_noun(after, 'operation')} succeeded after the last heal at {seconds(max(heals))}, "
                 f"the contract asks for {contract.minimum_after_heal}"
             )
     return reasons

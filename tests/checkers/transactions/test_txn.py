@@ -286,6 +286,8 @@ def test_too_little_is_unknown(tmp_path: Path) -> None:
     assert "G1a is forbidden, but its check had no data" in unread.unknown
     thin = store("ax1", "rx1", "rx1 ay1", "ry1")
     assert judged(tmp_path / "2", thin, contract).unknown == ("only 4 operations succeeded, the contract asks for 10",)
+    (one, *_) = judged(tmp_path / "one", store("ax1"), contract).unknown
+    assert one == "only 1 operation succeeded, the contract asks for 10"
     assert judged(tmp_path / "3", thin).verdict is Verdict.PASS
 
 
