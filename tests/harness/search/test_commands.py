@@ -174,7 +174,7 @@ def test_a_failing_run_is_made_small(
     in_this_process(toy_project, monkeypatch, replay, *PLAIN)
     assert main(["shrink", "runs/latest", "--replays=1", "--yes"]) == ExitCode.PASS
     recorded = capfd.readouterr().out
-    assert "from 1 steps to 0" in recorded
+    assert "from 1 step to 0" in recorded
     assert "failure rate: before 1 of 1" in recorded
     assert "not minimal" not in recorded
     assert "replay: pytest " in recorded
