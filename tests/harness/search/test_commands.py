@@ -89,7 +89,7 @@ def test_a_search_that_is_interrupted_says_what_it_had_found_and_leaves_its_sche
     )
     assert small is not None, found
     assert steps == int(small[1]) <= int(small[2])
-    assert found[2].startswith("  1 nodes, "), "what else the run needs"
+    assert found[2].startswith("  1 node, "), "what else the run needs"
     assert all(" s  kill " in line for line in found[3 : 3 + steps]), "a line for each step"
     assert found[3 + steps] == f"schedule: {kept}"
     assert found[4 + steps].startswith("replay: pytest ")
