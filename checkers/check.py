@@ -119,7 +119,9 @@ class Check:
     violations: InitVar[str] = ""
     """SQL of the table of violations, which is then added to ``views`` under the name ``found_`` and the anomaly."""
     evidence: str
-    """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
+    """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations. It may have the
+    columns ``earliest`` and ``earliest_op``: when the contradiction occurred first, and the operation that showed it.
+    """
     examined: str
     exposure: Exposure | None = None
     """Counts what the history asserts, and how much of it the history could have contradicted. None: each row in
@@ -133,6 +135,8 @@ class Check:
     """
     more: str = ""
     """A template of the number of further operations in the same finding, which are not listed: ``{times-2}``."""
+    cycle: str = ""
+    """The column that is 1 if the operations of a finding stand in the order of a cycle."""
     time: str = ""
     """The column with the time of a finding that has no operations: that of an event, by its node's clock."""
     moments: tuple[str, ...] = ()
@@ -407,6 +411,9 @@ def _to_finding(check: Check, row: Row, evidence: Evidence) -> Finding:
         since=min(moments, default=None),
         until=max(moments, default=None),
         about=tuple(subject for one in check.about for subject in _list_subjects(one, row, evidence) if subject),
+        first_time=row.get("earliest"),
+        first_operation=row.get("earliest_op"),
+        cycle=bool(check.cycle and row[check.cycle]),
     )
 
 

@@ -129,6 +129,10 @@ def select_late_calls(places: str, place: str) -> str:
         """
 
 
+EARLIEST: Final = "earliest, earliest_op"
+"""Columns of :func:`select_nearest_pairs`. Evidence that has them says when a contradiction occurred first."""
+
+
 def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
     """Returns SQL: for each group of ``statements``, the two that contradict each other and are nearest in time.
 
@@ -140,16 +144,22 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
       preferred, however far apart.
     - The result has ``by``, ``moment``, ``op``, ``side`` and ``carry`` of the later statement, and of the other one as
       ``former_moment`` and so on. ``onset`` is the time since which there were such pairs.
+    - ``earliest`` and ``earliest_op`` are moment and operation of the later statement of the first pair.
     """
     names = ["op", "side", "moment", *(name.strip() for name in carry.split(",") if name.strip())]
     order = "moment, back, op, side"
     former = ", ".join(f"{previous(name, by=by, order=order)} as former_{name}" for name in names)
     both = ", ".join((*names, *(f"former_{name}" for name in names)))
     falls = "case when former_side < side then 0 else 1 end" if rising else "0"
+
+    def first_of(column: str) -> str:
+        return _window(f"first_value({column})", f"{by}, falls", "moment, former_moment, op, former_op", ALL_ROWS)
+
     return f"""
-        select {by}, {both}, onset from (
+        select {by}, {both}, onset, {EARLIEST} from (
             select {by}, {both}, min(former_moment) over (partition by {by}, falls {order_by("moment, op")}
                     {ALL_ROWS}) as onset,
+                {first_of("moment")} as earliest, {first_of("op")} as earliest_op,
                 {row_number(by=by, order="falls, gap, moment, op, former_op, side, former_side")} as turn
             from (
                 select {by}, {both}, moment - former_moment as gap, {falls} as falls from (

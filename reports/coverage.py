@@ -11,6 +11,7 @@ from typing import Final
 from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.judging.contract import NO_RECOVERY
 from assay.checkers.judging.verdict import CheckCoverage, Judgement, OperationCount
+from assay.harness.core.printable import inflect
 
 KNOWN: Final = list_meanings(FAMILIES)
 NEED_NO_DATA: Final = {
@@ -59,7 +60,7 @@ class CheckRow:
 
 def describe_totals(judgement: Judgement) -> str:
     """Returns ``1,255 operations (34 ok, 1,221 failed)``."""
-    operations = f"{judgement.operations:,} operation" + ("" if judgement.operations == 1 else "s")
+    operations = f"{judgement.operations:,} {inflect(judgement.operations, 'operation')}"
     return f"{operations} ({sum(judgement.kinds.values(), OperationCount())})" if judgement.kinds else operations
 
 

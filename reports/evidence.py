@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,10 +15,19 @@ from assay.checkers.times import find_digits, in_seconds
 from assay.harness.core.history import HistoryReader
 from assay.reports.failure_text import EvidenceLines, find_forbidden, find_operations
 from assay.reports.faults import decode_detail, describe_cut, format_duration
-from assay.reports.operations import sort_for_display
+from assay.reports.operations import (
+    FirstOccurrence,
+    find_earliest,
+    find_first_occurrence,
+    list_first_operations,
+    sort_for_display,
+    to_python_notation,
+)
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+Notation = Callable[[str], str]
 
 TEXT_WIDTH: Final = 100
 """Maximum characters of an argument or a result, so that the outcome after them is never cut off."""
@@ -26,19 +35,19 @@ TEXT_WIDTH: Final = 100
 
 def look_up_evidence(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
     """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
-    first = find_forbidden(judgement)[:1]
-    if not first:
+    shown = next(iter(find_forbidden(judgement)), None)
+    if shown is None:
         return EvidenceLines()
-    rows, injected = _read_operations(history.dataset("ops"), first), _read_faults(history)
-    faults = [fault for fault in injected if fault.id in first[0].faults]
-    times = [*_list_times(rows), *(time for fault in faults for time in (fault.injected, fault.healed))]
-    times += [time for finding in first for time in (finding.since, finding.until)]
-    digits = find_digits(times)
+    named, injected = _read_operations(history.dataset("ops"), judgement, shown), _read_faults(history)
+    faults = [fault for fault in injected if fault.id in shown.faults]
+    times = [*named.times, *(time for fault in faults for time in (fault.injected, fault.healed))]
+    digits = find_digits([*times, shown.since, shown.until])
     return EvidenceLines(
-        _format_operations(rows, digits, history.worker_nodes),
+        named.format(digits, history.worker_nodes),
         {fault.id: fault.line(digits) for fault in faults},
         digits,
-        None if faults else _find_last_fault(injected, first[0], digits),
+        None if faults else _find_last_fault(injected, shown, digits),
+        first=named.format_first(digits, history.worker_nodes),
     )
 
 
@@ -61,19 +70,29 @@ def _format_named_fault(fault: NamedFault, digits: int) -> str:
 
 
 def look_up_operations(
-    ops: pa.Table | ds.Dataset, judgement: Judgement, faults: Sequence[NamedFault] = ()
+    ops: pa.Table | ds.Dataset,
+    judgement: Judgement,
+    faults: Sequence[NamedFault] = (),
+    notation: Notation = to_python_notation,
 ) -> EvidenceLines:
     """Returns the lines of operations, and of faults that the events of another tool's nemesis name.
 
+    ``notation``: puts the JSON of an argument or a result into the notation of the history's source.
     Without any such faults nothing is said of faults, because it is not known whether there were any.
     """
-    first = find_forbidden(judgement)[:1]
-    rows = _read_operations(ops, first)
-    active = [fault for finding in first for fault in faults if _overlaps(fault, finding)]
-    times = [*_list_times(rows), *(time for fault in active for time in (fault.begin, fault.end))]
-    digits = find_digits(times)
-    lines = None if not faults else tuple(_format_named_fault(fault, digits) for fault in active)
-    return EvidenceLines(_format_operations(rows, digits, {}), digits=digits, named_faults=lines, knows_faults=False)
+    shown = next(iter(find_forbidden(judgement)), None)
+    if shown is None:
+        return EvidenceLines(knows_faults=False)
+    named = _read_operations(ops, judgement, shown, notation)
+    active = [fault for fault in faults if _overlaps(fault, shown)]
+    digits = find_digits([*named.times, *(time for fault in active for time in (fault.begin, fault.end))])
+    return EvidenceLines(
+        named.format(digits, {}),
+        digits=digits,
+        knows_faults=False,
+        named_faults=None if not faults else tuple(_format_named_fault(fault, digits) for fault in active),
+        first=named.format_first(digits, {}),
+    )
 
 
 def _overlaps(fault: NamedFault, finding: Finding) -> bool:
@@ -83,24 +102,60 @@ def _overlaps(fault: NamedFault, finding: Finding) -> bool:
     )
 
 
-def _read_operations(ops: pa.Table | ds.Dataset, first: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Returns the rows of the operations that the text shows for the finding, in the order of the text."""
-    indexes = find_operations(first)
-    if not indexes:
-        return []
-    wanted = pc.field("index").isin(list(indexes))
+@dataclass(frozen=True)
+class _NamedOperations:
+    """The operations that the text shows for a finding, in the order of the text.
+
+    ``among``: the number of findings of its anomaly, if there are more instances.
+    """
+
+    rows: Sequence[dict[str, Any]]
+    first: FirstOccurrence | None
+    first_row: dict[str, Any] | None
+    among: int | None
+
+    @property
+    def times(self) -> list[int | None]:
+        rows = [*self.rows, *([self.first_row] if self.first_row is not None else [])]
+        return [time for row in rows for time in (row["call"], row["ret"])]
+
+    def format(self, digits: int, through: Mapping[str, str]) -> dict[int, str]:
+        return {row["index"]: _format_operation(row, digits, through.get(row["worker"])) for row in self.rows}
+
+    def format_first(self, digits: int, through: Mapping[str, str]) -> str | None:
+        """Formats ``first at 3.000 s: op 812: ...``; None if the finding itself shows the first occurrence."""
+        if self.first is None or self.first_row is None:
+            return None
+        among = "" if self.among is None else f", among the {self.among} that are described,"
+        operation = _format_operation(self.first_row, digits, through.get(self.first_row["worker"]))
+        return f"first{among} at {in_seconds(self.first.time, digits)} s: {operation}"
+
+
+def _read_operations(
+    ops: pa.Table | ds.Dataset, judgement: Judgement, shown: Finding, notation: Notation = to_python_notation
+) -> _NamedOperations:
+    earliest = find_earliest(judgement.findings, shown)
+    indexes = find_operations([shown])
+    wanted = pc.field("index").isin([*indexes, *list_first_operations(earliest)])
     table = ops.filter(wanted) if isinstance(ops, pa.Table) else ops.to_table(filter=wanted)
-    rows: dict[int, dict[str, Any]] = {row["index"]: row for row in table.to_pylist()}
+    rows: dict[int, dict[str, Any]] = {row["index"]: _apply(notation, row) for row in table.to_pylist()}
     calls = {index: row["call"] for index, row in rows.items()}
-    return [rows[index] for index in sort_for_display(first[0], indexes, calls) if index in rows]
+    first = find_first_occurrence(earliest, shown, calls)
+    described = sum(finding.anomaly == shown.anomaly for finding in judgement.findings)
+    return _NamedOperations(
+        rows=[rows[index] for index in sort_for_display(shown, indexes, calls) if index in rows],
+        first=first,
+        first_row=None if first is None else rows.get(first.operation),
+        among=described if described < judgement.anomalies.get(shown.anomaly, 0) else None,
+    )
 
 
-def _list_times(rows: Sequence[dict[str, Any]]) -> list[int | None]:
-    return [time for row in rows for time in (row["call"], row["ret"])]
-
-
-def _format_operations(rows: Sequence[dict[str, Any]], digits: int, through: Mapping[str, str]) -> dict[int, str]:
-    return {row["index"]: _format_operation(row, digits, through.get(row["worker"])) for row in rows}
+def _apply(notation: Notation, row: dict[str, Any]) -> dict[str, Any]:
+    result = row["result"]
+    return row | {
+        "argument": row["argument"] if row["argument"] == "null" else notation(row["argument"]),
+        "result": None if result is None else notation(result),
+    }
 
 
 def _format_operation(row: dict[str, Any], digits: int, node: str | None) -> str:

@@ -1,25 +1,29 @@
 """Text of a failing test: at most 25 lines that let a reader decide what to do next.
 
 The order is: the claim, the operations that contradict each other, the faults in force, other findings, the command
-that repeats the run, and the path of the report. An unknown verdict begins with UNKNOWN and the missing evidence,
-because a run that proves nothing is not a pass.
+that repeats the run, and the path of the report. Each anomaly has one headline with its count, and at most one further
+example. An unknown verdict begins with UNKNOWN and the missing evidence, because a run that proves nothing is not a
+pass.
 
 The module is pure; its caller reads the history. If a run is doubtful for the same reason of several anomalies, the
 reasons become one sentence.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from assay.checkers.judging.contract import BROKEN_INVARIANT
 from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Verdict, find_beneath
 from assay.checkers.times import MILLISECONDS, find_digits, in_seconds
-from assay.harness.core.printable import to_printable
+from assay.harness.core.printable import count_noun, inflect, to_printable
 from assay.reports.coverage import describe_kinds, describe_totals
 
 FORBIDDEN: Final = " is forbidden, but "
 """Separates an anomaly's name from the reason why it could not be judged."""
+_NUMBER: Final = re.compile(r"\d+")
 OF_SEVERAL: Final = (("its check had", "their checks had"), ("to which it applies", "to which they apply"))
 """Wording after the separator in the singular and in the plural."""
 
@@ -48,7 +52,7 @@ MAX_LINES: Final = 25
 MAX_WIDTH: Final = 300
 MAX_FAULTS: Final = 3
 MAX_SAME_CAUSE: Final = 2
-MAX_CLAIMS: Final = 4
+MAX_ANOMALIES: Final = 4
 MAX_REASONS: Final = 6
 MAX_REMARKS: Final = 3
 MAX_REASON: Final = 240
@@ -72,6 +76,8 @@ class EvidenceLines:
     """False: the history is of another tool, or was judged by a model alone, so its faults are not known for sure."""
     named_faults: tuple[str, ...] | None = None
     """The faults in force by the events of another tool's nemesis; None: there are no such events."""
+    first: str | None = None
+    """When the anomaly occurred first, and in which operation, unless the operations themselves say so."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,10 @@ def describe(judgement: Judgement, evidence: EvidenceLines, footer_data: Failure
     something else.
     """
     footer = list(_iterate_footer(footer_data))
-    body = list(islice(_iterate_body(judgement, evidence, footer_data), MAX_LINES - len(footer)))
+    room = MAX_LINES - len(footer)
+    body = list(_iterate_body(judgement, evidence, examples=True))
+    if len(body) > room:
+        body = list(_iterate_body(judgement, evidence, examples=False))[:room]
     return "\n".join([*map(_clip, body), *footer])
 
 
@@ -102,21 +111,38 @@ def find_operations(findings: Sequence[Finding]) -> tuple[int, ...]:
 
 
 def find_forbidden(judgement: Judgement) -> list[Finding]:
-    """Returns the forbidden findings without those that are shown beneath another one of the same cause."""
-    return [
-        finding
-        for finding in judgement.findings
-        if finding.anomaly in judgement.forbidden and finding.same_cause_as is None
-    ]
+    """Returns the forbidden findings without those that are shown beneath another one of the same cause.
+
+    Findings of the history come first, because a promise that clients saw broken says more than a broken invariant.
+    """
+    return sorted(
+        (
+            finding
+            for finding in judgement.findings
+            if finding.anomaly in judgement.forbidden and finding.same_cause_as is None
+        ),
+        key=is_about_invariant,
+    )
 
 
-def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: FailureFooter) -> Iterator[str]:
+def is_about_invariant(finding: Finding) -> bool:
+    """Returns whether a finding is about the system's own invariants, which no client need have noticed."""
+    return finding.anomaly == BROKEN_INVARIANT
+
+
+def replace_numbers(text: str) -> str:
+    """Returns a text that is equal for sentences that differ in numbers only."""
+    return _NUMBER.sub("#", text)
+
+
+def _iterate_body(judgement: Judgement, evidence: EvidenceLines, *, examples: bool) -> Iterator[str]:
+    """Yields the lines before the footer. ``examples``: with a further example of anomalies after the first."""
     if judgement.verdict is Verdict.FAIL:
-        yield from _iterate_failure(judgement, evidence)
+        yield from _iterate_failure(judgement, evidence, examples=examples)
     elif judgement.verdict is Verdict.UNKNOWN:
         yield from _iterate_unknown(judgement)
     else:
-        yield f"PASS: {describe_totals(judgement)}, {judgement.effects:,} effects"
+        yield f"PASS: {describe_totals(judgement)}, {judgement.effects:,} {inflect(judgement.effects, 'effect')}"
     yield from _iterate_tolerated(judgement)
     if judgement.verdict is Verdict.FAIL and judgement.unknown:
         yield _format_doubts(judgement)
@@ -125,21 +151,39 @@ def _iterate_body(judgement: Judgement, evidence: EvidenceLines, footer_data: Fa
         yield f"and {more} more warning{'s' * (more > 1)} (verdict.json)"
 
 
-def _iterate_failure(judgement: Judgement, evidence: EvidenceLines) -> Iterator[str]:
-    findings = find_forbidden(judgement)
-    if findings:
-        yield from _iterate_first_finding(findings[0], evidence)
-        yield from _iterate_beneath(findings[0], judgement)
-        yield from (f"FAIL {finding.anomaly}: {finding.claim}" for finding in findings[1:MAX_CLAIMS])
-    else:
+def _iterate_failure(judgement: Judgement, evidence: EvidenceLines, *, examples: bool) -> Iterator[str]:
+    by_anomaly: dict[str, list[Finding]] = {}
+    for finding in find_forbidden(judgement):
+        by_anomaly.setdefault(finding.anomaly, []).append(finding)
+    for number, (anomaly, findings) in enumerate(islice(by_anomaly.items(), MAX_ANOMALIES)):
+        head, *others = findings
+        beneath = sum(one.anomaly == anomaly and one.same_cause_as is not None for one in judgement.findings)
+        times = judgement.anomalies.get(anomaly, len(findings)) - beneath
+        yield f"FAIL {anomaly}{_format_times(times)}: {head.claim}"
+        if number == 0:
+            yield from _iterate_details(head, evidence)
+            yield from _iterate_beneath(head, judgement)
+        if number == 0 or examples:
+            yield from (f"  another: {claim}" for claim in _find_examples(head, others))
+    if not by_anomaly:
         yield "FAIL: the contract was broken, and no finding says where (see verdict.json)"
     counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.forbidden]
     if counts:
         yield f"forbidden: {', '.join(counts)}, in {describe_totals(judgement)}"
 
 
-def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
-    yield f"FAIL {finding.anomaly}: {finding.claim}"
+def _format_times(times: int) -> str:
+    return f" ({times:,} times)" if times > 1 else ""
+
+
+def _find_examples(head: Finding, others: Sequence[Finding]) -> list[str]:
+    """Returns the claim of one of ``others``, if it is not that of ``head``; rather one that differs in words."""
+    claims = [finding.claim for finding in others if finding.claim != head.claim]
+    said = replace_numbers(head.claim)
+    return sorted(claims, key=lambda claim: replace_numbers(claim) == said)[:1]
+
+
+def _iterate_details(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
     named = find_operations([finding])
     known = {index: line for index, line in evidence.operations.items() if index in named}
     yield from (f"  {line}" for line in known.values())
@@ -147,7 +191,9 @@ def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterato
     rest = len(finding.operations) - len(named)
     if more := finding.omitted + rest:
         where = f", {rest} of them in the report" if rest else ", not listed"
-        yield f"  and {more} more operation{'s' * (more > 1)}{where}"
+        yield f"  and {count_noun(more, 'more operation')}{where}"
+    if evidence.first is not None:
+        yield f"  {evidence.first}"
     if finding.leader is not None:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
     yield from _iterate_faults(finding, evidence)
@@ -174,11 +220,21 @@ def _iterate_faults(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
 
 
 def _iterate_beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
-    """Yields the other findings of the same cause."""
-    others = find_beneath(judgement, head)
-    yield from (f"  also seen as {finding.anomaly}: {finding.claim}" for finding in others[:MAX_SAME_CAUSE])
-    if more := max(len(others) - MAX_SAME_CAUSE, 0):
-        yield f"  and as {more} more finding{'s' * (more > 1)} (verdict.json)"
+    """Yields the other findings of the same cause: one for each anomaly, and the number of those that say the same."""
+    by_anomaly: dict[str, list[Finding]] = {}
+    alike = 0
+    for finding in find_beneath(judgement, head):
+        if finding.anomaly == head.anomaly and replace_numbers(finding.claim) == replace_numbers(head.claim):
+            alike += 1
+        else:
+            by_anomaly.setdefault(finding.anomaly, []).append(finding)
+    if alike:
+        yield f"  and {alike} more like it, of the same cause"
+    each = list(by_anomaly.items())
+    for anomaly, findings in each[:MAX_SAME_CAUSE]:
+        yield f"  also seen as {anomaly}{_format_times(len(findings))}: {findings[0].claim}"
+    if more := sum(len(findings) for _, findings in each[MAX_SAME_CAUSE:]):
+        yield f"  and as {count_noun(more, 'more finding')} (verdict.json)"
 
 
 def _iterate_unknown(judgement: Judgement) -> Iterator[str]:
@@ -186,8 +242,8 @@ def _iterate_unknown(judgement: Judgement) -> Iterator[str]:
     yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
     yield from (f"  {reason}" for reason in reasons[1:])
     if more:
-        yield f"  and {more} more reason{'s' * (more > 1)} (verdict.json)"
-    yield f"{describe_totals(judgement)}, {judgement.effects:,} effects"
+        yield f"  and {count_noun(more, 'more reason')} (verdict.json)"
+    yield f"{describe_totals(judgement)}, {judgement.effects:,} {inflect(judgement.effects, 'effect')}"
     if judgement.kinds:
         yield f"  {describe_kinds(judgement)}"
 
@@ -201,7 +257,7 @@ def _format_doubts(judgement: Judgement) -> str:
             more += len(reasons) - number
             break
         text += f"; {reason}"
-    return text + (f"; and {more} more reason{'s' * (more > 1)} (verdict.json)" if more else "")
+    return text + (f"; and {count_noun(more, 'more reason')} (verdict.json)" if more else "")
 
 
 def _find_first_lines(judgement: Judgement) -> tuple[list[str], int]:

@@ -5,7 +5,6 @@ Rows that differ only in numbers (partition, node, time) are folded into one. A 
 or history is missing or damaged, still has a report, which says so.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Ver
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.reports.coverage import AnomalyPolicy, CheckRow, build_rows, find_meaning, find_policy
 from assay.reports.edn_export import compress_history
+from assay.reports.failure_text import is_about_invariant, replace_numbers
 from assay.reports.faults import FaultBand, read_fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.history_db import HistoryDatabase
@@ -26,12 +26,16 @@ from assay.reports.last_pass import Comparison, RunTotals, compare_with_last_pas
 from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
 from assay.reports.node_logs import LogLines, read_node_logs
 from assay.reports.operations import (
+    FirstOccurrence,
     OperationLanes,
     OperationRow,
     PossibleTakes,
     choose_lanes,
+    find_earliest,
+    find_first_occurrence,
     find_operations,
     find_possible_takes,
+    list_first_operations,
     sort_for_display,
 )
 from assay.reports.roles import Roles, read_roles
@@ -49,8 +53,7 @@ from assay.reports.zookeeper import ZooKeeperActivity, read_activity
 
 T = TypeVar("T")
 MIN_FOLD: Final = 3
-"""Minimum number of rows to fold; fewer are read as quickly."""
-_NUMBER: Final = re.compile(r"\d+")
+"""Minimum number of rows to fold; fewer are read as quickly, unless they are equal."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,10 @@ def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
     """Returns the folds in the order of their first items; ``text``: the text of an item."""
     alike: dict[str, list[T]] = {}
     for item in items:
-        alike.setdefault(_NUMBER.sub("#", text(item)), []).append(item)
+        alike.setdefault(replace_numbers(text(item)), []).append(item)
     folds: list[Fold[T]] = []
     for group in alike.values():
-        if len(group) < MIN_FOLD:
+        if len(group) < MIN_FOLD and len({text(item) for item in group}) > 1:
             folds += [Fold(item) for item in group]
         else:
             folds.append(Fold(group[0], tuple(group[1:])))
@@ -111,6 +114,8 @@ class FindingView:
     """Number of involved operations that are not listed."""
     possible_takes: PossibleTakes | None
     """For a lost element of a queue."""
+    first: FirstOccurrence | None
+    """When its contradiction occurred first, unless its operations say so."""
     also: tuple[Finding, ...]
     """Findings of the same cause, shown only beneath this one."""
     start: int | None
@@ -128,6 +133,8 @@ class AnomalyGroup:
     findings: tuple[FindingView, ...]
     beneath: int = 0
     """Number of findings shown beneath others of the same cause."""
+    first: FirstOccurrence | None = None
+    """When the anomaly occurred first, if not in its first finding."""
 
     @property
     def omitted(self) -> int:
@@ -249,6 +256,7 @@ def group_findings(
         views[finding.anomaly].append(_to_view(number, finding, judgement, rows, by_id, listed, takes.get(number)))
     beneath = Counter(finding.anomaly for finding in judgement.findings if finding.same_cause_as is not None)
     names = [*views, *(name for name in judgement.anomalies if name not in views)]
+    heads = {finding.anomaly: finding for finding in reversed(shown)}
     return tuple(
         AnomalyGroup(
             name=name,
@@ -257,13 +265,26 @@ def group_findings(
             count=judgement.anomalies.get(name, len(views.get(name, ()))),
             findings=tuple(views.get(name, ())),
             beneath=beneath[name],
+            first=None if name not in heads else _find_first_elsewhere(judgement, heads[name], rows),
         )
         for name in names
     )
 
 
+def _find_first_elsewhere(
+    judgement: Judgement, head: Finding, rows: Mapping[int, OperationRow]
+) -> FirstOccurrence | None:
+    """Returns when the anomaly of ``head`` occurred first, if in another finding."""
+    earliest = find_earliest(judgement.findings, head)
+    calls = {index: rows[index].call for index in list_first_operations(earliest) if index in rows}
+    return None if earliest is head else find_first_occurrence(earliest, head, calls)
+
+
 def _choose_findings(judgement: Judgement | None) -> tuple[Finding, ...]:
-    """Returns at most ``MOST_FINDINGS``, the first of each anomaly before the second of any."""
+    """Returns at most ``MOST_FINDINGS``, the first of each anomaly before the second of any.
+
+    They are in the order of the failure text: forbidden ones first, and of these the ones about invariants last.
+    """
     if judgement is None:
         return ()
     rank: dict[str, int] = {}
@@ -273,7 +294,10 @@ def _choose_findings(judgement: Judgement | None) -> tuple[Finding, ...]:
             continue
         rank[finding.anomaly] = rank.get(finding.anomaly, 0) + 1
         ranked.append((rank[finding.anomaly], position, finding))
-    kept = sorted(sorted(ranked, key=lambda one: one[:2])[:MOST_FINDINGS], key=lambda one: one[1])
+    kept = sorted(
+        sorted(ranked, key=lambda one: one[:2])[:MOST_FINDINGS],
+        key=lambda one: (one[2].anomaly not in judgement.forbidden, is_about_invariant(one[2]), one[1]),
+    )
     return tuple(finding for _, _, finding in kept)
 
 
@@ -313,6 +337,7 @@ def _to_view(
         also=find_beneath(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
         possible_takes=possible_takes,
+        first=find_first_occurrence(finding, finding, calls),
         start=min(times, default=None),
         stop=max(times, default=None),
     )

@@ -4,10 +4,12 @@ A run has more operations than a page can show. The page draws the operations th
 about the same time, and every k-th of the others. It always states how many of the total are shown.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from assay.checkers.engine import INFINITY
 from assay.checkers.judging.verdict import Finding
 from assay.reports.history_db import HistoryDatabase, Row
 
@@ -79,18 +81,56 @@ def find_operations(recording: HistoryDatabase, indexes: Collection[int]) -> dic
     return {row["index"]: to_operation(row) for row in found}
 
 
-IN_A_CIRCLE: Final = "go round in a circle"
-"""Words of a claim that names operations in the order of a cycle."""
-
-
 def sort_for_display(finding: Finding, indexes: Sequence[int], calls: Mapping[int, int]) -> list[int]:
-    """Returns operations of a finding, the oldest first, or in the order of the claim if that describes a cycle.
+    """Returns operations of a finding, the oldest first, or in the order of the finding if that is a cycle.
 
     ``calls``: when they were called. Operations that are not in it come last.
     """
-    if IN_A_CIRCLE in finding.claim:
+    if finding.cycle:
         return list(indexes)
     return sorted(indexes, key=lambda index: (index not in calls, calls.get(index, 0), index))
+
+
+@dataclass(frozen=True)
+class FirstOccurrence:
+    """When an anomaly occurred first in a run (nanoseconds), and the operation that showed it."""
+
+    time: int
+    operation: int
+
+
+def find_earliest(findings: Iterable[Finding], shown: Finding) -> Finding:
+    """Returns the finding of the anomaly of ``shown`` that occurred first; ``shown`` itself if no other was earlier."""
+    alike = (finding for finding in findings if finding.anomaly == shown.anomaly)
+    return min((shown, *alike), key=_find_moment)
+
+
+def _find_moment(finding: Finding) -> int:
+    """Returns when a finding occurred first, or infinity if it does not say."""
+    times = (finding.first_time, finding.until, finding.time)
+    return next((time for time in times if time is not None), INFINITY)
+
+
+def list_first_operations(earliest: Finding) -> tuple[int, ...]:
+    """Returns the operations whose calls :func:`find_first_occurrence` needs."""
+    first = () if earliest.first_operation is None else (earliest.first_operation,)
+    return tuple(dict.fromkeys((*earliest.operations[:2], *first)))
+
+
+def find_first_occurrence(earliest: Finding, shown: Finding, calls: Mapping[int, int]) -> FirstOccurrence | None:
+    """Returns the first occurrence; None if it is unknown, or if it is the one that ``shown`` names.
+
+    - ``earliest``: result of :func:`find_earliest`
+    - ``calls``: when operations were called
+    """
+    pair = [operation for operation in earliest.operations[:2] if operation in calls]
+    time, operation = earliest.first_time, earliest.first_operation
+    if time is None or operation is None:
+        # The check names one pair, of which the later operation shows the contradiction.
+        later = max(pair, key=calls.__getitem__, default=None)
+        return None if later is None or earliest is shown else FirstOccurrence(calls[later], later)
+    named = operation in pair and all(calls[one] <= time for one in pair)
+    return None if named and earliest is shown else FirstOccurrence(time, operation)
 
 
 QUEUE_LOST: Final = "queue-lost"
@@ -183,6 +223,21 @@ def choose_lanes(recording: HistoryDatabase, named: Sequence[OperationRow], end:
     return OperationLanes(workers, bars, total, len(known))
 
 
+_MICRO_OPERATIONS: Final = re.compile(r'\[\["(?:append|w|r)",')
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|null|true|false|,')
+_PYTHON: Final = {"null": "None", "true": "True", "false": "False", ",": ", "}
+
+
+def to_python_notation(text: str) -> str:
+    """Returns micro-operations as a workload writes them: ``[["r", "x", None]]``. Other JSON stays as it is.
+
+    The text may be cut anywhere.
+    """
+    if not _MICRO_OPERATIONS.match(text):
+        return text
+    return _TOKEN.sub(lambda token: _PYTHON.get(token[0], token[0]), text)
+
+
 def merge_spans(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns disjoint closed intervals that cover the same moments, in order."""
     joined: list[tuple[int, int]] = []
@@ -196,8 +251,9 @@ def merge_spans(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def to_operation(row: Row) -> OperationRow:
     return OperationRow(
-        row["index"], row["process"], row["worker"], row["f"], row["key"], row["argument"], row["result"],
-        row["call"], row["ret"], row["outcome"], row["error"],
+        row["index"], row["process"], row["worker"], row["f"], row["key"], to_python_notation(row["argument"]),
+        None if row["result"] is None else to_python_notation(row["result"]), row["call"], row["ret"], row["outcome"],
+        row["error"],
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Verdict
 from assay.checkers.times import MILLISECONDS, NANOSECONDS, find_digits, in_seconds
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryReader
+from assay.harness.core.printable import count_noun
 from assay.reports import html
 from assay.reports.coverage import describe_totals
 from assay.reports.failure_text import join_reasons
@@ -32,7 +33,7 @@ from assay.reports.panel import LEFT, RIGHT
 from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, draw_timeline
 
-VISIBLE_FINDINGS: Final = 3
+VISIBLE_FINDINGS: Final = 2
 """Number of findings of one anomaly that are visible; the others unfold."""
 VISIBLE_CHARACTERS: Final = 110
 """Number of characters of an argument or a result that are visible; the rest unfolds."""
@@ -79,7 +80,7 @@ def _build_environment() -> Environment:
         unsuccessful=_format_unsuccessful, duration=_format_duration,
         fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _format_finding),
         keys=lambda findings: join_keys([finding.key for finding in findings]), joined=join_reasons,
-        several=lambda number: "s" * (number > 1), lasted=format_lasting, injection=format_injection,
+        several=lambda number: "s" * (number != 1), lasted=format_lasting, injection=format_injection,
     )  # fmt: skip
     environment.globals.update(
         long=VISIBLE_CHARACTERS, longest=LONGEST_LIST, shown=VISIBLE_FINDINGS, decimals=_count_decimals
@@ -148,7 +149,7 @@ def _write_lead(report: Report) -> str:
         return reasons[0].strip().partition("\n")[0]
     clear = sum(1 for check in report.checks if check.rows)
     faults = [] if report.recorded is None else [band for band in report.recorded.faults if band.took_effect]
-    under = f", under {len(faults)} {'fault' if len(faults) == 1 else 'faults'}" if faults else ", without faults"
+    under = f", under {count_noun(len(faults), 'fault')}" if faults else ", without faults"
     tolerated = sum(judgement.anomalies.values())
     found = f"{tolerated:,} tolerated anomalies and no forbidden one" if tolerated else "No anomaly"
     return f"{found} in {describe_totals(judgement)}{under}; {clear} checks had data."

@@ -23,7 +23,14 @@ from typing import Final
 from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.exposure import Exposure
-from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, row_number, select_nearest_pairs
+from assay.checkers.sql_idioms import (
+    EARLIEST,
+    first_rows_subquery,
+    greatest_before,
+    order_by,
+    row_number,
+    select_nearest_pairs,
+)
 
 PLACEABLE: Final = 2**61
 """Tokens below this have a place that fits into 64 bits."""
@@ -71,7 +78,7 @@ FENCING_VIOLATION: Final = Check(
     evidence=f"""
         select key, group_name, place >> 1 as held_token, former_op as first_op, former_kind as first_kind,
             former_rejected as rejected, former_token as first_token, op as late_op, kind as late_kind,
-            spot >> 1 as late_token, onset
+            spot >> 1 as late_token, onset, {EARLIEST}
         from ({
         select_nearest_pairs(
             f'''

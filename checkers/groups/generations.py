@@ -18,6 +18,7 @@ from typing import Final
 from assay.checkers.check import Check, Table, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import (
+    EARLIEST,
     RETURNED,
     first_rows_subquery,
     greatest_before,
@@ -75,7 +76,7 @@ ZOMBIE_COMMIT: Final = Check(
     violations="select key, place, first_ret, before from group_levels where before > first_ret",
     evidence=f"""
         select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
-            op as late_op, seen_op as late_seen_op, onset
+            op as late_op, seen_op as late_seen_op, onset, {EARLIEST}
         from ({
         select_nearest_pairs(
             f'''

@@ -24,6 +24,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Family, parse_views
 from assay.checkers.sql_idioms import (
+    EARLIEST,
     ROWS_BEFORE,
     first_rows_subquery,
     greatest_before,
@@ -106,7 +107,8 @@ OFFSET_REGRESSION: Final = Check(
     violations="select key, era, place, first_ret, before from offset_levels where before > first_ret",
     # `side`, `moment` and `op` are columns that `select_nearest_pairs` requires; `spot` is the offset of each side.
     evidence=f"""
-        select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset
+        select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset,
+            {EARLIEST}
         from ({
         select_nearest_pairs(
             f'''

@@ -155,6 +155,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,
             coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
             coalesce(min(n.former_op), min(d.op)) as first_op, coalesce(min(n.op), min(c.op)) as second_op,
+            min(n.earliest) as earliest, min(n.earliest_op) as earliest_op,
             min(c.begun) as low_begun, min(l.op) as last_op, least(f.before, f.until) as ended
         from {_FIRST} f
             left join ({

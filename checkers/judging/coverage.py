@@ -31,6 +31,7 @@ from assay.checkers.judging.health import Health, measure_health
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.sql_idioms import extract_topic, strip_incarnation
 from assay.checkers.times import seconds, shorten_times
+from assay.harness.core.printable import count_noun
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
 
@@ -177,7 +178,7 @@ def _find_operation_reasons(
     if total < contract.minimum_operations:
         total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
-        few = f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}"
+        few = f"only {count_noun(total, 'operation')} succeeded, the contract asks for {contract.minimum_operations}"
         reasons.append(few if health is None else f"{few}; {health.advise()}")
     reasons += find_silences(
         faults,
@@ -191,7 +192,7 @@ def _find_operation_reasons(
         after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
         if after < contract.minimum_after_heal:
             reasons.append(
-                f"only {after} operations succeeded after the last heal at {seconds(max(heals))}, "
+                f"only {count_noun(after, 'operation')} succeeded after the last heal at {seconds(max(heals))}, "
                 f"the contract asks for {contract.minimum_after_heal}"
                 + ("" if health is None else f"; {measure_health(engine, contract, f'call >= {max(heals)}').advise()}")
             )

@@ -25,6 +25,7 @@ from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.contract import Contract
 from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, TARGETS_ZOOKEEPER
 from assay.checkers.times import NANOSECONDS, seconds
+from assay.harness.core.printable import count_noun
 
 MAX_GAP: Final = 450_000_000
 """Maximum nanoseconds from a heal to the next fault of one disturbance.
@@ -212,7 +213,7 @@ def find_silences(
             continue
         elif merged.end - merged.begin >= contract.failing_over:
             reasons.append(
-                f"only {during} operations succeeded during {merged}, the contract asks for {wanted}"
+                f"only {count_noun(during, 'operation')} succeeded during {merged}, the contract asks for {wanted}"
                 f"{_add(describe_failures(merged.begin, merged.end))}; if the design allows that, give a failover and "
                 f"patience of more than {(merged.end - merged.begin) / NANOSECONDS:.3g} s in all, or name the fault in "
                 "may_stall"

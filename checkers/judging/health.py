@@ -151,8 +151,8 @@ def find_silent_end(engine: Engine, contract: Contract, faults: Sequence[FaultTi
     if issued < LEAST_UNDISTURBED or int(row["final"]) - since < max(SHORTEST_SILENCE, contract.failing_over):
         return []
     reason = (
-        f"no operation was answered after {seconds(since)}, and {issued} were called until {seconds(int(row['final']))}: "
-        f"{describe_errors(silent.all_errors)}; see why the system fell silent"
+        f"no operation was answered after {seconds(since)}, and {issued} were called until "
+        f"{seconds(int(row['final']))}: {describe_errors(silent.all_errors)}; see why the system fell silent"
     )
     return [shorten_times(reason)]
 

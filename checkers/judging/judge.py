@@ -55,6 +55,7 @@ from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestio
 from assay.checkers.servers.invariants import BROKEN_COUNT
 from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
 from assay.harness.core.history.data_sets import UNRECORDED
+from assay.harness.core.printable import count_noun
 
 if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
@@ -108,8 +109,9 @@ def describe_silent_verbs(silent: Mapping[str, int]) -> str:
 def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
     """Returns the reason if some operations have no effects. Then ``against`` (anomalies) may accuse others wrongly."""
     (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
+    raised = count_noun(row["many"], "operation")
     return (
-        f"{', '.join(sorted(against))}: the client's effects() raised for {row['many']} operations, so it is not known "
+        f"{', '.join(sorted(against))}: the client's effects() raised for {raised}, so it is not known "
         "what they did, and contradictions between the others prove nothing"
     )
 

@@ -47,6 +47,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The records, polls and answers that it is about: ``offset 36 of orders-2``."""
     same_cause_as: int | None = None
     """Index in the judgement's findings of the one beneath which this one is shown."""
+    first_time: int | None = None
+    """When the contradiction occurred first: the earliest moment, while ``operations`` begin with the two nearest in
+    time. None if the check does not tell, and in files of earlier versions."""
+    first_operation: int | None = None
+    """The operation that showed it then."""
+    cycle: bool = False
+    """Whether ``operations`` begin with a cycle, in its order; False in files of earlier versions."""
 
 
 class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from assay.checkers.linearizability import tables
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.layout import Layout
 from assay.checkers.linearizability.workspace import Workspace
+from assay.harness.core.printable import count_noun
 
 MOST_STATES: Final = 5
 MAX_ORDERS_COMPARED: Final = 64
@@ -83,10 +84,10 @@ def to_finding(anomaly: str, history: KeyHistory, why: StuckSearch) -> Finding:
     """Returns the explanation as a finding: one sentence, and its first operations."""
     row = int(np.flatnonzero(history.index == why.operation)[0])
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))
-    others = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""
+    others = f", with {count_noun(len(why.concurrent), 'other operation')} pending" if why.concurrent else ""
     claim = (
-        f"{history.describe_operation(row)} has no place in any order: {len(why.order)} operations "
-        f"can be placed before it{others}, "
+        f"{history.describe_operation(row)} has no place in any order: "
+        f"{count_noun(len(why.order), 'operation')} can be placed before it{others}, "
         f"and then the state can only be {states}."
     )
     # The last one placed comes second: these two determine the time, and the faults in force then.

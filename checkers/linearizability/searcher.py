@@ -20,6 +20,7 @@ from assay.checkers.linearizability.layout import NONE, Layout, lay_out
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import Action, Model, ModelError, calling_model, require_action
 from assay.checkers.linearizability.workspace import InternedStates, OutOfMemory, Workspace
+from assay.harness.core.printable import count_noun
 
 BUDGET: Final = 200_000
 """Steps of a model between two looks at the clock."""
@@ -172,6 +173,6 @@ def _to_unknown(
     returned = 0
     if layout is not None and space is not None:
         returned = int((layout.events[: int(space.counters[tables.EVENT])] < 0).sum())
-    why = f"{history.name}: {limit} was reached when {returned} of {len(history)} operations had returned"
+    why = f"{history.name}: {limit} was reached when {returned} of {count_noun(len(history), 'operation')} had returned"
     found = SearchResult(unknown=why, spent=spent)
     return found if space is None else _add_measurements(space, found)

@@ -6,7 +6,7 @@ from assay.checkers.check import OFFSET, VALUE, Check
 from assay.checkers.engine import INFINITY
 from assay.checkers.log.views import LOCATIONS
 from assay.checkers.log.wrong_partition import DESTINATION, STRAYS
-from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_nearest_pairs
+from assay.checkers.sql_idioms import EARLIEST, first_rows_subquery, order_by, select_nearest_pairs
 
 _EXAMINED: Final = "select count(*) as examined from log_value_offsets where observed > 0"
 
@@ -30,7 +30,8 @@ INCONSISTENT_OFFSET: Final = Check(
         """,
     evidence=f"""
         select f.key, f.position, f.held, n.former_value as first_value, n.former_op as first_op,
-            n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked, n.onset
+            n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked, n.onset,
+            {EARLIEST}
         from {_FIRST_INCONSISTENT} f join ({
         select_nearest_pairs(
             f'''
@@ -67,7 +68,8 @@ DUPLICATE: Final = Check(
         """,
     evidence=f"""
         select f.key, f.value, f.offsets, f.live, f.send_op, n.former_side as first, n.former_op as first_op,
-            n.former_acked as first_acked, n.side as second, n.op as second_op, n.acked as second_acked
+            n.former_acked as first_acked, n.side as second, n.op as second_op, n.acked as second_acked,
+            {EARLIEST}
         from {_FIRST_DUPLICATES} f join ({
         select_nearest_pairs(
             f'''
@@ -110,7 +112,7 @@ ABORTED_READ: Final = Check(
     evidence=f"""
         select f.key, f.value, f.observed, case when n.side = 1 then n.former_op else n.op end as send_op,
             case when n.side = 1 then n.op else n.former_op end as seen_op,
-            coalesce(n.position, n.former_position) as position
+            coalesce(n.position, n.former_position) as position, {EARLIEST}
         from {_FIRST_ABORTED} f join ({
         select_nearest_pairs(
             f'''

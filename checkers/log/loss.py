@@ -8,6 +8,7 @@ from assay.checkers.exposure import Exposure
 from assay.checkers.log.views import LOCATIONS
 from assay.checkers.log.wrong_partition import ELSEWHERE, SIGHTING, STRAYS
 from assay.checkers.sql_idioms import (
+    EARLIEST,
     extract_topic,
     first_rows_subquery,
     order_by,
@@ -28,11 +29,12 @@ def _select_evidence(found: str, *, acked: bool) -> str:
     return f"""
         select f.key, f.value, f.position, f.acked, f.without_it, f.settled, f.sentinel_op,
             {"coalesce(n.known_op, f.ack_op)" if acked else "f.ack_op"} as ack_op,
-            {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op, n.onset
+            {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op, n.onset,
+            {EARLIEST}
         from {few} f
             left join (
                 select key, value, position, case when side = 1 then former_op else op end as known_op,
-                    case when side = 1 then op else former_op end as poll_op, onset
+                    case when side = 1 then op else former_op end as poll_op, onset, {EARLIEST}
                 from ({
         select_nearest_pairs(
             f'''
@@ -103,7 +105,7 @@ LOST_WRITE: Final = Check(
         """,
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
-            m.onset, {ELSEWHERE}
+            m.onset, {EARLIEST}, {ELSEWHERE}
         from ({_select_evidence("found_lost_write", acked=True)}) m
             left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
         {order_by("m.key, m.position, m.value")}
@@ -152,7 +154,7 @@ MISPLACED_ACK: Final = Check(
         """,
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
-            m.onset, p.position as elsewhere, p.op as shown_op
+            m.onset, {EARLIEST}, p.position as elsewhere, p.op as shown_op
         from ({_select_evidence("found_misplaced_ack", acked=True)}) m
             join (
                 select f.key, f.value, s.position, s.op,

@@ -96,9 +96,9 @@ REAL_TIME_ORDER: Final = Check(
         """),
     evidence=f"""
         select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
-            r.op as future_op, c.op as future_send_op, n.onset, {_decode_place("f.place", "known")}, {
-        _decode_place("n.spot", "late")
-    },
+            r.op as future_op, c.op as future_send_op, n.onset, n.earliest, e.op as earliest_op,
+            case when s.op is null then 0 else 1 end as known_acked, n.moment - n.former_moment as gap,
+            {_decode_place("f.place", "known")}, {_decode_place("n.spot", "late")},
             y.seen_op as later_seen_op, x.seen_op as known_seen_op
         from {_FIRST} f left join ({
         select_nearest_pairs(
@@ -123,6 +123,8 @@ REAL_TIME_ORDER: Final = Check(
     }) n on f.key = n.key and f.place = n.place
             left join log_moments k on f.key = k.key and n.former_moment = k.moment and k.is_return = 1
             left join log_moments l on f.key = l.key and n.moment = l.moment and l.is_return = 0
+            left join (select key, op from log_sends group by key, op) s on f.key = s.key and k.op = s.op
+            left join log_moments e on f.key = e.key and n.earliest = e.moment and e.is_return = 0
             left join log_unreported_offsets x on f.key = x.key and k.op = x.op and f.place = 2 * x.position
             left join log_unreported_offsets y on f.key = y.key and l.op = y.op and n.spot = 2 * y.position
             left join log_moments r on f.overtaken = 0 and f.key = r.key and f.future_ret = r.moment and r.is_return = 1
@@ -134,11 +136,13 @@ REAL_TIME_ORDER: Final = Check(
         select count(*) as examined from log_value_offsets where {_is_placeable("position")} and value is not null
         """,
     kinds=("append", "observe", "end"),
-    claim="[overtaken=1?[Offset {known_offset} of {key} was there|The log of {key} ended at {known_end}] by "
-    "{known_op:returned} ({known_op}), but [the lower offset {late_offset} of {key} was filled by an operation of "
-    "{later_op} that began only at {later_op:called}|{later_op}, which asked only at {later_op:called}, was answered "
-    "that the log ends at {late_end}[known_offset?, which excludes this record]]|Offset {known_offset} of {key} was "
-    "read by {future_op} by {future_ret:time}, before {future_send_op} began to send it at {future_call:time}].",
+    claim="[overtaken=1?[late_end?The end of {key} was reported as {late_end} ({later_op}, which asked at "
+    "{later_op:called}), although [known_offset?offset {known_offset} had been "
+    "[known_acked=1?acknowledged|read]|{known_end} had been reported] {gap:time} earlier ({known_op}, by "
+    "{known_op:returned})|[Offset {known_offset} of {key} was there|The log of {key} ended at {known_end}] by "
+    "{known_op:returned} ({known_op}), but the lower offset {late_offset} of {key} was filled by an operation of "
+    "{later_op} that began only at {later_op:called}]|Offset {known_offset} of {key} was read by {future_op} by "
+    "{future_ret:time}, before {future_send_op} began to send it at {future_call:time}].",
     operations=("known_op", "later_op", "later_seen_op", "known_seen_op", "future_op", "future_send_op"),
     moments=("onset",),
     about=(

@@ -25,6 +25,7 @@ from assay.checkers.check import Check, UndecidedKeys, parse_views
 from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import (
+    EARLIEST,
     RETURNED,
     ROWS_BEFORE,
     ROWS_SO_FAR,
@@ -68,7 +69,7 @@ COUNTER_DUPLICATE: Final = Check(
     meaning="two adds to a counter returned the same count, so one of them was lost",
     violations="select key, value, many, low_op, high_op from counter_places where adds = 1 and many > 1",
     evidence=f"""
-        select f.key, f.value, f.many, n.former_op as low_op, n.op as high_op
+        select f.key, f.value, f.many, n.former_op as low_op, n.op as high_op, {EARLIEST}
         from {_REPEATED} f join ({
         select_nearest_pairs(
             f'''

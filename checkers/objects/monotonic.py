@@ -214,6 +214,7 @@ def _list_components(
                 "ops": ",".join(map(str, ops)),
                 "more": len(members) - len(ops),
                 "claim": claim,
+                "cycle": int(claim is not None),
                 "first_op": ops[0],
                 "second_op": ops[1],
                 "members": members,

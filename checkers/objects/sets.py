@@ -122,7 +122,8 @@ def _select_evidence(found: str) -> str:
     few = first_rows_subquery(found, "key, value")
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op,
-            min(n.op) as reader_op, min(n.onset) as onset, min(w.op) as shown_op, min(a.node) as node,
+            min(n.op) as reader_op, min(n.onset) as onset, min(n.earliest) as earliest,
+            min(n.earliest_op) as earliest_op, min(w.op) as shown_op, min(a.node) as node,
             min(b.op) as add_op, min(b.node) as add_node,
             case when f.known_by = 'set-read' then f.acked end as acked,
             case when f.known_by = 'set-read' then min(b.op) else min(w.op) end as third_op

@@ -5,7 +5,14 @@ from typing import Final
 from assay.checkers.check import VALUE, Check, View, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.register.views import INITIAL
-from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first, select_nearest_pairs
+from assay.checkers.sql_idioms import (
+    EARLIEST,
+    first_rows_subquery,
+    order_by,
+    previous,
+    select_first,
+    select_nearest_pairs,
+)
 
 
 def describe_value(column: str, *, capital: bool = False) -> str:
@@ -155,7 +162,7 @@ LOST_UPDATE: Final = Check(
         select f.key, f.why, f.expected, f.version, coalesce(n.former_op, f.low_op) as low_op,
             coalesce(n.op, f.high_op) as high_op, coalesce(f.low_value, n.former_side) as low_value,
             coalesce(f.high_value, n.side) as high_value, f.rivals, n.seen_op as high_seen_op,
-            n.former_seen_op as low_seen_op
+            n.former_seen_op as low_seen_op, {EARLIEST}
         from {_FIRST} f left join ({
         select_nearest_pairs(
             f'''

@@ -55,7 +55,7 @@ ORDERS: Final = (PROCESS, REAL_TIME)
 
 _COLUMNS: Final = {
     "anomaly": "string", "number": "int64", "key": "string", "first_op": "int64", "second_op": "int64",
-    "ops": "string", "more": "int64", "claim": "string",
+    "ops": "string", "more": "int64", "claim": "string", "cycle": "int64",
 }  # fmt: skip
 
 
@@ -167,6 +167,7 @@ class _CycleSearch:
                     "ops": ",".join(map(str, (*ops, *shown))),
                     "more": instance.size - len({*ops, *shown}.intersection(instance.members or ops)),
                     "claim": claim,
+                    "cycle": int(bool(instance.cycle)),
                 }
             )
         return rows
@@ -253,13 +254,14 @@ def declare_cycle_check(
         meaning=meaning,
         violations=f"select * from {found} where anomaly = '{anomaly}'",
         evidence=f"""
-            select key, claim, ops, more, first_op, second_op from {name_violations(anomaly)}
+            select key, claim, ops, more, first_op, second_op, cycle from {name_violations(anomaly)}
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined=f"select count(*) as examined from {examined}",
         claim="{claim}",
         operations=("ops",),
         more="{more}",
+        cycle="cycle",
         about=about,
         explained_by=explained_by,
     )

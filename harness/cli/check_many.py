@@ -124,4 +124,4 @@ def describe_counts(counts: Counter[str], worst: str, example: Sequence[str]) ->
     """Returns the number of histories per verdict, the worst first, and the command for the details of one."""
     each = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
     more = "" if worst == Verdict.PASS.value else f"; for the details of one: {shlex.join(example)}"
-    return f"{counts.total()} histories: {each}{more}"
+    return f"{counts.total()} {'history' if counts.total() == 1 else 'histories'}: {each}{more}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.cli.command import ExitCode, parse_count
+from assay.harness.core.printable import count_noun
 from assay.harness.synthetic.catalogue import CATALOGUE
 
 DESCRIPTION: Final = """\
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     options = {field.name: getattr(arguments, field.name) for field in fields(Plan)}
     written = generate(arguments.model, Plan(**options | {"plant": tuple(arguments.plant)}), arguments.out)
-    print(f"{arguments.out}: {written.operations} operations, {written.effects} effects")
+    print(f"{arguments.out}: {count_noun(written.operations, 'operation')}, {count_noun(written.effects, 'effect')}")
     for planted in written.planted:
         where = "" if planted.position is None else f" at offset {planted.position}"
         what = "" if planted.value is None else f", value {planted.value}"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import EXITS, ExitCode, add_plugin_options, note
+from assay.harness.core.printable import count_noun
 
 if TYPE_CHECKING:
     from assay.harness.stored.live_check import WatchJudgement
@@ -86,7 +87,7 @@ def _print_judgement(part: "WatchJudgement", *, first: bool, new: bool) -> None:
         note(f"can be judged only when the run is over: {', '.join(late)}")
     found = ", ".join(f"{name} {many}" for name, many in sorted(judgement.violations.items()))
     note(
-        f"{part.until:.1f} s: {judgement.operations} operations judged in {part.taken:.1f} s: "
+        f"{part.until:.1f} s: {count_noun(judgement.operations, 'operation')} judged in {part.taken:.1f} s: "
         f"{found or 'nothing forbidden'}"
     )
     if new or part.ended:

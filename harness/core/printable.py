@@ -1,4 +1,4 @@
-"""Makes text fit for one line of a terminal: without control characters, and lists cut to some names."""
+"""Makes text fit for one line of a terminal: no control characters, lists cut to some names, counts with a noun."""
 
 from collections.abc import Sequence
 
@@ -19,6 +19,16 @@ def to_plain_line(error: Exception) -> str:
     """Returns the message of a parser on one line, without bytes of the damaged file that it may quote."""
     text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])
     return " ".join(text.split())
+
+
+def inflect(number: int, noun: str) -> str:
+    """Returns the noun for this number: ``operation`` for 1, else ``operations``."""
+    return noun if number == 1 else f"{noun}s"
+
+
+def count_noun(number: int, noun: str) -> str:
+    """Returns ``1 operation``, ``1234 operations``."""
+    return f"{number} {inflect(number, noun)}"
 
 
 def join_some(names: Sequence[object], most: int) -> str:

@@ -13,6 +13,7 @@
 - ``source``: the text of a file in pieces, and errors with line and column
 """
 
+from assay.harness.foreign.edn import to_edn
 from assay.harness.foreign.keys import KeyMode
 from assay.harness.foreign.pairing import EntryOrder
 from assay.harness.foreign.read import ForeignFormat, ForeignHistory, read_history, recognise_format
@@ -29,4 +30,5 @@ __all__ = [
     "MalformedError",
     "read_history",
     "recognise_format",
+    "to_edn",
 ]  # fmt: skip

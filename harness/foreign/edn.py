@@ -12,6 +12,7 @@ Values become Python values:
 Commas are white space, ``;`` begins a comment, ``#_`` discards the next value.
 
 ``to_json`` turns values into canonical JSON: equal values have equal texts, different values have different texts.
+``to_edn`` turns this JSON into EDN again, for readers.
 
 A file holds a sequence of values, or one vector (or list) whose elements are the values. Each value is parsed from a
 buffer that grows until the value fits, so memory is bounded by the largest value.
@@ -122,6 +123,7 @@ _CLOSES: Final = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _NAMED: Final = {
     "newline": "\n", "return": "\r", "space": " ", "tab": "\t", "formfeed": "\f", "backspace": "\b",
 }  # fmt: skip
+_CHARACTER_NAMES: Final = {letter: name for name, letter in _NAMED.items()}
 _WORDS: Final[dict[str, Any]] = {"nil": None, "true": True, "false": False}
 _NOTHING: Final = object()
 """Result of parsing a discarded value."""
@@ -413,6 +415,34 @@ def to_json(value: Any) -> str:
     if type(value) is int and -(2**63) <= value < 2**63:
         return str(value)
     return json.dumps(_to_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def to_edn(text: str) -> str:
+    """Returns the EDN of what ``to_json`` made, to show it to readers. A set was made a sorted array, and stays one."""
+    return _format(json.loads(text))
+
+
+def _format(plain: Any) -> str:
+    match plain:
+        case None:
+            return "nil"
+        case [*elements]:
+            return f"[{' '.join(map(_format, elements))}]"
+        case {"keyword": str(name)}:
+            return f":{name}"
+        case {"symbol": str(name)}:
+            return name
+        case {"char": str(letter)}:
+            return f"\\{_CHARACTER_NAMES.get(letter, letter)}"
+        case {"integer": str(digits)}:
+            return f"{digits}N"
+        case {"decimal": str(digits)}:
+            return f"{digits}M"
+        case {"map": [*pairs]}:
+            return f"{{{', '.join(f'{_format(key)} {_format(value)}' for key, value in pairs)}}}"
+        case {**tagged} if tagged:
+            return " ".join(f"{tag} {_format(value)}" for tag, value in tagged.items())
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def to_name(value: Any) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from assay.harness.core.printable import inflect
+
 REMARK: Final = "assay remark"
 """The user property of a test with a remark. pytest-xdist passes it on from its worker processes."""
 PASSED: Final = "assay passed"
@@ -64,4 +66,4 @@ def _summarize_passes(runs: list[tuple[int, int, str, str]]) -> Iterator[str]:
 
 
 def _format_operations(number: int) -> str:
-    return f"{number:,} operation" + ("" if number == 1 else "s")
+    return f"{number:,} {inflect(number, 'operation')}"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.harness.core.files import write_atomically
+from assay.harness.core.printable import count_noun
 from assay.harness.run.faults import list_fault_names
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, encode_schedule
+from assay.nemesis.schedule.target import ONE, TargetKind
 from assay.nemesis.schedule.trigger import EVERY_INTERVAL, OnEvent
 
 
@@ -85,17 +89,42 @@ class Example(msgspec.Struct, frozen=True):
         values = {name: getattr(settings, name) for name in Example.__struct_fields__ if name != "schedule"}
         return Example(schedule=schedule, **values)
 
-    def lines(self) -> list[str]:
+    def lines(self, parts: SystemParts) -> list[str]:
         """Describes the run for people, line by line."""
-        pace = "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s"
-        zookeepers = f"{self.zookeepers} ZooKeeper{'s' if self.zookeepers > 1 else ''}"
-        shape = f"{self.nodes} nodes, {zookeepers}, {self.concurrency} clients, {pace}, {self.time_limit:g} s"
-        lines = [", ".join([shape, *self.configuration]), *map(describe_step, self.schedule.steps)]
+        shape = [
+            count_noun(self.nodes, "node"),
+            *([count_noun(self.zookeepers, "ZooKeeper")] if parts.zookeeper else []),
+            count_noun(self.concurrency, "client"),
+            "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s",
+            f"{self.time_limit:g} s",
+        ]
+        lines = [", ".join([*shape, *self.configuration]), *map(parts.describe_step, self.schedule.steps)]
         for branch in self.schedule.branches:
-            lines += [f"{branch.at:6.3f} s  {branch}", *map(describe_step, branch.steps)]
+            lines += [f"{branch.at:6.3f} s  {branch}", *map(parts.describe_step, branch.steps)]
         return lines
 
 
-def describe_step(step: FaultStep) -> str:
-    """Describes one step with its times for people."""
-    return f"{step.at:6.3f} s  {step}, for {step.duration:g} s"
+FOUND_KINDS: Final = frozenset({TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER, TargetKind.COORDINATOR})
+"""Targets that a system has to find. If it finds none, a fault strikes one server."""
+
+
+@dataclass(frozen=True)
+class SystemParts:
+    """Parts of a system that texts may name, because a reader would look for others in vain.
+
+    ``missing``: kinds of targets that no node of the system ever is.
+    """
+
+    zookeeper: bool = True
+    missing: frozenset[TargetKind] = frozenset()
+
+    @staticmethod
+    def of(system: System) -> SystemParts:
+        finds = getattr(type(system), "find", System.find) is not System.find
+        return SystemParts(ZOOKEEPER_ROLE in system.roles, frozenset() if finds else FOUND_KINDS)
+
+    def describe_step(self, step: FaultStep) -> str:
+        """Describes one step with its times for people."""
+        if step.target.kind in self.missing:
+            step = msgspec.structs.replace(step, target=msgspec.structs.replace(step.target, kind=ONE.kind, key=None))
+        return f"{step.at:6.3f} s  {step}, for {step.duration:g} s"

@@ -34,7 +34,7 @@ from assay.harness.run.systems import coarsen_choices
 from assay.harness.search.code_coverage.coverage_file import compute_coverage
 from assay.harness.search.code_coverage.source import SourceModule, find_modules
 from assay.harness.search.coverage_report import CoverageReport, store_report
-from assay.harness.search.example import Example
+from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.explore import Explorer, FoundFailure
 from assay.harness.search.fork_player import PATIENCE, ForkPlayer
 from assay.harness.search.player import DIED, ENDLESS, Player
@@ -157,6 +157,13 @@ class Exploration:
             note=note,
         )
 
+    @property
+    def _parts(self) -> SystemParts:
+        return SystemParts.of(self.experiment.system)
+
+    def _describe_example(self, example: Example) -> list[str]:
+        return [f"  {line}" for line in example.lines(self._parts)]
+
     def _describe_endless(self, example: Example) -> str:
         headline = f"UNKNOWN: an example did not end in {PATIENCE:g} s and was killed: is there code that never waits?"
         return self._describe_unended(example, ENDLESS, headline, "a second Ctrl-C shows where it is")
@@ -173,7 +180,7 @@ class Exploration:
             kept = [f"nothing of it could be kept: {error}"]
         else:
             kept = [f"schedule: {schedule}", f"replay: {self.command(settings)} # {hint}"]
-        return "\n".join([headline, f"  seed {example.seed}", *(f"  {line}" for line in example.lines()), *kept])
+        return "\n".join([headline, f"  seed {example.seed}", *self._describe_example(example), *kept])
 
     def _write_schedule(self, example: Example, what: str) -> tuple[Path, Settings]:
         """Returns the schedule's file, and the settings that play it.
@@ -199,7 +206,7 @@ class Exploration:
             if not is_full(error):
                 raise
             lines = [_make_headline(found), f"nothing of it could be kept: {error}"]
-            return "\n".join([*lines, *(f"  {line}" for line in found.example.lines()), *broken.splitlines()])
+            return "\n".join([*lines, *self._describe_example(found.example), *broken.splitlines()])
 
     def _describe_unreplayed(self, found: FoundFailure, broken: str = "") -> str:
         """Describes a failure whose shrinking was interrupted or broke. It is not played again."""
@@ -210,7 +217,7 @@ class Exploration:
                 _make_headline(found),
                 f"{'the search broke' if broken else 'interrupted'} while it was made small: "
                 f"{steps} of {before} steps are left; it was not played again",
-                *(f"  {line}" for line in found.example.lines()),
+                *self._describe_example(found.example),
                 f"schedule: {schedule}",
                 f"replay: {self.command(settings)}",
                 *broken.splitlines(),
@@ -233,7 +240,7 @@ class Exploration:
         try:
             attempt.set_up()
             write_shrink_note(
-                attempt.folder.path, found.first, found.example, runs=found.plays, first=None,
+                attempt.folder.path, found.first, found.example, self._parts, runs=found.plays, first=None,
                 last=str(found.rate), minimal=found.finished,
             )  # fmt: skip
             text = attempt.run() or attempt.problem or "it did not fail again"
@@ -251,7 +258,7 @@ class Exploration:
             f"shrunk from {before} steps to {steps}"
             + ("" if found.finished else " (not minimal: the time for shrinking was over)")
             + f"; with other seeds it fails {found.rate}",
-            *(f"  {line}" for line in found.example.lines()),
+            *self._describe_example(found.example),
             ("no history: " if found.outcome.digest is None else f"history {found.outcome.digest}: ") + again,
             *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:MOST_LINES],
             f"schedule: {schedule}",

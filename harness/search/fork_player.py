@@ -23,7 +23,7 @@ from assay.harness.search.archive import Archive, ArchiveEntry
 from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounter
 from assay.harness.search.code_coverage.source import SourceModule
 from assay.harness.search.coverage_features import RunFeatures
-from assay.harness.search.example import Example
+from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.fork_server import FailedPlay, FinishedPlay, ForkServer, Moment, PlayRequest
 from assay.harness.search.fork_supervisor import ForkSupervisor
 from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, make_outcome, make_outcome_without_history
@@ -231,7 +231,8 @@ class ForkPlayer:
         """Starts a new fork server, unless too many died in a row."""
         self._deaths += 1
         if self._deaths >= MAX_DEATHS:
-            played = "\n  ".join((f"seed {example.seed}", *example.lines()))
+            parts = SystemParts.of(self._player.experiment.system)
+            played = "\n  ".join((f"seed {example.seed}", *example.lines(parts)))
             raise ForkServerError(
                 f"each process that played one of {MAX_DEATHS} examples died (is memory used up?), the last of:\n"
                 f"  {played}"

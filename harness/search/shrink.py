@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from assay.harness.search.example import Example, describe_step
+from assay.harness.search.example import Example, SystemParts
 from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.target import node_number
 from assay.nemesis.schedule.trigger import OnEvent
@@ -167,16 +167,26 @@ def _simplify_step(step: FaultStep) -> Iterator[FaultStep]:
 
 
 def write_shrink_note(
-    run: Path, before: Example, after: Example, *, runs: int, first: str | None, last: str, minimal: bool
+    run: Path,
+    before: Example,
+    after: Example,
+    parts: SystemParts,
+    *,
+    runs: int,
+    first: str | None,
+    last: str,
+    minimal: bool,
 ) -> None:
     """Writes the result of shrinking into the folder of a run, where its report finds it.
 
-    ``runs`` is the number of runs played; ``first`` and ``last`` are the failure rates before and after.
+    - ``parts``: those of the system
+    - ``runs``: the number of runs played
+    - ``first``, ``last``: the failure rates before and after
     """
     note = Shrinking(
         runs=runs,
-        kept=tuple(describe_step(step).strip() for step in after.schedule.all_steps),
-        left_out=tuple(describe_step(step).strip() for step in find_removed_steps(before, after)),
+        kept=tuple(parts.describe_step(step).strip() for step in after.schedule.all_steps),
+        left_out=tuple(parts.describe_step(step).strip() for step in find_removed_steps(before, after)),
         first=first,
         last=last,
         minimal=minimal,

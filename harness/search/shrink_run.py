@@ -12,15 +12,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+
+from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.harness.core.failure_rate import FailureRate
+from assay.harness.core.files import read_json
 from assay.harness.core.history import HistoryError
+from assay.harness.core.printable import count_noun
 from assay.harness.run import store
 from assay.harness.run.command_line import make_repeat_command
 from assay.harness.run.settings import SIM, Settings
 from assay.harness.run.store import RunInfo
-from assay.harness.search.example import Example
+from assay.harness.search.example import FOUND_KINDS, Example, SystemParts
 from assay.harness.search.explore import with_other_seed
 from assay.harness.search.shrink import OutOfTime, minimise, write_shrink_note
 from assay.harness.stored.repeat_arguments import (
@@ -31,6 +36,7 @@ from assay.harness.stored.repeat_arguments import (
 )
 from assay.harness.stored.replay import SCHEDULE, read_forbidden_anomalies, read_judgement, run_pytest
 from assay.nemesis.schedule.schedule import ScheduleError, ScheduleRecord, decode_schedule
+from assay.nemesis.schedule.target import TargetKind
 from assay.reports.page import render
 
 FOLDER: Final = "shrinking"
@@ -46,6 +52,7 @@ class ShrinkResult:
     - ``wanted``: the anomalies, one of which must be found again
     - ``minimal``: nothing more could be left out, and the result failed again
     - ``command`` repeats the smallest example; ``report`` is the page of the last run that failed
+    - ``parts``: those of the system
     """
 
     example: Example
@@ -58,14 +65,15 @@ class ShrinkResult:
     schedule: Path
     command: str
     report: Path
+    parts: SystemParts
 
     def text(self) -> str:
         steps, before = len(self.example.schedule.all_steps), len(self.before.schedule.all_steps)
+        shrunk = f"from {count_noun(before, 'step')} to {steps} in {count_noun(self.runs, 'run')}"
         return "\n".join(
             [
-                f"{', '.join(sorted(self.wanted))}: from {before} steps to {steps} in {self.runs} runs"
-                + ("" if self.minimal else " (not minimal)"),
-                *(f"  {line}" for line in self.example.lines()),
+                f"{', '.join(sorted(self.wanted))}: {shrunk}" + ("" if self.minimal else " (not minimal)"),
+                *(f"  {line}" for line in self.example.lines(self.parts)),
                 f"failure rate: before {self.first.format_brief()}, after shrinking {self.last.format_brief()}",
                 f"schedule: {self.schedule}",
                 f"replay: {self.command}",
@@ -121,11 +129,12 @@ def shrink(
     repeated = make_repeat_command(runner.test, small.settings(settings, schedule))
     assert runner.failing is not None, "a replay of the original run failed"
     minimal = finished and last.failed > 0
+    parts = read_parts(first, runner.failing)
     write_shrink_note(
-        runner.failing, example, small, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal
+        runner.failing, example, small, parts, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal
     )
     report = render(runner.failing)
-    return ShrinkResult(small, example, wanted, rate, last, runner.runs, minimal, schedule, repeated, report)
+    return ShrinkResult(small, example, wanted, rate, last, runner.runs, minimal, schedule, repeated, report, parts)
 
 
 def _read_example(run: Path) -> tuple[Settings, Example]:
@@ -136,6 +145,23 @@ def _read_example(run: Path) -> tuple[Settings, Example]:
         raise HistoryError(f"{run}: schedule.json cannot be read: {error}") from error
     schedule = record.as_meant() if isinstance(record, ScheduleRecord) else record
     return settings, Example.of(settings, schedule)
+
+
+def read_parts(*runs: Path) -> SystemParts:
+    """Returns the parts of the system that these runs tested, as far as their files tell."""
+    roles: set[str] = set()
+    found: set[TargetKind] = set()
+    missed: set[TargetKind] = set()
+    for run in runs:
+        try:
+            roles.update(read_json(run / "settings.json", dict[str, Any])["system"]["roles"])
+            record = decode_schedule((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
+        except (OSError, KeyError, TypeError, msgspec.MsgspecError, ScheduleError):
+            continue
+        struck = [done for done in record.resolved if done.targets] if isinstance(record, ScheduleRecord) else []
+        for done in struck:
+            (missed if done.detail.get("fell_back") else found).add(done.step.target.kind)
+    return SystemParts(not roles or ZOOKEEPER_ROLE in roles, FOUND_KINDS & (missed - found))
 
 
 @dataclass

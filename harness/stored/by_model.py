@@ -25,6 +25,7 @@ from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
+from assay.harness.core.printable import count_noun
 from assay.harness.run.judging import OBSERVING_OPERATIONS, UNOBSERVED, add_doubts
 from assay.harness.stored.effects_from_ops import store_register
 
@@ -106,7 +107,7 @@ def find_doubts(ops: Operations, *, own: bool = False) -> list[str]:
     least = Contract().minimum_operations
     reasons = ["the history is empty"] if rows == 0 else []
     if succeeded < least:
-        reasons.append(f"only {succeeded} operations succeeded, the contract asks for {least}")
+        reasons.append(f"only {count_noun(succeeded, 'operation')} succeeded, the contract asks for {least}")
     if succeeded and not observed and not own:
         reasons.append(UNOBSERVED)
     return reasons

@@ -33,6 +33,7 @@ from assay.harness.foreign import (
     KeyMode,
     read_history,
     recognise_format,
+    to_edn,
 )
 from assay.harness.run import store
 from assay.harness.run.import_by_name import find_model
@@ -43,8 +44,9 @@ from assay.harness.stored.by_contract import JudgedHistory, explain, judge_again
 from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.harness.stored.contracts import read_given_contract
 from assay.harness.stored.request import AUTO, BANK, ORDER_IS_OPTIONAL, PARQUET, TRANSACTIONAL, WORKLOADS, CheckRequest
-from assay.reports.evidence import NamedFault, look_up_operations
+from assay.reports.evidence import NamedFault, Notation, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
+from assay.reports.operations import to_python_notation
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -183,7 +185,7 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: P
     else:
         judgement, notes = judge_workload(foreign.ops, request, engines, watch)
     read = _add_reading(judgement, format, foreign)
-    return _describe_result(read, foreign.ops, *notes, foreign.left_out, faults=foreign.faults)
+    return _describe_result(read, foreign.ops, *notes, foreign.left_out, faults=foreign.faults, notation=to_edn)
 
 
 def _choose_keys(request: CheckRequest) -> KeyMode:
@@ -208,7 +210,11 @@ def _make_limits(request: CheckRequest) -> Limits:
 
 
 def _describe_result(
-    judgement: Judgement, ops: pa.Table | ds.Dataset, *notes: str, faults: Sequence[NamedFault] = ()
+    judgement: Judgement,
+    ops: pa.Table | ds.Dataset,
+    *notes: str,
+    faults: Sequence[NamedFault] = (),
+    notation: Notation = to_python_notation,
 ) -> JudgedHistory:
-    text = describe(judgement, look_up_operations(ops, judgement, faults), FailureFooter())
+    text = describe(judgement, look_up_operations(ops, judgement, faults, notation), FailureFooter())
     return JudgedHistory(judgement, "\n".join((text, *notes)))

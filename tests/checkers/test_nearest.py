@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from assay.checkers.engine import DuckDB, SQLite
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
+from assay.checkers.judging.judge import judge as judge_with
 
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, effect, write
 from helpers.register_histories import Ledger
+
+SECOND: Final = 1_000_000_000
 
 Case = tuple[list[Row], set[int]]
 """Rows, and the two operations that should be named first."""
@@ -169,6 +175,37 @@ def test_the_cause_lies_before_the_first_contradiction_not_only_before_the_neare
     (finding,) = [finding for finding in findings if finding.anomaly == "vanished"]
     assert set(finding.operations[:2]) == near
     assert (finding.since, finding.until) == (1_010_000_000, 5_510_000_000)
+
+
+@pytest.mark.parametrize("kind", [DuckDB, SQLite])
+@pytest.mark.parametrize(
+    ("anomaly", "make", "first"),
+    [
+        ("vanished", flickered, (3 * SECOND, 2)),
+        ("vanished", vanished, (5 * SECOND, 4)),
+        ("lost-write", passed_before_it_was_acknowledged, (SECOND, 2)),
+        ("inconsistent-offset", replaced, (4 * SECOND + SECOND // 100, 3)),
+        ("real-time-order", filled_late, (4 * SECOND, 3)),
+        ("lost-update", replaced_three_times, (SECOND, 2)),
+        ("counter-duplicate", counted_twice, (1_000, 1)),
+        ("set-vanished", missing_from_a_set, (4_000, 4)),
+        ("offset-regression", went_back_and_stayed, (1_000, 3)),
+        ("double-ownership", owned_by_three, (1_005, 1)),
+        ("fencing-violation", used_after_a_newer_token, (700, 7)),
+        ("stale-read", read_again, (None, None)),
+    ],
+)
+def test_the_first_occurrence_is_named_as_well(
+    tmp_path: Path,
+    anomaly: str,
+    make: Callable[[], Case],
+    first: tuple[int | None, int | None],
+    kind: type[DuckDB | SQLite],
+) -> None:
+    history = open_history(write(tmp_path / "history", make()[0]))
+    with kind() as engine:
+        findings = judge_with(history, Contract(), engine).findings
+    assert first in [(one.first_time, one.first_operation) for one in findings if one.anomaly == anomaly]
 
 
 @pytest.mark.parametrize(("anomaly", "make"), CASES, ids=[make.__name__ for _, make in CASES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -119,6 +120,31 @@ def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(eng
     assert {row["key"]: distance(former(row), row) for row in found} == near
     assert all((row["word"], row["former_word"]) == (f"w{row['op']}", f"w{row['former_op']}") for row in found)
     assert len(near) > 30
+
+
+@pytest.mark.parametrize("rising", [False, True])
+def test_the_first_pair_is_named_as_well(engine: DuckDB, *, rising: bool) -> None:
+    rng = random.Random("first pairs")
+    recorded = [
+        {"key": key, "side": rng.randrange(2), "moment": moment, "op": op}
+        for key in range(60)
+        for op, moment in enumerate(rng.sample(range(60), 6))
+    ]
+    engine.load("recorded", pa.Table.from_pylist(recorded))
+    found = {
+        row["key"]: row for row in engine.rows(select_nearest_pairs("select * from recorded", "key", rising=rising))
+    }
+    others = 0
+    for key, row in found.items():
+        stated = sorted((one for one in recorded if one["key"] == key), key=lambda one: one["moment"])
+        pairs = [pair for pair in itertools.pairwise(stated) if pair[0]["side"] != pair[1]["side"]]
+        preferred = [pair for pair in pairs if pair[0]["side"] < pair[1]["side"]] if rising else []
+        first, second = (preferred or pairs)[0]
+        assert (row["onset"], row["earliest"], row["earliest_op"]) == (
+            first["moment"], second["moment"], second["op"],
+        )  # fmt: skip
+        others += row["earliest_op"] != row["op"]
+    assert others > 10
 
 
 def former(row: Any) -> dict[str, Any]:

@@ -14,7 +14,13 @@ from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Finding
 from assay.reports.evidence import look_up_evidence, look_up_operations
 from assay.reports.failure_text import FailureFooter, describe
-from assay.reports.operations import sort_for_display
+from assay.reports.operations import (
+    FirstOccurrence,
+    find_earliest,
+    find_first_occurrence,
+    list_first_operations,
+    sort_for_display,
+)
 
 from helpers.judging import judge
 from helpers.log_histories import Book, write
@@ -163,7 +169,58 @@ def test_operations_stand_in_the_order_of_time_and_without_an_empty_argument(tmp
 
 
 def test_the_operations_of_a_cycle_stand_in_the_order_of_its_claim() -> None:
-    cycle = Finding(anomaly="G1c", key="x", claim="2 transactions go round in a circle: 5 read 3.", operations=(5, 3))
+    cycle = Finding(anomaly="G1c", key="x", claim="5 read what 3 wrote", operations=(5, 3), cycle=True)
     assert sort_for_display(cycle, cycle.operations, {3: 10, 5: 20}) == [5, 3]
-    other = msgspec.structs.replace(cycle, claim="5 read what 3 wrote")
+    other = msgspec.structs.replace(cycle, claim="2 transactions go round in a circle: 5 read 3.", cycle=False)
     assert sort_for_display(other, other.operations, {3: 10, 5: 20}) == [3, 5]
+
+
+def test_the_first_occurrence_is_named_beside_the_nearest_pair(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1, 2], 0, (100, 110))
+    book.poll(0, [(0, 1), (1, 2)], 2, (1_000, 1_010))
+    first = book.poll(0, [(1, 2)], 2, (3_000, 3_010))
+    book.poll(0, [(0, 1), (1, 2)], 2, (5_000, 5_010))
+    book.poll(0, [(1, 2)], 2, (5_500, 5_510))
+    folder = write(tmp_path / "history", book.rows)
+    judgement = judge(folder, forbid("vanished"))
+    for evidence in (
+        look_up_evidence(open_history(folder), judgement),
+        look_up_operations(open_history(folder).table("ops"), judgement),
+    ):
+        lines = describe(judgement, evidence, FailureFooter()).splitlines()
+        (line,) = [line for line in lines if line.startswith("  first")]
+        assert line.startswith(f"  first at 3.000 s: op {first}: observe")
+        assert lines[lines.index(line) - 1].endswith("more operation, not listed")
+
+
+def test_an_earlier_finding_is_the_first_occurrence_and_a_pair_that_is_the_first_needs_no_line(tmp_path: Path) -> None:
+    book = Book()
+    for process, (key, when) in enumerate((("a", 5_000), ("b", 2_000))):
+        book.key = key
+        book.send([1], 0, (when, when + 10), process=process)
+        book.send([2], 0, (when + 100, when + 110), process=process)
+    folder = write(tmp_path / "history", book.rows)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    assert [finding.key for finding in judgement.findings] == ["a", "b"]
+    evidence = look_up_evidence(open_history(folder), judgement)
+    assert evidence.first is not None
+    assert evidence.first.startswith("first at 2.110 s: op 3: append")
+    more = msgspec.structs.replace(judgement, anomalies={"inconsistent-offset": 3})
+    first = look_up_evidence(open_history(folder), more).first
+    assert first is not None
+    assert first.startswith("first, among the 2 that are described, at 2.110 s: op 3: ")
+    alone = msgspec.structs.replace(judgement, findings=judgement.findings[1:])
+    assert look_up_evidence(open_history(folder), alone).first is None
+
+
+def test_of_a_check_that_names_one_pair_the_later_operation_is_the_first_occurrence() -> None:
+    late, early = (
+        Finding(anomaly="stale-read", key=key, claim="it is old", operations=operations, until=until)
+        for key, operations, until in (("a", (7, 6), 90), ("b", (2, 3), 50))
+    )
+    earliest = find_earliest([late, early], late)
+    assert earliest is early
+    assert list_first_operations(earliest) == (2, 3)
+    assert find_first_occurrence(earliest, late, {2: 30, 3: 40}) == FirstOccurrence(40, 3)
+    assert find_first_occurrence(early, early, {2: 30, 3: 40}) is None

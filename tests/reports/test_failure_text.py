@@ -166,3 +166,81 @@ def test_warnings_follow_the_verdict(verdict: Verdict) -> None:
     lines = describe(many, EvidenceLines(), ENDING).splitlines()
     assert sum(line.startswith("warning: weakness") for line in lines) == 3
     assert "and 2 more warnings (verdict.json)" in lines
+
+
+def lines_of(judged: Judgement) -> list[str]:
+    return describe(judged, EvidenceLines(), FailureFooter()).splitlines()
+
+
+def test_each_anomaly_has_one_headline_with_its_count_and_at_most_one_further_example() -> None:
+    lost = [finding(operations=0, claim=f"offset {number} is gone") for number in range(5)]
+    lost.append(finding(operations=0, claim="offset 7 was cut off"))
+    vanished = [finding("vanished", operations=0, claim=f"value {number} is gone") for number in range(2)]
+    lines = lines_of(judgement(Verdict.FAIL, *vanished[:1], *lost, *vanished[1:]))
+    assert [line for line in lines if line.startswith(("FAIL", "  another"))] == [
+        "FAIL vanished (2 times): value 0 is gone",
+        "  another: value 1 is gone",
+        "FAIL lost-write (6 times): offset 0 is gone",
+        "  another: offset 7 was cut off",
+    ]
+
+
+def test_equal_sentences_are_one() -> None:
+    lines = lines_of(judgement(Verdict.FAIL, *[finding(operations=0)] * 3))
+    assert [line for line in lines if "offset 4 is gone" in line] == ["FAIL lost-write (3 times): offset 4 is gone"]
+
+
+def test_the_count_is_that_of_all_instances_not_of_those_described() -> None:
+    judged = msgspec.structs.replace(judgement(Verdict.FAIL, finding()), anomalies={"lost-write": 1234})
+    assert lines_of(judged)[0] == "FAIL lost-write (1,234 times): offset 4 is gone"
+
+
+def test_findings_of_the_history_come_before_broken_invariants() -> None:
+    judged = judgement(Verdict.FAIL, finding("broken-invariant", claim="the end went back"), finding())
+    judged = msgspec.structs.replace(judged, forbidden=("broken-invariant", "lost-write"))
+    assert [line for line in lines_of(judged) if line.startswith("FAIL")] == [
+        "FAIL lost-write: offset 4 is gone",
+        "FAIL broken-invariant: the end went back",
+    ]
+
+
+def test_what_is_seen_of_one_cause_is_one_line_for_each_anomaly() -> None:
+    beneath = [
+        msgspec.structs.replace(finding("vanished", claim=f"value {number} is gone"), same_cause_as=0)
+        for number in range(3)
+    ]
+    lines = lines_of(judgement(Verdict.FAIL, finding(), *beneath))
+    assert [line for line in lines if "vanished" in line and "also" in line] == [
+        "  also seen as vanished (3 times): value 0 is gone"
+    ]
+
+
+def test_examples_of_other_anomalies_give_way_to_what_follows_them() -> None:
+    names = ("lost-write", "vanished", "phantom", "stale-read")
+    found = [finding(name, operations=10, claim=f"{word} of {name}") for name in names for word in ("one", "other")]
+    found += [
+        msgspec.structs.replace(finding(name), same_cause_as=0)
+        for name in ("end-too-low", "duplicate", "misplaced-ack")
+    ]
+    judged = msgspec.structs.replace(judgement(Verdict.FAIL, *found, tolerated=1), forbidden=names)
+    lines = describe(judged, EvidenceLines(), ENDING).splitlines()
+    assert len(lines) <= MAX_LINES
+    assert [line for line in lines if line.startswith("  another")] == ["  another: other of lost-write"]
+    assert any(line.startswith("forbidden: ") for line in lines)
+
+
+def test_one_operation_with_one_effect_is_singular() -> None:
+    one = msgspec.structs.replace(judgement(Verdict.PASS), operations=1, effects=1)
+    assert describe(one, EvidenceLines(), FailureFooter()) == "PASS: 1 operation, 1 effect"
+
+
+def test_what_says_the_same_of_the_same_cause_is_counted() -> None:
+    alike = [
+        msgspec.structs.replace(finding(claim=f"offset {number} is gone"), same_cause_as=0) for number in range(5, 8)
+    ]
+    other = msgspec.structs.replace(finding(claim="it came back"), same_cause_as=0)
+    lines = lines_of(judgement(Verdict.FAIL, finding(), *alike, other))
+    assert [line for line in lines if "more like it" in line or "also" in line] == [
+        "  and 3 more like it, of the same cause",
+        "  also seen as lost-write: it came back",
+    ]

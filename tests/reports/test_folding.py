@@ -16,12 +16,15 @@ def test_fifty_partitions_are_one_row() -> None:
     assert (one.first, len(one.others)) == (rows[0], 49)
 
 
-def test_two_are_read_as_quickly_and_other_words_are_another_row() -> None:
+def test_two_are_read_as_quickly_unless_they_are_equal_and_other_words_are_another_row() -> None:
     folds = fold(["p-1 is gone", "p-2 is gone", "p-3 is late", "p-4 is late", "p-5 is late"], str)
     assert [(one.first, one.others) for one in folds] == [
         ("p-1 is gone", ()),
         ("p-2 is gone", ()),
         ("p-3 is late", ("p-4 is late", "p-5 is late")),
+    ]
+    assert [(one.first, one.others) for one in fold(["p-1 is gone", "p-1 is gone"], str)] == [
+        ("p-1 is gone", ("p-1 is gone",))
     ]
 
 

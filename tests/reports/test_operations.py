@@ -27,6 +27,7 @@ from assay.reports.operations import (
     find_operations,
     find_possible_takes,
     merge_spans,
+    to_python_notation,
 )
 from assay.reports.page import render
 
@@ -164,3 +165,16 @@ def test_the_page_of_a_lost_element_shows_them(tmp_path: Path) -> None:
     page = render(run).read_text()
     assert "4 dequeues or drains of jobs did not end ok in that time. The check believes their effects:" in page
     assert page.count("no effect: to the check, it took nothing") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('[["r","x",null],["append","a, null",1]]', '[["r", "x", None], ["append", "a, null", 1]]'),
+        ('[["w","x",true],["r","nul…', '[["w", "x", True], ["r", "nul…'),
+        ('["r",null]', '["r",null]'),
+        ("[[1,null]]", "[[1,null]]"),
+    ],
+)
+def test_micro_operations_of_our_workloads_are_shown_as_python(text: str, shown: str) -> None:
+    assert to_python_notation(text) == shown

@@ -269,6 +269,24 @@ def test_what_stands_beneath_a_finding_is_folded_too(tmp_path: Path) -> None:
     assert "15 more like it Offset 1 was read twice" in text
 
 
+def test_one_operation_is_singular_and_none_is_plural(tmp_path: Path) -> None:
+    one = judgement(Verdict.PASS, operations=1, effects=0)
+    text = parsed(write_run(tmp_path / "run", one, ordinary()[:1])).text
+    assert "1 operation with 0 effects, judged by duckdb" in text
+    assert "The one operation is drawn." in text
+
+
+def test_a_finding_says_when_its_contradiction_occurred_first(tmp_path: Path) -> None:
+    """The second finding occurred before the first one, and neither names the operation that showed it."""
+    later, earlier = (
+        msgspec.structs.replace(finding(20, 45, key=key), first_time=time * 10**6, first_operation=op)
+        for key, time, op in (("a", 900, 12), ("b", 700, 8))
+    )
+    text = parsed(write_run(tmp_path / "run", judgement(Verdict.FAIL, later, earlier), ordinary())).text
+    assert text.count("It occurred first at 0.700 s, in operation 8.") == 1
+    assert text.count("occurred first at 0.900 s, in operation 12") == 1
+
+
 def test_a_long_name_is_shortened_in_its_middle_and_whole_on_hover(tmp_path: Path) -> None:
     key = "payments." + "x" * 40 + ".retries-17"
     rows = [completed(0, 0, key=key)]

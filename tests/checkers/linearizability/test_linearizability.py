@@ -402,3 +402,16 @@ def test_nothing_to_look_at_proves_nothing() -> None:
 def test_what_does_not_fit_is_named(op: Op, reported: str) -> None:
     with pytest.raises(ModelError, match=reported):
         search(table([("k", [op])]), MODELS["register"])
+
+
+def test_one_operation_of_a_claim_is_singular() -> None:
+    (found,) = search(
+        table(
+            [("k", [operation("acquire", call=0, ret=1), operation("acquire", call=2, ret=4),
+                    operation("release", call=5, ret=6), operation("acquire", call=3, ret=5)])]
+        ),
+        MODELS["mutex"],
+    ).findings  # fmt: skip
+    assert (
+        "has no place in any order: 1 operation can be placed before it, with 1 other operation pending" in found.claim
+    )

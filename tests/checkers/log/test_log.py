@@ -409,8 +409,8 @@ def test_end_reads_enter_rule_u_only_where_the_contract_declares_them_linearizab
     (finding,) = found(tmp_path / "declared", book, contract=Contract(linearizable_ends=True))
     assert (finding.anomaly, finding.operations) == ("real-time-order", (0, stale))
     assert finding.claim == (
-        f"Offset 0 of {book.key} was there by 0.010 s (process 0), but process 0, which asked only at 0.020 s, was "
-        "answered that the log ends at 0, which excludes this record."
+        f"The end of {book.key} was reported as 0 (process 0, which asked at 0.020 s), although offset 0 had been "
+        "acknowledged 0.010 s earlier (process 0, by 0.010 s)."
     )
 
 
@@ -420,8 +420,8 @@ def test_a_claim_about_two_ends_says_where_the_log_ended(tmp_path: Path) -> None
     book.add("end", (20, 30), 4)
     (finding,) = found(tmp_path, book, contract=Contract(linearizable_ends=True))
     assert finding.claim == (
-        f"The log of {book.key} ended at 5 by 0.010 s (process 0), but process 0, which asked only at 0.020 s, was "
-        "answered that the log ends at 4."
+        f"The end of {book.key} was reported as 4 (process 0, which asked at 0.020 s), although 5 had been "
+        "reported 0.010 s earlier (process 0, by 0.010 s)."
     )
 
 

@@ -131,17 +131,19 @@ def test_with_real_time_another_process_must_not_see_less_afterwards() -> None:
 
 def test_each_says_who_saw_what() -> None:
     (fall,) = found([Saw(0, 0, 1, {"x": 2}), Saw(0, 2, 3, {"x": 1})])
-    assert (fall.key, fall.operations) == ("x", (1, 0))
+    assert (fall.key, fall.operations, fall.cycle) == ("x", (1, 0), False)
     assert fall.claim == "x: process 0 saw 2 at 1.000 s, and only 1 in an operation that it called at 2.000 s."
     (circle,) = found([Saw(0, 0, 9, MORE_X), Saw(1, 0, 9, MORE_Y)])
-    assert (circle.key, circle.operations) == ("y", (0, 1))
+    assert (circle.key, circle.operations, circle.cycle) == ("y", (0, 1), True)
     assert circle.claim == (
         "2 operations come before each other in a circle: operation 0 saw 1 of y, and operation 1 saw 2; operation 1 "
         "saw 1 of x, and operation 0 saw 2."
     )
     (by_process,) = found(WRONG["two processes that look at one value after the other"][0])
     assert "process 0 made operation 1 after 0; operation 1 saw 1 of y, and operation 2 saw 2" in by_process.claim
+    assert by_process.cycle
     (late,) = found([Saw(0, 0, 1, {"x": 2}), Saw(1, 2, 3, {"x": 1})], real_time=True)
+    assert late.cycle
     assert "operation 0 had returned at 1.000 s, before 1 was called at 2.000 s" in late.claim
 
 

@@ -153,7 +153,7 @@ def test_the_strongest_class_of_a_component_is_reported_with_a_shortest_cycle(tm
     judgement = judged(tmp_path, made)
     assert judgement.anomalies == {"G0": 1}
     (finding,) = judgement.findings
-    assert (finding.operations, finding.omitted) == ((0, 1, 2, 3), 0)
+    assert (finding.operations, finding.omitted, finding.cycle) == ((0, 1, 2, 3), 0, True)
     assert finding.claim == (
         "3 transactions go round in a circle: "
         "transaction 1 appended 2 to x after 1 of transaction 0, by what transaction 3 read; "
@@ -288,6 +288,8 @@ def test_too_little_is_unknown(tmp_path: Path) -> None:
     few = "only 4 operations succeeded, the contract asks for 10"
     (reason,) = judged(tmp_path / "2", thin, contract).unknown
     assert reason == f"{few}; let the run last longer (--time-limit), or raise --rate"
+    (one, *_) = judged(tmp_path / "one", store("ax1"), contract).unknown
+    assert one.startswith("only 1 operation succeeded, the contract asks for 10")
     assert judged(tmp_path / "3", thin).verdict is Verdict.PASS
 
 
@@ -354,6 +356,7 @@ def test_a_register_that_was_read_as_two_versions_is_reported_once(tmp_path: Pat
         ("x", (2, 1), "Transaction 2 read x twice, and found first 1 of another transaction and then 2 of another "
          "transaction: whichever was there first, one of the reads should have shown the other."),
     ]  # fmt: skip
+    assert not twice.findings[0].cycle
     skew = judged(tmp_path / "skew", store("wx1", "wx2", "rp rx=1 rx=2 wq1", "rq wp1"))
     assert skew.anomalies == {"G-single": 1}
     circle = judged(tmp_path / "circle", store("wx1 wp1", "wx2", "rx=1 rx=2 rp"))

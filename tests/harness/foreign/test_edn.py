@@ -12,8 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.harness.foreign.edn import Character, EdnReader, Keyword, Map, Set, Symbol, Tagged, to_json
-from assay.harness.foreign.source import MalformedError
+from assay.harness.foreign.edn import (
+    Character,
+    EdnReader,
+    Keyword,
+    Map,
+    Set,
+    Symbol,
+    Tagged,
+    parse_first,
+    to_edn,
+    to_json,
+)
+from assay.harness.foreign.source import MalformedError, TextPosition
 
 from helpers.examples import some_of
 from helpers.foreign_histories import ATOMS, VALUES, edn
@@ -169,3 +180,15 @@ def test_any_text_is_read_or_refused_the_same_in_whichever_pieces(text: str, siz
             return str(error)
 
     assert outcome(size) == outcome(1 << 20)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nil", "true", "5", "1.5", "-9223372036854775809N", "1.5M", ":r", "foo", "\\a", "\\newline", '"a \\"b\\""',
+        "[[:r :x nil] [:append \"y\" 1]]", "{2 nil, :a [1 2]}", '#inst "2026"', "[]", "{}",
+    ],
+)  # fmt: skip
+def test_what_was_made_json_is_shown_as_edn_again(text: str) -> None:
+    value, _ = parse_first(Path("h.edn"), text, TextPosition(1, 1))
+    assert to_edn(to_json(value)) == text

@@ -89,7 +89,7 @@ def test_a_search_that_is_interrupted_says_what_it_had_found_and_leaves_its_sche
     )
     assert small is not None, found
     assert steps == int(small[1]) <= int(small[2])
-    assert found[2].startswith("  1 nodes, "), "what else the run needs"
+    assert found[2].startswith("  1 node, "), "what else the run needs"
     assert all(" s  kill " in line for line in found[3 : 3 + steps]), "a line for each step"
     assert found[3 + steps] == f"schedule: {kept}"
     assert found[4 + steps].startswith("replay: pytest ")
@@ -174,7 +174,7 @@ def test_a_failing_run_is_made_small(
     in_this_process(toy_project, monkeypatch, replay, *PLAIN)
     assert main(["shrink", "runs/latest", "--replays=1", "--yes"]) == ExitCode.PASS
     recorded = capfd.readouterr().out
-    assert "from 1 steps to 0" in recorded
+    assert "from 1 step to 0" in recorded
     assert "failure rate: before 1 of 1" in recorded
     assert "not minimal" not in recorded
     assert "replay: pytest " in recorded

@@ -15,14 +15,24 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.failure_rate import MOST_REPETITIONS, FailureRate
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
-from assay.harness.search.example import Example
+from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.shrink import OutOfTime, delta_debug, minimise, write_shrink_note
-from assay.harness.search.shrink_run import _read_example, _Runner
+from assay.harness.search.shrink_run import _read_example, _Runner, read_parts
 from assay.harness.stored.replay import PytestEnd
-from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, encode_schedule
-from assay.nemesis.schedule.target import ONE, named_target, parse_target
+from assay.nemesis.schedule.schedule import (
+    Branch,
+    FaultSchedule,
+    FaultStep,
+    ResolvedStep,
+    ScheduleRecord,
+    encode_schedule,
+)
+from assay.nemesis.schedule.target import ONE, TargetKind, named_target, parse_target
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.reports.files import SHRINKING, Shrinking
+from assay.system_under_test.deployment import Broker
+
+from helpers.installed_register import Register
 
 
 @given(st.integers(0, 25), st.sets(st.integers(0, 24)))
@@ -175,7 +185,7 @@ def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_
     )
     before = example(first, second, third)
     after = example(msgspec.structs.replace(second, duration=0.5))
-    write_shrink_note(tmp_path, before, after, runs=7, first=None, last="3 of 9", minimal=False)
+    write_shrink_note(tmp_path, before, after, SystemParts(), runs=7, first=None, last="3 of 9", minimal=False)
     assert msgspec.json.decode((tmp_path / SHRINKING).read_bytes(), type=Shrinking) == Shrinking(
         runs=7,
         kept=("2.000 s  kill one, for 0.5 s",),
@@ -184,6 +194,37 @@ def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_
         last="3 of 9",
         minimal=False,
     )
+
+
+def test_a_system_without_zookeeper_and_controller_is_described_without_them() -> None:
+    step = FaultStep(at=2.0, fault="kill", target=parse_target("controller"), duration=4.0, seed=1)
+    whole = example(step)
+    one = msgspec.structs.replace(whole, nodes=1, zookeepers=1, concurrency=1)
+    pace = "50 operations/s, 10 s, flush.messages=1"
+    broker = SystemParts.of(Broker())
+    assert whole.lines(broker) == [f"5 nodes, 3 ZooKeepers, 10 clients, {pace}", " 2.000 s  kill controller, for 4 s"]
+    server = SystemParts.of(Register())
+    assert one.lines(server) == [f"1 node, 1 client, {pace}", " 2.000 s  kill one, for 4 s"]
+
+
+@pytest.mark.parametrize(
+    ("fell_back", "missing"),
+    [([True], {TargetKind.CONTROLLER}), ([True, False], set()), ([False], set()), ([None], set())],
+)
+def test_a_controller_that_no_run_found_is_missing(
+    tmp_path: Path, fell_back: list[bool | None], missing: set[TargetKind]
+) -> None:
+    """None: the step struck no node."""
+    step = FaultStep(at=2.0, fault="kill", target=parse_target("controller"), duration=4.0, seed=1)
+    for number, fell in enumerate(fell_back):
+        done = ResolvedStep(step, () if fell is None else ("n1",), 2.0, 6.0, {"fell_back": True} if fell else {})
+        run = tmp_path / str(number)
+        run.mkdir()
+        (run / "schedule.json").write_bytes(encode_schedule(ScheduleRecord(FaultSchedule(0, (step,)), (done,))))
+        (run / "settings.json").write_text('{"system": {"roles": ["server"]}}')
+    runs = [tmp_path / str(number) for number in range(len(fell_back))]
+    assert read_parts(*runs, tmp_path / "none") == SystemParts(zookeeper=False, missing=frozenset(missing))
+    assert read_parts(tmp_path / "none") == SystemParts()
 
 
 def branched() -> Example:
@@ -213,7 +254,7 @@ def test_a_branch_that_is_needed_stays_and_all_else_goes() -> None:
 
 
 def test_lines_say_where_a_run_leaves_and_with_what() -> None:
-    lines = branched().lines()
+    lines = branched().lines(SystemParts())
     assert lines[2:] == [
         " 2.000 s  from 2 s on, randomness comes from seed 5",
         " 3.000 s  from 3 s on, randomness comes from seed 6",

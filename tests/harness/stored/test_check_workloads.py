@@ -320,3 +320,14 @@ def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: py
         assert words in rejected(capsys, str(path), *options)
     (tmp_path / "sub").mkdir()
     assert "--workload is for a file" in rejected(capsys, str(tmp_path / "sub"), "--workload=bank")
+
+
+def test_micro_operations_are_shown_in_the_notation_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(done(0, "txn", "[[:r :x nil] [:append :y 1]]", "[[:r :x [7]] [:append :y 1]]")))
+    assert main(["check", str(path), "--workload=list-append"]) == ExitCode.FAIL
+    line = capsys.readouterr().out.splitlines()[1]
+    assert "txn [[:r :x nil] [:append :y 1]] by process 0" in line
+    assert line.endswith("ok [[:r :x [7]] [:append :y 1]]")
