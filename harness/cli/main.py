@@ -28,6 +28,7 @@ from assay.harness.cli import (
     replay,
     report,
     search,
+    sensitivity,
     serve,
     shrink,
     summary,
@@ -39,8 +40,8 @@ from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import handle_stop_signals
 
 VERBS: Final = (
-    check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
-    serve, carry, image, search,
+    check, watch, report, sensitivity, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights,
+    summary, index, serve, carry, image, search,
 )  # fmt: skip
 """The verbs, in the order of ``assay --help``."""
 
@@ -52,6 +53,7 @@ A correctness tester for distributed systems. pytest makes runs; this command wo
   assay check history.edn --model=register   judge a history from elsewhere (Jepsen's; assay check --help)
   assay watch                                judge the newest run while it goes on
   assay report store/latest                  write its HTML report again and say where it is
+  assay sensitivity store/latest             which violations would a passed run have shown?
   assay replay store/latest                  repeat the last run and compare
   assay shrink store/latest                  make its schedule small, if it failed
   assay nightly --budget=30min               run a matrix of cells within a time budget

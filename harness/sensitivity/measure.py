@@ -1,0 +1,253 @@
+"""Measures the sensitivity of a run that passed, by planting violations into copies of its history.
+
+For each anomaly that the contract forbids, ``plants`` claims are drawn from the exposed ones and as many from all. Each
+violation is planted into a copy of its own, which holds the rows of one object and the faults of the run. All copies
+are judged in one pass. A plant counts as caught if its copy fails. An edit that changes nothing is missed, and its copy
+is not judged.
+
+Objects are drawn until they have ``MOST_ROWS`` effects. Copies are made until they have ``COPIED_ROWS`` effects per
+anomaly, so that the cost is limited.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.checkers.engine.base import quote_texts
+from assay.checkers.families import FAMILIES
+from assay.checkers.judging.contract import NO_RECOVERY, Contract
+from assay.checkers.judging.judge import judge
+from assay.checkers.judging.verdict import Judgement
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.run.judging import open_together
+from assay.harness.sensitivity.catalogue import PLANTS, explain_unplanted
+from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, position_of
+from assay.harness.sensitivity.result import NotPlanted, PlantedShare, Sensitivity
+
+if TYPE_CHECKING:
+    from assay.checkers.check import Family
+    from assay.checkers.engine import Engine, Engines
+    from assay.harness.core.history import HistoryReader
+
+MANY: Final = 30
+"""Plants per anomaly, from exposed claims and from all."""
+MOST_ROWS: Final = 200_000
+"""Effects of the objects that are read."""
+COPIED_ROWS: Final = 60_000
+"""Effects of all copies for one anomaly."""
+TOGETHER: Final = 200
+"""Copies that are judged in one pass."""
+MOST_ESCAPED: Final = 5
+
+Watch = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class DrawnObjects:
+    """Rows of some objects of a run."""
+
+    effects: Mapping[str, Rows]
+    """By key."""
+    ops: Mapping[int, Row]
+    faults: list[list[Any]]
+    """The columns of ``faults``."""
+    bound: int
+    """As in ``exposure_bound``."""
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class PlantedCopy:
+    """A copy with a violation. ``rows`` None: the edit changed nothing, so there is nothing to judge."""
+
+    plant: Plant
+    key: str
+    claim: Claim
+    rows: Rows | None
+    from_exposed: bool
+
+
+def measure(
+    history: HistoryReader,
+    contract: Contract,
+    judgement: Judgement,
+    engines: Engines,
+    *,
+    families: Sequence[Family] = FAMILIES,
+    plants: int = MANY,
+    seed: int = 0,
+    anomalies: Collection[str] | None = None,
+    watch: Watch = lambda what, done, total: None,
+) -> Sensitivity:
+    """Measures the sensitivity of a run with this judgement, which must be a pass.
+
+    ``anomalies``: only these; None: each that the contract forbids. Raises ``ValueError`` for a run that did not pass.
+    """
+    if judgement.verdict != "pass":
+        raise ValueError(f"the verdict is {judgement.verdict}; sensitivity is measured for a run that passed")
+    begun = time.perf_counter()
+    wanted = [name for name in judgement.forbidden if anomalies is None or name in anomalies]
+    with engines.open(history) as engine:
+        known = _open_objects(engine, history, seed)
+    shares: list[PlantedShare] = []
+    copies: list[PlantedCopy] = []
+    found: dict[str, tuple[int, int]] = {}
+    for plant in PLANTS:
+        if plant.anomaly in wanted and plant.requires(contract):
+            claims = [
+                (key, claim)
+                for key, rows in known.effects.items()
+                if plant.kinds.intersection(row["kind"] for row in rows)
+                for claim in plant.find_claims(rows, known.bound)
+            ]
+            if claims:
+                found[plant.anomaly] = (len(claims), sum(claim.exposed for _, claim in claims))
+                copies += _plant(plant, claims, known, plants, random.Random(f"{seed}/{plant.anomaly}"))
+    verdicts = _judge_copies(copies, known, contract, engines, families, watch)
+    for plant in PLANTS:
+        if plant.anomaly in found:
+            its = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
+            shares.append(_count(plant, found[plant.anomaly], its))
+    return Sensitivity(
+        shares=tuple(shares),
+        not_planted=tuple(
+            NotPlanted(name, explain_unplanted(name, families, FAMILIES))
+            for name in wanted
+            if name not in {plant.anomaly for plant in PLANTS}
+        ),
+        seed=seed,
+        seconds=round(time.perf_counter() - begun, 3),
+        judging_seconds=round(judgement.seconds, 3),
+        copies=sum(copy.rows is not None for copy in copies),
+        left_out=known.left_out,
+    )
+
+
+def _open_objects(engine: Engine, history: HistoryReader, seed: int) -> DrawnObjects:
+    """Reads objects in random order until they have ``MOST_ROWS`` effects."""
+    from assay.checkers.exposure import BOUND
+    from assay.checkers.judging.history_views import register_data_sets
+
+    register_data_sets(engine, history)
+    sizes = {
+        row["key"]: int(row["many"]) for row in engine.rows("select key, count(*) as many from effects group by key")
+    }
+    keys = sorted(sizes)
+    random.Random(seed).shuffle(keys)
+    drawn: list[str] = []
+    total = 0
+    for key in keys:
+        if not drawn or total + sizes[key] <= MOST_ROWS:
+            drawn.append(key)
+            total += sizes[key]
+    effects: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in engine.arrow(f"select * from effects where key in ({quote_texts(drawn)})").to_pylist():
+        effects[row["key"]].append(row)
+    numbers = {row["op"] for rows in effects.values() for row in rows}
+    ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}
+    (bound,) = engine.rows(BOUND)
+    return DrawnObjects(
+        {key: sorted(rows, key=position_of) for key, rows in sorted(effects.items())},
+        ops,
+        [column.to_pylist() for column in history.table("faults").columns],
+        int(bound["since"]),
+        None if len(drawn) == len(keys) else f"of {len(keys):,} objects, {len(drawn):,} were looked at",
+    )
+
+
+def _plant(
+    plant: Plant, claims: Sequence[tuple[str, Claim]], known: DrawnObjects, plants: int, draw: random.Random
+) -> list[PlantedCopy]:
+    """Plants violations into claims drawn from the exposed ones, and into claims drawn from all."""
+    copies: list[PlantedCopy] = []
+    exposed = [one for one in claims if one[1].exposed]
+    for from_exposed, pool in ((True, exposed), (False, claims)):
+        size = 0
+        for key, claim in draw.sample(pool, min(plants, len(pool))):
+            selected = plant.select(known.effects[key], claim)
+            if size and size + len(selected) > COPIED_ROWS // 2:
+                break
+            edited = plant.edit(selected, claim)
+            changed = list(edited) != list(selected)
+            size += len(edited) if changed else 0
+            copies.append(PlantedCopy(plant, key, claim, edited if changed else None, from_exposed))
+    return copies
+
+
+def _judge_copies(
+    copies: Sequence[PlantedCopy],
+    known: DrawnObjects,
+    contract: Contract,
+    engines: Engines,
+    families: Sequence[Family],
+    watch: Watch,
+) -> dict[int, frozenset[str]]:
+    """Returns the forbidden anomalies found in each copy, by its number.
+
+    A copy lacks all other objects, so some check may find fault with the object even without a plant. Anomalies that
+    are found in the plain object do not count.
+    """
+    about_clients = [family for family in families if not family.about_servers]
+    to_judge = [number for number, copy in enumerate(copies) if copy.rows is not None]
+    keys = sorted({copies[number].key for number in to_judge})
+    histories = [known.effects[key] for key in keys] + [copies[number].rows or () for number in to_judge]
+    found: list[frozenset[str]] = []
+    for begin in range(0, len(histories), TOGETHER):
+        watch("judging copies", begin, len(histories))
+        part = [_to_reader(rows, known) for rows in histories[begin : begin + TOGETHER]]
+        with open_together(part, engines) as opened:
+            for reader, source in zip(part, opened, strict=True):
+                with source.open(reader) as engine:
+                    judged = judge(reader, contract, engine, families=about_clients, owes_exposure=False)
+                found.append(frozenset(judged.violations.keys() - {NO_RECOVERY}))
+    plain = dict(zip(keys, found, strict=False))
+    planted = dict(zip(to_judge, found[len(keys) :], strict=True))
+    return {
+        number: planted[number] - plain[copy.key] if number in planted else frozenset()
+        for number, copy in enumerate(copies)
+    }
+
+
+def _to_reader(rows: Rows, known: DrawnObjects) -> HistoryReader:
+    """Returns a history in memory with these effects, their operations, and all faults."""
+    from assay.harness.core.history.reader import InMemoryHistoryReader
+
+    ops = [known.ops[number] for number in sorted({row["op"] for row in rows})]
+    columns: dict[str, list[list[Any]]] = {name: [] for name in DATA_SETS}
+    for name, some in (("ops", ops), ("effects", rows)):
+        columns[name] = [[row[column] for row in some] for column in DATA_SETS[name].names]
+    columns["faults"] = known.faults
+    return InMemoryHistoryReader(columns)
+
+
+def _count(plant: Plant, claims: tuple[int, int], copies: Sequence[tuple[PlantedCopy, frozenset[str]]]) -> PlantedShare:
+    """Counts the plants of one anomaly. ``claims``: all and exposed ones."""
+    found_as: Counter[str] = Counter()
+    for _, found in copies:
+        found_as.update(found)
+    from_all = [(copy, bool(found)) for copy, found in copies if not copy.from_exposed]
+    from_exposed = [(copy, bool(found)) for copy, found in copies if copy.from_exposed]
+    missed = next((copy for copy, caught in from_all if not caught), None)
+    return PlantedShare(
+        anomaly=plant.anomaly,
+        meaning=plant.meaning,
+        claims=claims[0],
+        exposed=claims[1],
+        planted=len(from_all),
+        caught=sum(caught for _, caught in from_all),
+        planted_exposed=len(from_exposed),
+        caught_exposed=sum(caught for _, caught in from_exposed),
+        found_as=dict(sorted(found_as.items())),
+        missed=None if missed is None else _explain_miss(missed),
+        escaped=tuple(f"{copy.key}: {copy.claim.words}" for copy, caught in from_exposed if not caught)[:MOST_ESCAPED],
+    )
+
+
+def _explain_miss(copy: PlantedCopy) -> str:
+    reason = copy.plant.missed if not copy.claim.exposed else "no check contradicts it"
+    return f"{copy.claim.words} of {copy.key}: {reason}"

@@ -1,0 +1,465 @@
+"""Plants for sets, queues, counters, max registers, unique ids and banks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Final
+
+from assay.harness.sensitivity.plant import (
+    Claim,
+    Plant,
+    Row,
+    Rows,
+    append_to,
+    find_fresh_value,
+    is_ok,
+    replace_in,
+    returned,
+)
+
+_NO_LATE_READ: Final = "no read was called after it and after the heal of the last fault"
+
+_SET: Final = frozenset({"set-add", "set-remove", "set-read"})
+
+
+def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool) -> list[Claim]:
+    """Lists elements that no one removed and that were acknowledged (``set-add``) or shown (``set-read``)."""
+    known: dict[int, int] = {}
+    added: Counter[int] = Counter()
+    removed: set[int] = set()
+    last_read = -1
+    for row in rows:
+        value = row["value"]
+        if is_ok(row, "set-read"):
+            last_read = max(last_read, row["call"])
+        if value is None:
+            continue
+        if row["kind"] == "set-remove" and row["outcome"] != "fail":
+            removed.add(value)
+        if row["kind"] == "set-add" and row["outcome"] != "fail":
+            added[value] += 1
+        if is_ok(row, known_by):
+            known[value] = min(known.get(value, returned(row)), returned(row))
+    return [
+        Claim(f"element {value}", last_read > since, since, value)
+        for value, moment in sorted(known.items())
+        if value not in removed and (not once or added[value] == 1)
+        for since in [max(moment, bound if once else moment)]
+    ]
+
+
+def _hide_element(rows: Rows, claim: Claim, *, from_all: bool) -> Rows:
+    """Removes the element from the reads called after the claim's moment, or from the first of them.
+
+    A read without elements has one row without a value.
+    """
+    late = [row for row in rows if is_ok(row, "set-read") and row["call"] > claim.since]
+    ops = {row["op"] for row in late}
+    if not from_all:
+        ops = {min(late, key=lambda row: row["call"])["op"]} if late else set()
+    size = Counter(row["op"] for row in rows if row["op"] in ops)
+    edited: list[Row] = []
+    for row in rows:
+        if row["op"] not in ops or row["value"] != claim.value:
+            edited.append(row)
+        elif size[row["op"]] == 1:
+            edited.append({**row, "value": None})
+    return edited
+
+
+def _select_element(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the rows of the element, and one row of each read that lacks it."""
+    kept: list[Row] = []
+    shown = {row["op"] for row in rows if row["kind"] == "set-read" and row["value"] == claim.value}
+    lacking: set[int] = set()
+    for row in rows:
+        if row["value"] == claim.value:
+            kept.append(row)
+        elif row["kind"] == "set-read" and row["op"] not in shown | lacking:
+            lacking.add(row["op"])
+            kept.append({**row, "value": None})
+    return kept
+
+
+def find_reads(rows: Rows, bound: int, *, kind: Collection[str]) -> list[Claim]:
+    """Lists the operations that read, by their first row."""
+    first: dict[int, Row] = {}
+    for row in rows:
+        if is_ok(row, *kind):
+            first.setdefault(row["op"], row)
+    return [Claim(f"the answer of operation {op}", row=row) for op, row in first.items()]
+
+
+def _show_fresh_value(rows: Rows, claim: Claim) -> Rows:
+    """Lets an operation return one more value, which no one wrote."""
+    assert claim.row is not None
+    return append_to(rows, claim.row, value=find_fresh_value(rows))
+
+
+def _select_read(rows: Rows, claim: Claim) -> Rows:
+    return [row for row in rows if claim.row is not None and row["op"] == claim.row["op"]]
+
+
+SET_PLANTS: Final = (
+    Plant(
+        anomaly="set-lost",
+        meaning="an acknowledged element disappears at the last fault, or at once if it was added later",
+        kinds=_SET,
+        find_claims=partial(_find_lasting_elements, known_by="set-add", once=True),
+        edit=partial(_hide_element, from_all=True),
+        select=_select_element,
+        missed=_NO_LATE_READ,
+    ),
+    Plant(
+        anomaly="set-vanished",
+        meaning="an element that a read showed is missing from all later reads",
+        kinds=_SET,
+        find_claims=partial(_find_lasting_elements, known_by="set-read", once=False),
+        edit=partial(_hide_element, from_all=True),
+        select=_select_element,
+        missed="no later read was called",
+    ),
+    Plant(
+        anomaly="set-stale",
+        meaning="the first read after an acknowledgement lacks the element",
+        kinds=_SET,
+        find_claims=partial(_find_lasting_elements, known_by="set-add", once=False),
+        edit=partial(_hide_element, from_all=False),
+        select=_select_element,
+        missed="no later read was called",
+    ),
+    Plant(
+        anomaly="set-phantom",
+        meaning="a read shows an element that no one added",
+        kinds=_SET,
+        find_claims=partial(find_reads, kind=("set-read",)),
+        edit=_show_fresh_value,
+        select=_select_read,
+    ),
+)
+
+_QUEUE: Final = frozenset({"queue-enqueue", "queue-dequeue", "queue-drained"})
+
+
+def _is_take(row: Row) -> bool:
+    return is_ok(row, "queue-dequeue") and row["value"] is not None
+
+
+def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
+    """Lists elements that were enqueued once and acknowledged.
+
+    With n dequeues of unknown outcome a loss of n elements is excused, so n + 1 are lost together. A single loss stands
+    for them all.
+    """
+    adds: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "queue-enqueue" and row["outcome"] != "fail" and row["value"] is not None:
+            adds[row["value"]].append(row)
+    excuses = sum(row["kind"] == "queue-dequeue" and row["outcome"] == "info" for row in rows)
+    drains = [row for row in rows if row["kind"] == "queue-drained"]
+    drained = max((row["call"] for row in drains if row["outcome"] == "ok"), default=-1)
+    doubtful = any(row["outcome"] == "info" for row in drains)
+    taken = {row["value"] for row in rows if _is_take(row)}
+    once = {value: returned(one[0]) for value, one in adds.items() if len(one) == 1 and one[0]["outcome"] == "ok"}
+    due = sorted(value for value, ret in once.items() if not doubtful and drained > ret and value in taken)
+    claims = []
+    for value, ret in sorted(once.items()):
+        others = tuple(one for one in due if one != value)[:excuses]
+        exposed = value in due and len(others) == excuses
+        claims.append(Claim(f"element {value}", exposed, ret, value, burst=others))
+    return claims
+
+
+def _lose_elements(rows: Rows, claim: Claim) -> Rows:
+    """Removes the dequeues of the lost elements."""
+    lost = {claim.value, *claim.burst}
+    return [row for row in rows if not (_is_take(row) and row["value"] in lost)] if claim.exposed else rows
+
+
+def _select_elements(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the rows of the elements, all drains, and all dequeues of unknown outcome."""
+    kept = {claim.value, *claim.burst}
+    return [
+        row
+        for row in rows
+        if row["value"] in kept
+        or row["kind"] == "queue-drained"
+        or (row["kind"] == "queue-dequeue" and row["outcome"] == "info")
+    ]
+
+
+def _find_takes(rows: Rows, bound: int) -> list[Claim]:
+    return [
+        Claim(f"the dequeue of {row['value']} by operation {row['op']}", value=row["value"], row=row)
+        for row in rows
+        if _is_take(row)
+    ]
+
+
+def _take_again(rows: Rows, claim: Claim) -> Rows:
+    assert claim.row is not None
+    enqueued = sum(row["kind"] == "queue-enqueue" and row["value"] == claim.value for row in rows)
+    for _ in range(enqueued):
+        rows = append_to(rows, claim.row)
+    return rows
+
+
+def _find_early_takes(rows: Rows, bound: int) -> list[Claim]:
+    """Lists dequeues of elements that were inside before their call.
+
+    ``other`` is the last dequeue of the queue, to which the element is moved.
+    """
+    acked = {row["value"]: returned(row) for row in rows if is_ok(row, "queue-enqueue")}
+    takes = [row for row in rows if _is_take(row)]
+    last = max(takes, key=lambda row: row["call"], default=None)
+    return [
+        Claim(
+            f"the dequeue of {row['value']} by operation {row['op']}", exposed, value=row["value"], row=row, other=last
+        )
+        for row in takes
+        if acked.get(row["value"], row["call"]) < row["call"] and sum(one["op"] == row["op"] for one in takes) == 1
+        for exposed in [last is not None and last["call"] > returned(row)]
+    ]  # fmt: skip
+
+
+def _answer_empty(rows: Rows, claim: Claim) -> Rows:
+    """Lets a dequeue find the queue empty, and moves its element to the last dequeue."""
+    if not claim.exposed or claim.other is None or claim.row is None:
+        return rows
+    return append_to(replace_in(rows, claim.row, value=None), claim.other, value=claim.value)
+
+
+QUEUE_PLANTS: Final = (
+    Plant(
+        anomaly="queue-lost",
+        meaning="an acknowledged element is never dequeued",
+        kinds=_QUEUE,
+        find_claims=_find_queued_elements,
+        edit=_lose_elements,
+        select=_select_elements,
+        missed="no complete drain was called after it, or dequeues of unknown outcome excuse its loss",
+    ),
+    Plant(
+        anomaly="queue-duplicate",
+        meaning="an element is dequeued once more than it was enqueued",
+        kinds=_QUEUE,
+        find_claims=_find_takes,
+        edit=_take_again,
+        select=_select_elements,
+    ),
+    Plant(
+        anomaly="queue-phantom",
+        meaning="an element is dequeued that no one enqueued",
+        kinds=_QUEUE,
+        find_claims=_find_takes,
+        edit=_show_fresh_value,
+        select=_select_elements,
+    ),
+    Plant(
+        anomaly="queue-false-empty",
+        meaning="a dequeue finds the queue empty, though an acknowledged element is inside",
+        kinds=_QUEUE,
+        find_claims=_find_early_takes,
+        edit=_answer_empty,
+        missed="no dequeue was called after it returned",
+        requires=lambda contract: bool(contract.linearizable_queues),
+    ),
+)
+
+_COUNTER: Final = frozenset({"counter-add", "counter-read"})
+
+
+def _is_known(row: Row) -> bool:
+    return is_ok(row, "counter-add", "counter-read") and row["value"] is not None
+
+
+def _find_counted_adds(rows: Rows, bound: int) -> list[Claim]:
+    """Lists acknowledged adds. An add is exposed if a later operation returned a count."""
+    last = max((row["call"] for row in rows if _is_known(row)), default=-1)
+    return [
+        Claim(f"add {row['op']}, which returned {row['value']}", last > since, since, row["value"], row)
+        for row in rows
+        if row["kind"] == "counter-add" and _is_known(row)
+        for since in [max(returned(row), bound)]
+    ]
+
+
+def _forget_adds(rows: Rows, claim: Claim) -> Rows:
+    """Lowers all counts returned by operations that were called after the claim's moment.
+
+    Adds that were open at that moment or have an unknown outcome could explain a smaller loss. So one more add is
+    forgotten than there are of these.
+    """
+    excuses = sum(
+        row["kind"] == "counter-add" and row["outcome"] != "fail" and row["call"] <= claim.since < returned(row)
+        for row in rows
+    ) + sum(row["kind"] == "counter-add" and row["outcome"] == "info" and row["call"] > claim.since for row in rows)
+    return [
+        {**row, "value": row["value"] - excuses - 1} if _is_known(row) and row["call"] > claim.since else row
+        for row in rows
+    ]
+
+
+def _find_results(rows: Rows, bound: int, *, kind: str) -> list[Claim]:
+    """Lists the results of operations, each with the next row of that kind."""
+    known = [row for row in rows if is_ok(row, kind) and (row["value"] is not None or row["name"] is not None)]
+    return [
+        Claim(f"the result of operation {row['op']}", following is not None, row=row, other=following)
+        for row, following in zip(known, [*known[1:], None], strict=True)
+    ]
+
+
+def _repeat_result(rows: Rows, claim: Claim) -> Rows:
+    """Gives the next row the result of the claim's row."""
+    if claim.row is None or claim.other is None:
+        return rows
+    return replace_in(rows, claim.other, value=claim.row["value"], name=claim.row["name"])
+
+
+def _select_pair(rows: Rows, claim: Claim) -> Rows:
+    ops = {row["op"] for row in (claim.row, claim.other) if row is not None}
+    return [row for row in rows if row["op"] in ops]
+
+
+def _raise_count(rows: Rows, claim: Claim) -> Rows:
+    """Returns a count that is higher than all adds could make it."""
+    assert claim.row is not None
+    return replace_in(rows, claim.row, value=find_fresh_value(rows) + len(rows))
+
+
+COUNTER_PLANTS: Final = (
+    Plant(
+        anomaly="counter-order",
+        meaning="acknowledged adds are forgotten at the last fault, or at once if they were made later",
+        kinds=_COUNTER,
+        find_claims=_find_counted_adds,
+        edit=_forget_adds,
+        missed="no read or add was called after it and after the heal of the last fault",
+    ),
+    Plant(
+        anomaly="counter-duplicate",
+        meaning="two adds return the same count",
+        kinds=_COUNTER,
+        find_claims=partial(_find_results, kind="counter-add"),
+        edit=_repeat_result,
+        missed="there was no other add",
+    ),
+    Plant(
+        anomaly="counter-phantom",
+        meaning="a read returns a count above the number of adds",
+        kinds=_COUNTER,
+        find_claims=partial(find_reads, kind=("counter-read",)),
+        edit=_raise_count,
+    ),
+)
+
+_MAX: Final = frozenset({"max-write", "max-read"})
+
+
+def _find_written_maxima(rows: Rows, bound: int) -> list[Claim]:
+    last = max((row["call"] for row in rows if is_ok(row, "max-read")), default=-1)
+    return [
+        Claim(f"the write of {row['value']}", last > since, since, row["value"], row)
+        for row in rows
+        if is_ok(row, "max-write")
+        for since in [max(returned(row), bound)]
+    ]
+
+
+def _forget_maximum(rows: Rows, claim: Claim) -> Rows:
+    """Lets reads called after the claim's moment return the next smaller value that was written, or none."""
+    assert claim.value is not None
+    less = [row["value"] for row in rows if is_ok(row, "max-write") and row["value"] < claim.value]
+    value = max(less, default=None)
+    return [{**row, "value": value} if is_ok(row, "max-read") and row["call"] > claim.since else row for row in rows]
+
+
+def read_fresh_value(rows: Rows, claim: Claim) -> Rows:
+    assert claim.row is not None
+    return replace_in(rows, claim.row, value=find_fresh_value(rows))
+
+
+MAX_REGISTER_PLANTS: Final = (
+    Plant(
+        anomaly="max-order",
+        meaning="reads return less than an acknowledged write, from the last fault on, or from the write on",
+        kinds=_MAX,
+        find_claims=_find_written_maxima,
+        edit=_forget_maximum,
+        missed=_NO_LATE_READ,
+    ),
+    Plant(
+        anomaly="max-phantom",
+        meaning="a read returns a value that no one wrote",
+        kinds=_MAX,
+        find_claims=partial(find_reads, kind=("max-read",)),
+        edit=read_fresh_value,
+    ),
+)
+
+
+UNIQUE_ID_PLANTS: Final = (
+    Plant(
+        anomaly="id-duplicate",
+        meaning="an id is given out again",
+        kinds=frozenset({"id-generate"}),
+        find_claims=partial(_find_results, kind="id-generate"),
+        edit=_repeat_result,
+        select=_select_pair,
+        missed="no other id was given out",
+    ),
+)
+
+_BANK: Final = frozenset({"bank-open", "bank-withdraw", "bank-deposit", "bank-read"})
+
+
+def _find_bank_reads(rows: Rows, bound: int) -> list[Claim]:
+    """Lists the reads that were called after all accounts had been opened."""
+    ready = max((returned(row) for row in rows if row["kind"] == "bank-open" and row["outcome"] != "fail"), default=-1)
+    return [claim for claim in find_reads(rows, bound, kind=("bank-read",)) if claim.row and claim.row["call"] > ready]
+
+
+def _move_money(rows: Rows, claim: Claim, *, amounts: Callable[[Rows, list[Row]], Iterable[int]]) -> Rows:
+    """Adds ``amounts`` to the first balances that the read shows."""
+    assert claim.row is not None
+    shown = [row for row in rows if row["op"] == claim.row["op"] and row["kind"] == "bank-read"]
+    for row, amount in zip(shown, amounts(rows, shown), strict=False):
+        rows = replace_in(rows, row, value=row["value"] + amount)
+    return rows
+
+
+def _overdraw(rows: Rows, shown: list[Row]) -> tuple[int, int]:
+    """Makes the first balance negative, and keeps the total."""
+    amount = shown[0]["value"] + 1
+    return (-amount, amount)
+
+
+def _exceed_transfers(rows: Rows, shown: list[Row]) -> tuple[int, int]:
+    """Moves more money than all transfers together, and keeps the total."""
+    amount = 1 + sum(row["value"] or 0 for row in rows if row["kind"] == "bank-deposit")
+    return (amount, -amount)
+
+
+BANK_PLANTS: Final = tuple(
+    Plant(
+        anomaly=anomaly,
+        meaning=meaning,
+        kinds=_BANK,
+        find_claims=_find_bank_reads,
+        edit=partial(_move_money, amounts=amounts),
+    )
+    for anomaly, meaning, amounts in (
+        ("bank-total", "a read shows more money than there is", lambda rows, shown: (1,)),
+        ("bank-negative", "a read shows an account below zero", _overdraw),
+        ("bank-unaccounted", "a read shows money in another account than the transfers can explain", _exceed_transfers),
+    )
+)
+
+OBJECT_PLANTS: Final = (
+    *SET_PLANTS,
+    *QUEUE_PLANTS,
+    *COUNTER_PLANTS,
+    *MAX_REGISTER_PLANTS,
+    *UNIQUE_ID_PLANTS,
+    *BANK_PLANTS,
+)

@@ -1,0 +1,99 @@
+"""The declaration of a plant: a violation that is written into a copy of a history, to see whether the checks find it.
+
+A plant has a list of claims (assertions that the history makes, such as an acknowledged element) and an edit. The edit
+is a pure function of the rows of ``effects`` of one object. It keeps the ids, the times and the order of operations,
+and changes only values that the system returned. So the copy is a history that a wrong system could have produced.
+
+A claim is *exposed* if the history holds an observation that the edit can falsify. Otherwise the edit changes nothing,
+and the violation would have been missed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Row = Mapping[str, Any]
+"""A row of ``effects``, by column."""
+Rows = Sequence[Row]
+"""Rows of one object, in order of ``op`` and ``sub``."""
+
+NEVER: Final = 2**62
+"""The time of a return that is not known."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An assertion of a history that an edit makes wrong.
+
+    ``words``: the assertion, for people. ``since``: the edit changes only operations called later, in nanoseconds.
+    """
+
+    words: str
+    exposed: bool = True
+    since: int = -1
+    value: int | None = None
+    row: Row | None = None
+    """The row that makes the assertion."""
+    other: Row | None = None
+    """Another row, which the edit changes or copies."""
+    burst: tuple[int, ...] = ()
+    """Further values that are lost together with ``value``, because operations of unknown outcome would excuse fewer
+    losses."""
+
+
+def select_all(rows: Rows, claim: Claim) -> Rows:
+    """Returns all rows: the check needs the whole object."""
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plant:
+    """A kind of violation that can be written into a history."""
+
+    anomaly: str
+    meaning: str
+    """The violation in words: a clause without a capital and a full stop."""
+    kinds: frozenset[str]
+    """Kinds of effects of the objects into which it can be planted."""
+    find_claims: Callable[[Rows, int], list[Claim]]
+    """Lists the claims of one object. The second argument is the time of ``exposure_bound``."""
+    edit: Callable[[Rows, Claim], Rows]
+    """Returns the rows with the violation; the same rows if the claim is not exposed."""
+    select: Callable[[Rows, Claim], Rows] = select_all
+    """Drops rows of the object that neither the violation nor its discovery needs."""
+    missed: str = ""
+    """Why a claim that is not exposed is missed: a clause. Empty: each claim is exposed."""
+    requires: Callable[[Any], bool] = field(default=lambda contract: True)
+    """Whether the contract makes the check judge such objects."""
+
+
+def returned(row: Row) -> int:
+    """Returns when the effect had surely happened; ``NEVER`` if its outcome is unknown."""
+    ret = row["ret"]
+    return int(ret) if row["outcome"] == "ok" and ret is not None else NEVER
+
+
+def is_ok(row: Row, *kinds: str) -> bool:
+    return row["kind"] in kinds and row["outcome"] == "ok"
+
+
+def replace_in(rows: Rows, changed: Row, **columns: Any) -> Rows:
+    """Returns the rows with new values in these columns of one row."""
+    place = position_of(changed)
+    return [{**row, **columns} if position_of(row) == place else row for row in rows]
+
+
+def append_to(rows: Rows, row: Row, **columns: Any) -> Rows:
+    """Returns the rows with a copy of ``row`` at the end of its operation, with these columns changed."""
+    last = max(one["sub"] for one in rows if one["op"] == row["op"])
+    return sorted([*rows, {**row, "sub": last + 1, **columns}], key=position_of)
+
+
+def position_of(row: Row) -> tuple[int, int]:
+    """Returns the number of the row: that of its operation, and its own in the operation."""
+    return (row["op"], row["sub"])
+
+
+def find_fresh_value(rows: Rows) -> int:
+    """Returns a value that no row has."""
+    return 1 + max((abs(row[column] or 0) for row in rows for column in ("value", "expected")), default=0)

@@ -1,0 +1,99 @@
+"""The result of a measurement of sensitivity: shares of planted violations that the checks found.
+
+``sensitivity.json`` in the folder of a run holds it as JSON.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+FILE: Final = "sensitivity.json"
+LOW_SHARE: Final = 0.8
+"""Share of plants caught below which a run, a page or a night is marked."""
+_Z: Final = 1.96
+"""The quantile of the normal distribution for an interval of 95 %."""
+
+
+def wilson_interval(hits: int, tries: int) -> tuple[float, float]:
+    """Returns the 95 % interval of a share (Wilson 1927); 0 to 1 without tries."""
+    if not tries:
+        return (0.0, 1.0)
+    share = hits / tries
+    scale = 1 + _Z**2 / tries
+    middle = (share + _Z**2 / (2 * tries)) / scale
+    half = _Z * math.sqrt(share * (1 - share) / tries + _Z**2 / (4 * tries**2)) / scale
+    return (max(0.0, middle - half), min(1.0, middle + half))
+
+
+class PlantedShare(msgspec.Struct, frozen=True, kw_only=True):
+    """Violations of one anomaly that were planted and caught."""
+
+    anomaly: str
+    meaning: str
+    """The violation in words."""
+    claims: int
+    """Claims of the objects that were looked at."""
+    exposed: int
+    planted: int
+    """Violations planted into claims drawn from all claims."""
+    caught: int
+    planted_exposed: int
+    """Violations planted into claims drawn from the exposed ones. All of them must be caught."""
+    caught_exposed: int
+    found_as: dict[str, int] = {}
+    """Anomalies by which they were caught, with the numbers of violations."""
+    missed: str | None = None
+    """An example of a violation that was missed, and the reason."""
+    escaped: tuple[str, ...] = ()
+    """Claims that were exposed and whose violation was missed all the same: a defect of the check or of the plant."""
+
+    @property
+    def share(self) -> float | None:
+        return self.caught / self.planted if self.planted else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson_interval(self.caught, self.planted)
+
+    @property
+    def is_low(self) -> bool:
+        return self.share is not None and self.share < LOW_SHARE
+
+    def __str__(self) -> str:
+        """Returns ``97 % of 30 (83 to 99 %)``."""
+        if self.share is None:
+            return "no claims"
+        low, high = self.interval
+        return f"{self.share:.0%} of {self.planted} ({low:.0%} to {high:.0%})".replace("%", " %")
+
+
+class NotPlanted(msgspec.Struct, frozen=True):
+    """A forbidden anomaly for which nothing was planted."""
+
+    anomaly: str
+    reason: str
+
+
+class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``sensitivity.json``."""
+
+    shares: tuple[PlantedShare, ...]
+    not_planted: tuple[NotPlanted, ...]
+    seed: int
+    seconds: float
+    """Seconds of the measurement without the judgement of the run itself."""
+    judging_seconds: float
+    """Seconds of the judgement of the run."""
+    copies: int
+    """Copies of the history that were judged."""
+    left_out: str | None = None
+    """What was left out of a large run: a clause."""
+
+    @property
+    def low(self) -> tuple[PlantedShare, ...]:
+        return tuple(share for share in self.shares if share.is_low)
+
+    @property
+    def escaped(self) -> tuple[PlantedShare, ...]:
+        return tuple(share for share in self.shares if share.escaped)
