@@ -4,11 +4,20 @@ from collections.abc import Iterable
 from typing import Final
 
 from assay.checkers.check import Family
+from assay.harness.sensitivity.group_plants import GROUP_PLANTS
+from assay.harness.sensitivity.log_plants import LOG_PLANTS
 from assay.harness.sensitivity.object_plants import OBJECT_PLANTS
 from assay.harness.sensitivity.plant import Plant
 from assay.harness.sensitivity.register_plants import REGISTER_PLANTS
+from assay.harness.sensitivity.transaction_plants import TRANSACTION_PLANTS
 
-PLANTS: Final[tuple[Plant, ...]] = (*OBJECT_PLANTS, *REGISTER_PLANTS)
+PLANTS: Final[tuple[Plant, ...]] = (
+    *LOG_PLANTS,
+    *REGISTER_PLANTS,
+    *OBJECT_PLANTS,
+    *GROUP_PLANTS,
+    *TRANSACTION_PLANTS,
+)
 
 DEADLINE: Final = "it is about a deadline"
 SERVERS: Final = "it is about servers' event logs, disks and answers at rest, not about what clients saw"

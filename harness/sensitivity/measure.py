@@ -1,8 +1,8 @@
 """Measures the sensitivity of a run that passed, by planting violations into copies of its history.
 
 For each anomaly that the contract forbids, ``plants`` claims are drawn from the exposed ones and as many from all. Each
-violation is planted into a copy of its own, which holds the rows of one object and the faults of the run. All copies
-are judged in one pass. A plant counts as caught if its copy fails. An edit that changes nothing is missed, and its copy
+violation is planted into a copy of its own, with the rows of one object. All copies are judged in one pass
+(``packing``). A plant counts as caught if its copy fails. An edit that changes nothing is missed, and its copy
 is not judged.
 
 Objects are drawn until they have ``MOST_ROWS`` effects. Copies are made until they have ``COPIED_ROWS`` effects per
@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.engine.base import quote_texts
 from assay.checkers.families import FAMILIES
-from assay.checkers.judging.contract import NO_RECOVERY, Contract
-from assay.checkers.judging.judge import judge
+from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.run.judging import open_together
 from assay.harness.sensitivity.catalogue import PLANTS, explain_unplanted
+from assay.harness.sensitivity.packing import find_violated, pack
 from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, position_of
 from assay.harness.sensitivity.result import NotPlanted, PlantedShare, Sensitivity
 
@@ -40,8 +38,6 @@ MOST_ROWS: Final = 200_000
 """Effects of the objects that are read."""
 COPIED_ROWS: Final = 60_000
 """Effects of all copies for one anomaly."""
-TOGETHER: Final = 200
-"""Copies that are judged in one pass."""
 MOST_ESCAPED: Final = 5
 
 Watch = Callable[[str, int, int], None]
@@ -66,7 +62,9 @@ class PlantedCopy:
     """A copy with a violation. ``rows`` None: the edit changed nothing, so there is nothing to judge."""
 
     plant: Plant
-    key: str
+    object: str
+    plain: Rows
+    """All rows of the object, unedited."""
     claim: Claim
     rows: Rows | None
     from_exposed: bool
@@ -93,22 +91,25 @@ def measure(
     begun = time.perf_counter()
     wanted = [name for name in judgement.forbidden if anomalies is None or name in anomalies]
     with engines.open(history) as engine:
-        known = _open_objects(engine, history, seed)
+        known = _draw_objects(engine, history, contract.compacted, seed)
     shares: list[PlantedShare] = []
     copies: list[PlantedCopy] = []
     found: dict[str, tuple[int, int]] = {}
+    gathered = {gather: gather(known.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
     for plant in PLANTS:
         if plant.anomaly in wanted and plant.requires(contract):
+            objects = gathered[plant.gather]
             claims = [
-                (key, claim)
-                for key, rows in known.effects.items()
+                (name, claim)
+                for name, rows in objects.items()
                 if plant.kinds.intersection(row["kind"] for row in rows)
                 for claim in plant.find_claims(rows, known.bound)
             ]
             if claims:
                 found[plant.anomaly] = (len(claims), sum(claim.exposed for _, claim in claims))
-                copies += _plant(plant, claims, known, plants, random.Random(f"{seed}/{plant.anomaly}"))
-    verdicts = _judge_copies(copies, known, contract, engines, families, watch)
+                copies += _plant(plant, claims, objects, plants, random.Random(f"{seed}/{plant.anomaly}"))
+    watch("judging copies", 0, 1)
+    verdicts = _judge_copies(copies, known, contract, engines, families, judgement.forbidden)
     for plant in PLANTS:
         if plant.anomaly in found:
             its = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
@@ -128,8 +129,8 @@ def measure(
     )
 
 
-def _open_objects(engine: Engine, history: HistoryReader, seed: int) -> DrawnObjects:
-    """Reads objects in random order until they have ``MOST_ROWS`` effects."""
+def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[str], seed: int) -> DrawnObjects:
+    """Reads objects in random order until they have ``MOST_ROWS`` effects; no compacted logs."""
     from assay.checkers.exposure import BOUND
     from assay.checkers.judging.history_views import register_data_sets
 
@@ -137,7 +138,7 @@ def _open_objects(engine: Engine, history: HistoryReader, seed: int) -> DrawnObj
     sizes = {
         row["key"]: int(row["many"]) for row in engine.rows("select key, count(*) as many from effects group by key")
     }
-    keys = sorted(sizes)
+    keys = sorted(sizes.keys() - set(compacted))
     random.Random(seed).shuffle(keys)
     drawn: list[str] = []
     total = 0
@@ -161,21 +162,26 @@ def _open_objects(engine: Engine, history: HistoryReader, seed: int) -> DrawnObj
 
 
 def _plant(
-    plant: Plant, claims: Sequence[tuple[str, Claim]], known: DrawnObjects, plants: int, draw: random.Random
+    plant: Plant,
+    claims: Sequence[tuple[str, Claim]],
+    objects: Mapping[str, Rows],
+    plants: int,
+    draw: random.Random,
 ) -> list[PlantedCopy]:
     """Plants violations into claims drawn from the exposed ones, and into claims drawn from all."""
     copies: list[PlantedCopy] = []
     exposed = [one for one in claims if one[1].exposed]
     for from_exposed, pool in ((True, exposed), (False, claims)):
         size = 0
-        for key, claim in draw.sample(pool, min(plants, len(pool))):
-            selected = plant.select(known.effects[key], claim)
+        for name, claim in draw.sample(pool, min(plants, len(pool))):
+            plain = objects[name]
+            selected = plant.select(plain, claim)
             if size and size + len(selected) > COPIED_ROWS // 2:
                 break
             edited = plant.edit(selected, claim)
             changed = list(edited) != list(selected)
             size += len(edited) if changed else 0
-            copies.append(PlantedCopy(plant, key, claim, edited if changed else None, from_exposed))
+            copies.append(PlantedCopy(plant, name, plain, claim, edited if changed else None, from_exposed))
     return copies
 
 
@@ -185,44 +191,28 @@ def _judge_copies(
     contract: Contract,
     engines: Engines,
     families: Sequence[Family],
-    watch: Watch,
+    forbidden: Collection[str],
 ) -> dict[int, frozenset[str]]:
     """Returns the forbidden anomalies found in each copy, by its number.
 
-    A copy lacks all other objects, so some check may find fault with the object even without a plant. Anomalies that
-    are found in the plain object do not count.
+    A copy lacks all other objects, so a check may find fault with the object even without a plant. Anomalies that are
+    found in the plain object do not count.
     """
     about_clients = [family for family in families if not family.about_servers]
-    to_judge = [number for number, copy in enumerate(copies) if copy.rows is not None]
-    keys = sorted({copies[number].key for number in to_judge})
-    histories = [known.effects[key] for key in keys] + [copies[number].rows or () for number in to_judge]
-    found: list[frozenset[str]] = []
-    for begin in range(0, len(histories), TOGETHER):
-        watch("judging copies", begin, len(histories))
-        part = [_to_reader(rows, known) for rows in histories[begin : begin + TOGETHER]]
-        with open_together(part, engines) as opened:
-            for reader, source in zip(part, opened, strict=True):
-                with source.open(reader) as engine:
-                    judged = judge(reader, contract, engine, families=about_clients, owes_exposure=False)
-                found.append(frozenset(judged.violations.keys() - {NO_RECOVERY}))
-    plain = dict(zip(keys, found, strict=False))
-    planted = dict(zip(to_judge, found[len(keys) :], strict=True))
-    return {
-        number: planted[number] - plain[copy.key] if number in planted else frozenset()
-        for number, copy in enumerate(copies)
-    }
-
-
-def _to_reader(rows: Rows, known: DrawnObjects) -> HistoryReader:
-    """Returns a history in memory with these effects, their operations, and all faults."""
-    from assay.harness.core.history.reader import InMemoryHistoryReader
-
-    ops = [known.ops[number] for number in sorted({row["op"] for row in rows})]
-    columns: dict[str, list[list[Any]]] = {name: [] for name in DATA_SETS}
-    for name, some in (("ops", ops), ("effects", rows)):
-        columns[name] = [[row[column] for row in some] for column in DATA_SETS[name].names]
-    columns["faults"] = known.faults
-    return InMemoryHistoryReader(columns)
+    verdicts = dict.fromkeys(range(len(copies)), frozenset[str]())
+    for apart in (False, True):
+        to_judge = [n for n, copy in enumerate(copies) if copy.rows is not None and copy.plant.apart == apart]
+        if not to_judge:
+            continue
+        plain = {id(copies[number].plain): copies[number].plain for number in to_judge}
+        objects = [*plain.values(), *(copies[number].rows or () for number in to_judge)]
+        packed = pack(objects, known.ops, known.faults, apart=apart)
+        found = find_violated(packed, contract, engines, about_clients)
+        without_plant = {name: found.get(place, frozenset()) for place, name in enumerate(plain)}
+        for place, number in enumerate(to_judge, len(plain)):
+            its = found.get(place, frozenset()) - without_plant[id(copies[number].plain)]
+            verdicts[number] = its.intersection(forbidden)
+    return verdicts
 
 
 def _count(plant: Plant, claims: tuple[int, int], copies: Sequence[tuple[PlantedCopy, frozenset[str]]]) -> PlantedShare:
@@ -244,10 +234,12 @@ def _count(plant: Plant, claims: tuple[int, int], copies: Sequence[tuple[Planted
         caught_exposed=sum(caught for _, caught in from_exposed),
         found_as=dict(sorted(found_as.items())),
         missed=None if missed is None else _explain_miss(missed),
-        escaped=tuple(f"{copy.key}: {copy.claim.words}" for copy, caught in from_exposed if not caught)[:MOST_ESCAPED],
+        escaped=tuple(f"{copy.object}: {copy.claim.words}" for copy, caught in from_exposed if not caught)[
+            :MOST_ESCAPED
+        ],
     )
 
 
 def _explain_miss(copy: PlantedCopy) -> str:
     reason = copy.plant.missed if not copy.claim.exposed else "no check contradicts it"
-    return f"{copy.claim.words} of {copy.key}: {reason}"
+    return f"{copy.claim.words} of {copy.object}: {reason}"

@@ -41,9 +41,20 @@ class Claim:
     losses."""
 
 
+def gather_keys(effects: Mapping[str, Rows]) -> Mapping[str, Rows]:
+    """Returns the rows of each key: each key is an object."""
+    return effects
+
+
 def select_all(rows: Rows, claim: Claim) -> Rows:
     """Returns all rows: the check needs the whole object."""
     return rows
+
+
+def select_two(rows: Rows, claim: Claim) -> Rows:
+    """Returns the two rows that the claim names."""
+    places = {position_of(row) for row in (claim.row, claim.other) if row is not None}
+    return [row for row in rows if position_of(row) in places]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +66,8 @@ class Plant:
     """The violation in words: a clause without a capital and a full stop."""
     kinds: frozenset[str]
     """Kinds of effects of the objects into which it can be planted."""
+    gather: Callable[[Mapping[str, Rows]], Mapping[str, Rows]] = gather_keys
+    """Returns the rows of each object, by its name, from the rows of each key."""
     find_claims: Callable[[Rows, int], list[Claim]]
     """Lists the claims of one object. The second argument is the time of ``exposure_bound``."""
     edit: Callable[[Rows, Claim], Rows]
@@ -63,6 +76,8 @@ class Plant:
     """Drops rows of the object that neither the violation nor its discovery needs."""
     missed: str = ""
     """Why a claim that is not exposed is missed: a clause. Empty: each claim is exposed."""
+    apart: bool = False
+    """Copies must not overlap in time, because the check compares the times of operations on different objects."""
     requires: Callable[[Any], bool] = field(default=lambda contract: True)
     """Whether the contract makes the check judge such objects."""
 

@@ -1,0 +1,585 @@
+"""Plants for logs: records that are lost, altered, repeated or out of order, and wrong answers about a log.
+
+Compacted logs get none, because their records may be gone rightly.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from assay.harness.sensitivity.plant import (
+    Claim,
+    Plant,
+    Row,
+    Rows,
+    find_fresh_value,
+    is_ok,
+    position_of,
+    replace_in,
+    returned,
+    select_two,
+)
+
+_POLL: Final = ("observe-begin", "observe", "observe-end")
+_MOVES: Final = ("observe-begin", "observe-end", "seek", "reset")
+"""Kinds whose position is a reader's place."""
+MARGIN: Final = 8
+"""Offsets before and behind the records of a violation that a copy keeps."""
+_LOG: Final = frozenset({"append", "observe-begin"})
+_NO_LATE_POLL: Final = "no complete poll that passed its offset was called after the heal of the last fault"
+
+
+@dataclass(frozen=True)
+class Poll:
+    """A complete poll of one log: its first and last rows, and those of its records."""
+
+    begin: Row
+    records: Rows
+    end: Row
+
+    @property
+    def call(self) -> int:
+        return int(self.begin["call"])
+
+    @property
+    def ret(self) -> int:
+        return int(self.begin["ret"])
+
+    @property
+    def reader(self) -> tuple[Any, ...]:
+        """The chain of polls that it belongs to."""
+        return (self.begin["process"], self.begin["assignment"])
+
+
+def list_polls(rows: Rows) -> list[Poll]:
+    """Lists the polls that passed offsets, in order of their calls."""
+    polls: list[Poll] = []
+    begin: Row | None = None
+    records: list[Row] = []
+    for row in rows:
+        if row["kind"] not in _POLL:
+            continue
+        if row["kind"] == "observe-begin":
+            begin, records = row, []
+        elif begin is None or begin["op"] != row["op"]:
+            begin = None
+        elif row["kind"] == "observe":
+            records.append(row)
+        else:
+            known = begin["position"] is not None and row["position"] is not None and begin["position"] >= 0
+            if known and begin["position"] < row["position"] and all(is_ok(one, *_POLL) for one in (begin, *records)):
+                polls.append(Poll(begin, tuple(records), row))
+            begin = None
+    return sorted(polls, key=lambda poll: poll.call)
+
+
+def _find_start(rows: Rows) -> int:
+    """Returns the highest log start that was reported; records below it may be gone."""
+    return max((row["position"] for row in rows if row["kind"] == "start" and row["position"] is not None), default=0)
+
+
+def _list_acked(rows: Rows) -> list[Row]:
+    """Lists acknowledged sends at a known offset that must still be there."""
+    start = _find_start(rows)
+    return [
+        row
+        for row in rows
+        if is_ok(row, "append")
+        and row["value"] is not None
+        and row["position"] is not None
+        and row["position"] >= start
+    ]
+
+
+def select_window(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the part of the log around the records of the claim: a legal history of a shorter log.
+
+    Polls, seeks and resets are cut to the window. Reports about the log as a whole are dropped, except its start.
+    """
+    named = [row["position"] for row in (claim.row, claim.other) if row is not None and row["position"] is not None]
+    if not named:
+        return rows
+    low, high = max(0, min(named) - MARGIN), max(named) + MARGIN + 1
+    kept: list[Row] = []
+    begin: Row | None = None
+    for row in rows:
+        position = row["position"]
+        if row["kind"] in _MOVES and position is not None:
+            cut = {**row, "position": min(max(position, low), high)}
+            former = kept[-1] if kept else row
+            ends_poll = row["kind"] == "observe-end" and former["kind"] == "observe-begin" and former["op"] == row["op"]
+            if (
+                ends_poll
+                and begin is not None
+                and begin["position"] < position
+                and former["position"] == cut["position"]
+            ):
+                kept.pop()  # all of the poll lies outside
+                continue
+            begin = row if row["kind"] == "observe-begin" else None
+            kept.append(cut)
+        elif row["kind"] in ("append", "observe", "start") and (position is None or low <= position < high):
+            kept.append(row)
+    placed = {row["value"] for row in kept if row["position"] is not None}
+    return [row for row in kept if row["kind"] != "append" or row["position"] is not None or row["value"] in placed]
+
+
+def _select_message(rows: Rows, claim: Claim) -> Rows:
+    assert claim.row is not None
+    return [row for row in rows if row["op"] == claim.row["op"] and row["value"] == claim.row["value"]]
+
+
+def _describe(row: Row) -> str:
+    return f"value {row['value']} at offset {row['position']}"
+
+
+def _find_records(rows: Rows, bound: int, *, read: bool) -> list[Claim]:
+    """Lists acknowledged records, or those that were ``read``. A poll called after the claim's moment exposes them."""
+    polls = list_polls(rows)
+    start = _find_start(rows)
+    last_call = _find_last_calls(rows, polls)
+    seen: dict[tuple[int, int], Row] = {}
+    for poll in sorted(polls, key=lambda poll: poll.ret):
+        for row in poll.records:
+            if row["position"] is not None and row["value"] is not None and row["position"] >= start:
+                seen.setdefault((row["value"], row["position"]), row)
+    claims = []
+    for row in seen.values() if read else _list_acked(rows):
+        since = max(returned(row), bound) if read else bound
+        exposed = last_call.get(row["position"], -1) > since
+        claims.append(Claim(_describe(row), exposed, since, row["value"], row))
+    return claims
+
+
+def _find_last_calls(rows: Rows, polls: Sequence[Poll]) -> dict[int, int]:
+    """Returns the call of the last poll that passed each offset of a record."""
+    known = sorted(
+        {row["position"] for row in rows if row["kind"] in ("append", "observe") and row["position"] is not None}
+    )
+    last: dict[int, int] = {}
+    for poll in polls:  # in order of their calls
+        begin, end = (bisect_left(known, row["position"]) for row in (poll.begin, poll.end))
+        last |= dict.fromkeys(known[begin:end], poll.call)
+    return last
+
+
+def _hide_record(rows: Rows, claim: Claim) -> Rows:
+    """Removes the record from each poll that was called after the claim's moment."""
+    assert claim.row is not None
+    position = claim.row["position"]
+    return [
+        row
+        for row in rows
+        if not (
+            row["kind"] == "observe"
+            and row["call"] > claim.since
+            and row["value"] == claim.value
+            and row["position"] == position
+        )
+    ]
+
+
+def _find_shown(rows: Rows, bound: int) -> list[Claim]:
+    """Lists the records in polls."""
+    return [Claim(_describe(row), value=row["value"], row=row) for poll in list_polls(rows) for row in poll.records]
+
+
+def _find_failed_sends(rows: Rows, bound: int) -> list[Claim]:
+    possible = {row["value"] for row in rows if row["kind"] == "append" and row["outcome"] != "fail"}
+    failed = {row["value"]: row for row in rows if row["kind"] == "append" and row["outcome"] == "fail"}
+    return [
+        Claim(f"value {value}, whose send failed", bool(list_polls(rows)), value=value, row=row)
+        for value, row in failed.items()
+        if value is not None and value not in possible
+    ]
+
+
+def _find_last_poll(rows: Rows) -> Poll | None:
+    """Returns the poll that went furthest; of several the last."""
+    return max(list_polls(rows), key=lambda poll: (poll.end["position"], poll.call), default=None)
+
+
+def _show_at_end(rows: Rows, claim: Claim, *, fresh: bool) -> Rows:
+    """Lets the poll that went furthest show one more record at the end of the log: the claim's value, or a new one."""
+    poll = _find_last_poll(rows)
+    if poll is None:
+        return rows
+    end, position = poll.end, poll.end["position"]
+    like = claim.row if claim.row is not None and claim.row["kind"] == "observe" else {**end, "kind": "observe"}
+    value = find_fresh_value(rows) if fresh else claim.value
+    shown = {**like, **{name: end[name] for name in _OF_OPERATION}, "value": value, "position": position}
+    edited: list[Row] = []
+    for row in rows:
+        if row["op"] == end["op"] and row["sub"] >= end["sub"]:
+            row = {**row, "sub": row["sub"] + 1}
+        if position_of(row) == (end["op"], end["sub"] + 1):
+            row = {**row, "position": position + 1}
+        if row["kind"] == "drained" and row["position"] == position:
+            row = {**row, "position": position + 1}
+        edited.append(row)
+    return sorted([*edited, shown], key=position_of)
+
+
+_OF_OPERATION: Final = ("op", "sub", "process", "call", "ret", "outcome", "error", "phase", "assignment", "group")
+"""Columns that all rows of a poll have in common, and the row's number."""
+
+
+def _find_known_twice(rows: Rows, bound: int) -> list[Claim]:
+    """Lists records in polls. They are exposed if the offset is known from another operation, too."""
+    sources = Counter(row["position"] for row in _list_acked(rows))
+    polls = list_polls(rows)
+    for poll in polls:
+        sources.update(row["position"] for row in poll.records)
+    return [
+        Claim(_describe(row), sources[row["position"]] > 1, value=row["value"], row=row)
+        for poll in polls
+        for row in poll.records
+    ]
+
+
+def _show_other(rows: Rows, claim: Claim) -> Rows:
+    """Lets one poll show a value at the offset that no other operation knows there."""
+    assert claim.row is not None
+    return replace_in(rows, claim.row, value=find_fresh_value(rows)) if claim.exposed else rows
+
+
+def _swap(rows: Rows, one: Row, other: Row) -> Rows:
+    """Exchanges the places of two records in all sends and polls."""
+    places = {one["value"]: other["position"], other["value"]: one["position"]}
+    values = {one["position"]: other, other["position"]: one}
+    edited: list[Row] = []
+    for row in rows:
+        if row["kind"] == "append" and row["value"] in places and row["position"] is not None:
+            row = {**row, "position": places[row["value"]]}
+        elif row["kind"] == "observe" and row["position"] in values:
+            sent = values[row["position"]]
+            row = {**row, **{name: sent[name] for name in ("value", "message_key")}}
+            row["timestamp"] = sent["timestamp"] if row["timestamp"] is not None else None
+        edited.append(row)
+    return edited
+
+
+def _find_successions(rows: Rows, bound: int, *, of_process: bool) -> list[Claim]:
+    """Lists acknowledged sends, each with the first one (of its process) that was called after it had ended."""
+    acked = sorted(_list_acked(rows), key=lambda row: int(row["call"]))
+    by_process: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in acked:
+        by_process[row["process"] if of_process else 0].append(row)
+    claims = []
+    for row in acked:
+        others = by_process[row["process"] if of_process else 0]
+        begin = bisect_right(others, returned(row), key=lambda one: int(one["call"]))
+        later = next((one for one in islice(others, begin, None) if one["position"] > row["position"]), None)
+        claims.append(Claim(_describe(row), later is not None, row=row, other=later))
+    return claims
+
+
+def _exchange(rows: Rows, claim: Claim) -> Rows:
+    return rows if claim.row is None or claim.other is None else _swap(rows, claim.row, claim.other)
+
+
+def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
+    """Lists message sets with two records in a row, each with a record of another set behind it."""
+    acked = _list_acked(rows)
+    by_set: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
+    for row in acked:
+        if row["request"] is not None:
+            by_set[row["op"], row["request"]].append(row)
+    claims = []
+    for (op, request), members in by_set.items():
+        if len(members) > 1:
+            last = max(members, key=lambda row: row["position"])
+            later = [row for row in acked if row["op"] != op and row["position"] > last["position"]]
+            other = min(later, key=lambda row: row["position"], default=None)
+            claims.append(Claim(f"message set {request} of operation {op}", other is not None, row=last, other=other))
+    return claims
+
+
+def _list_consecutive_polls(rows: Rows) -> Iterator[tuple[Poll | None, Poll]]:
+    """Yields the polls with records, each with the former one of its chain."""
+    former: dict[tuple[Any, ...], Poll] = {}
+    for poll in list_polls(rows):
+        if poll.records:
+            yield former.get(poll.reader), poll
+            former[poll.reader] = poll
+
+
+def _find_followed_polls(rows: Rows, bound: int) -> list[Claim]:
+    """Lists polls, each with the last record of the poll before it."""
+    return [
+        Claim(
+            f"the poll by operation {poll.begin['op']}", former is not None, row=poll.records[0],
+            other=None if former is None else former.records[-1],
+        )
+        for former, poll in _list_consecutive_polls(rows)
+    ]  # fmt: skip
+
+
+def _read_again(rows: Rows, claim: Claim) -> Rows:
+    """Lets a poll show the last record of the poll before it once more, before its own records."""
+    if claim.row is None or claim.other is None:
+        return rows
+    first, again = claim.row, claim.other
+    later = [
+        {**row, "sub": row["sub"] + 1} if row["op"] == first["op"] and row["sub"] >= first["sub"] else row
+        for row in rows
+    ]
+    return sorted([*later, {**again, **{name: first[name] for name in _OF_OPERATION}}], key=position_of)
+
+
+def _find_skippable(rows: Rows, bound: int) -> list[Claim]:
+    """Lists polls with two records or more, of which the first is known from another operation, too."""
+    sources = Counter(row["position"] for poll in list_polls(rows) for row in poll.records)
+    return [
+        Claim(f"the poll by operation {poll.begin['op']}", exposed, row=poll.begin, other=poll.records[0])
+        for former, poll in _list_consecutive_polls(rows)
+        if len(poll.records) > 1
+        for exposed in [former is not None and sources[poll.records[0]["position"]] > 1]
+    ]
+
+
+def _skip_first(rows: Rows, claim: Claim) -> Rows:
+    """Lets a poll begin behind its first record."""
+    if not claim.exposed or claim.row is None or claim.other is None:
+        return rows
+    first = position_of(claim.other)
+    moved = replace_in(rows, claim.row, position=claim.other["position"] + 1)
+    return [row for row in moved if position_of(row) != first]
+
+
+def _find_placed(rows: Rows, bound: int) -> list[Claim]:
+    """Lists acknowledged records, each with another one whose offset is acknowledged in its place."""
+    passed = _find_last_calls(rows, list_polls(rows))
+    acked = _list_acked(rows)
+    by_position = {row["position"]: row for row in acked}
+    claims = []
+    for row in acked:
+        other = by_position.get(row["position"] + 1)
+        exposed = other is not None and row["position"] + 1 in passed
+        claims.append(Claim(_describe(row), exposed, row=row, other=other))
+    return claims
+
+
+def _misplace(rows: Rows, claim: Claim) -> Rows:
+    if not claim.exposed or claim.row is None or claim.other is None:
+        return rows
+    return replace_in(rows, claim.row, position=claim.other["position"])
+
+
+def _find_dated(rows: Rows, bound: int) -> list[Claim]:
+    """Lists the records in polls whose send has a create time as well."""
+    dated = {row["value"] for row in rows if row["kind"] == "append" and row["timestamp"] is not None}
+    return [
+        Claim(_describe(row), row["value"] in dated, value=row["value"], row=row)
+        for poll in list_polls(rows)
+        for row in poll.records
+        if row["timestamp"] is not None
+    ]
+
+
+def _change_time(rows: Rows, claim: Claim) -> Rows:
+    if not claim.exposed or claim.row is None:
+        return rows
+    return replace_in(rows, claim.row, timestamp=claim.row["timestamp"] + 7)
+
+
+def _find_ends(rows: Rows, bound: int, *, known: Callable[[Row], bool], what: str) -> list[Claim]:
+    """Lists ends with an epoch, each with the highest known position before its call."""
+    claims = []
+    knowing = [row for row in rows if known(row) and row["leader_epoch"] is not None and row["position"] is not None]
+    for row in rows:
+        if is_ok(row, "end") and row["leader_epoch"] is not None and row["position"] is not None:
+            before = [
+                one for one in knowing if returned(one) < row["call"] and one["leader_epoch"] <= row["leader_epoch"]
+            ]
+            former = max(before, key=lambda one: one["position"], default=None)
+            claims.append(Claim(f"the end {row['position']} in operation {row['op']}", former is not None, row=row,
+                                other=former))  # fmt: skip
+    return claims
+
+
+def _lower_end(rows: Rows, claim: Claim, *, by: int) -> Rows:
+    if claim.row is None or claim.other is None:
+        return rows
+    return replace_in(rows, claim.row, position=claim.other["position"] - by)
+
+
+def _find_reports(rows: Rows, bound: int) -> list[Claim]:
+    return [
+        Claim(f"the report of value {row['value']} to {row['source']}", row=row)
+        for row in rows
+        if row["kind"] == "reported" and row["value"] is not None and row["source"] is not None
+    ]
+
+
+def _contradict(rows: Rows, claim: Claim) -> Rows:
+    assert claim.row is not None
+    return replace_in(rows, claim.row, outcome="fail" if claim.row["outcome"] == "ok" else "ok")
+
+
+LOG_PLANTS: Final = (
+    Plant(
+        anomaly="lost-write",
+        meaning="an acknowledged record is missing from each poll that is called after the last fault",
+        kinds=_LOG,
+        find_claims=partial(_find_records, read=False),
+        edit=_hide_record,
+        select=select_window,
+        missed=_NO_LATE_POLL,
+    ),
+    Plant(
+        anomaly="vanished",
+        meaning="a record that was read is missing from each poll that is called after the last fault",
+        kinds=_LOG,
+        find_claims=partial(_find_records, read=True),
+        edit=_hide_record,
+        select=select_window,
+        missed=_NO_LATE_POLL,
+    ),
+    Plant(
+        anomaly="duplicate",
+        meaning="a record is at the end of the log once more",
+        kinds=_LOG,
+        find_claims=_find_shown,
+        edit=partial(_show_at_end, fresh=False),
+        select=select_window,
+    ),
+    Plant(
+        anomaly="phantom",
+        meaning="a poll shows a value that no one sent",
+        kinds=_LOG,
+        find_claims=_find_shown,
+        edit=partial(_show_at_end, fresh=True),
+        select=select_window,
+    ),
+    Plant(
+        anomaly="aborted-read",
+        meaning="a poll shows a value whose send failed",
+        kinds=_LOG,
+        find_claims=_find_failed_sends,
+        edit=partial(_show_at_end, fresh=False),
+        select=select_window,
+        missed="no complete poll was made",
+    ),
+    Plant(
+        anomaly="inconsistent-offset",
+        meaning="a poll shows another value at an offset",
+        kinds=_LOG,
+        find_claims=_find_known_twice,
+        edit=_show_other,
+        select=select_window,
+        missed="no other operation showed this offset",
+    ),
+    Plant(
+        anomaly="real-time-order",
+        meaning="a record is placed before one that had been acknowledged when its send began",
+        kinds=_LOG,
+        find_claims=partial(_find_successions, of_process=False),
+        edit=_exchange,
+        select=select_window,
+        missed="no acknowledged send was called after it",
+    ),
+    Plant(
+        anomaly="nonmonotonic-send",
+        meaning="two successive sends of one process are exchanged in the log",
+        kinds=_LOG,
+        find_claims=partial(_find_successions, of_process=True),
+        edit=_exchange,
+        select=select_window,
+        missed="its process sent nothing later",
+    ),
+    Plant(
+        anomaly="send-skip",
+        meaning="a record of another process stands inside a message set",
+        kinds=_LOG,
+        find_claims=_find_message_sets,
+        edit=_exchange,
+        select=select_window,
+        missed="no record follows it",
+    ),
+    Plant(
+        anomaly="nonmonotonic-poll",
+        meaning="a poll shows the last record of the poll before it once more",
+        kinds=_LOG,
+        find_claims=_find_followed_polls,
+        edit=_read_again,
+        select=select_window,
+        missed="it was the first poll of its reader",
+    ),
+    Plant(
+        anomaly="poll-skip",
+        meaning="a poll leaves out a record that another reader saw",
+        kinds=_LOG,
+        find_claims=_find_skippable,
+        edit=_skip_first,
+        select=select_window,
+        missed="it was the first poll of its reader, or no one else read the record",
+    ),
+    Plant(
+        anomaly="position-jump",
+        meaning="a poll begins behind the end of the poll before it",
+        kinds=_LOG,
+        find_claims=_find_skippable,
+        edit=_skip_first,
+        select=select_window,
+        missed="it was the first poll of its reader, or no one else read the record",
+    ),
+    Plant(
+        anomaly="misplaced-ack",
+        meaning="a record is acknowledged with the offset of the next one",
+        kinds=_LOG,
+        find_claims=_find_placed,
+        edit=_misplace,
+        select=select_window,
+        missed="no record follows it that was acknowledged and read",
+    ),
+    Plant(
+        anomaly="offset-hole",
+        meaning="an acknowledged record is missing from each poll that is called after the last fault",
+        kinds=_LOG,
+        find_claims=partial(_find_records, read=False),
+        edit=_hide_record,
+        select=select_window,
+        missed=_NO_LATE_POLL,
+        requires=lambda contract: bool(contract.dense_offsets),
+    ),
+    Plant(
+        anomaly="altered-record",
+        meaning="a record is read with another create time than it was sent with",
+        kinds=_LOG,
+        find_claims=_find_dated,
+        edit=_change_time,
+        select=select_window,
+        missed="its send has no create time",
+    ),
+    Plant(
+        anomaly="high-watermark-regression",
+        meaning="the end of a log is lower than one that was known before",
+        kinds=frozenset({"end"}),
+        find_claims=partial(_find_ends, known=lambda row: is_ok(row, "end"), what="end"),
+        edit=partial(_lower_end, by=1),
+        select=select_two,
+        missed="no end was known before in this epoch or an earlier one",
+    ),
+    Plant(
+        anomaly="end-too-low",
+        meaning="the end of a log is the offset of a record that was acknowledged before",
+        kinds=frozenset({"end"}),
+        find_claims=partial(_find_ends, known=lambda row: is_ok(row, "append", "observe"), what="record"),
+        edit=partial(_lower_end, by=0),
+        select=select_two,
+        missed="no record was known before in this epoch or an earlier one",
+    ),
+    Plant(
+        anomaly="contradicted-outcome",
+        meaning="a callback reports another outcome than the send has",
+        kinds=frozenset({"reported"}),
+        find_claims=_find_reports,
+        edit=_contradict,
+        select=_select_message,
+    ),
+)

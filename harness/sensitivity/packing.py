@@ -1,0 +1,129 @@
+"""Packs many copies of objects into one history, and finds the copies in which a check finds a violation.
+
+Each copy gets keys, groups, processes and operation numbers of its own. So one pass of the checks judges all copies,
+and the key of a violation says to which copy it belongs. Times are unchanged, because deadlines and faults count. Only
+copies of transactions follow each other in time (``apart``). Otherwise the order of real time would connect them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.checkers.check import build
+from assay.checkers.judging.history_views import count_kinds, register_contract, register_data_sets
+from assay.checkers.objects.kinds import list_kinds
+from assay.harness.core.history.data_sets import DATA_SETS
+
+if TYPE_CHECKING:
+    from assay.checkers.check import Family
+    from assay.checkers.engine import Engine, Engines
+    from assay.checkers.judging.contract import Contract
+    from assay.harness.core.history import HistoryReader
+    from assay.harness.sensitivity.plant import Row, Rows
+
+_PREFIX: Final = re.compile(r"copy(\d+)-")
+
+
+def _rename(name: str | None, number: int) -> str | None:
+    return None if name is None else f"copy{number}-{name}"
+
+
+@dataclass(frozen=True)
+class PackedCopies:
+    """A history in memory with many copies. The operations of copy n have numbers from n times ``stride`` on."""
+
+    history: HistoryReader
+    stride: int
+
+
+def pack(
+    copies: Sequence[Rows], ops: Mapping[int, Row], faults: Sequence[Sequence[Any]], *, apart: bool
+) -> PackedCopies:
+    """Returns a history with all copies; ``faults`` has the columns of the data set.
+
+    ``ops``: the operations of the run, by number.
+    """
+    from assay.harness.core.history.reader import InMemoryHistoryReader
+
+    stride = 1 + max(ops, default=0)
+    processes: dict[tuple[int, int], int] = {}
+    """The process of each copy's process. Their column is too narrow for a stride."""
+    length = 1 + max((row["ret"] or row["call"] for row in ops.values()), default=0)
+    effects: list[Row] = []
+    operations: list[Row] = []
+    for number, rows in enumerate(copies):
+        shift = number * length if apart else 0
+
+        def move(row: Row, number: int = number, shift: int = shift) -> dict[str, Any]:
+            return {
+                **row,
+                "key": _rename(row["key"], number),
+                "process": processes.setdefault((number, row["process"]), len(processes)),
+                "call": row["call"] + shift,
+                "ret": None if row["ret"] is None else row["ret"] + shift,
+            }
+
+        effects += [
+            {**move(row), "op": row["op"] + number * stride, "group": _rename(row["group"], number)} for row in rows
+        ]
+        operations += [
+            {**move(ops[op]), "index": op + number * stride, "scheduled": None}
+            for op in sorted({row["op"] for row in rows})
+        ]
+    columns: dict[str, list[list[Any]]] = {name: [] for name in DATA_SETS}
+    for name, some in (("ops", operations), ("effects", effects)):
+        columns[name] = [[row[column] for row in some] for column in DATA_SETS[name].names] if some else []
+    if not apart:
+        columns["faults"] = [list(column) for column in faults]
+    return PackedCopies(InMemoryHistoryReader(columns), stride)
+
+
+def find_violated(
+    packed: PackedCopies, contract: Contract, engines: Engines, families: Sequence[Family]
+) -> dict[int, frozenset[str]]:
+    """Returns the anomalies of each copy that has any, by the copy's number; none that is about a deadline."""
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    with engines.open(packed.history, shared=False) as engine:
+        register_data_sets(engine, packed.history)
+        count_kinds(engine, engine)
+        register_contract(engine, contract)
+        kinds = list_kinds(engine)
+        for family in families:
+            for anomaly, row in _list_violations(engine, family, kinds):
+                copy = _find_copy(row, packed.stride)
+                if copy is not None:
+                    found[copy].add(anomaly)
+    return {number: frozenset(anomalies) for number, anomalies in found.items()}
+
+
+def _find_copy(row: Row, stride: int) -> int | None:
+    """Returns the copy of a violation, by its key. Cycles of transactions have no key, but operations: ``3,17``."""
+    if row["key"] is not None:
+        copy = _PREFIX.match(row["key"])
+        return None if copy is None else int(copy[1])
+    operations = row.get("ops")
+    return None if operations is None else int(str(operations).partition(",")[0]) // stride
+
+
+def _list_violations(engine: Engine, family: Family, kinds: set[str]) -> Iterator[tuple[str, Row]]:
+    """Yields each anomaly of the family with a row for each key that has it, and with all rows without a key."""
+    build(engine, family.views)
+    if family.kinds and not kinds.intersection(family.kinds):
+        return
+    (row,) = engine.rows(family.applies)
+    if not next(iter(row.values())):
+        return
+    if family.prepare is not None:
+        family.prepare(engine)
+    for check in family.checks:
+        if check.needs_end or (check.kinds and not kinds.intersection(check.kinds)):
+            continue
+        build(engine, check.views)
+        keys = engine.rows(f"select key from {check.found} group by key")
+        if any(row["key"] is None for row in keys):
+            keys += engine.rows(f"select * from {check.found} where key is null")
+        yield from ((check.anomaly, row) for row in keys)
