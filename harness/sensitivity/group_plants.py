@@ -60,8 +60,10 @@ def _find_holds(rows: Rows, bound: int) -> list[Claim]:
     claims = []
     for row in acquired:
         later = [
-            one for one in acquired if one["call"] > returned(row) and one["owner"] != row["owner"]
-        ]  # fmt: skip
+            one
+            for one in acquired
+            if one["call"] > returned(row) and one["owner"] != row["owner"] and one["group"] == row["group"]
+        ]
         other = min(later, key=lambda one: one["call"], default=None)
         claims.append(Claim(f"the hold of {row['owner']} from operation {row['op']} on", other is not None, row=row,
                             other=other))  # fmt: skip

@@ -5,17 +5,19 @@ Compacted logs get none, because their records may be gone rightly.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, Final
 
+from assay.checkers.judging.contract import Contract
 from assay.harness.sensitivity.plant import (
     Claim,
     Plant,
     Row,
     Rows,
+    derive,
     find_fresh_value,
     is_ok,
     position_of,
@@ -25,8 +27,6 @@ from assay.harness.sensitivity.plant import (
 )
 
 _POLL: Final = ("observe-begin", "observe", "observe-end")
-_MOVES: Final = ("observe-begin", "observe-end", "seek", "reset")
-"""Kinds whose position is a reader's place."""
 MARGIN: Final = 8
 """Offsets before and behind the records of a violation that a copy keeps."""
 _LOG: Final = frozenset({"append", "observe-begin"})
@@ -35,11 +35,11 @@ _NO_LATE_POLL: Final = "no complete poll that passed its offset was called after
 
 @dataclass(frozen=True)
 class Poll:
-    """A complete poll of one log: its first and last rows, and those of its records."""
+    """A poll of one log. ``end`` is None if the poll does not say where it ended."""
 
     begin: Row
     records: Rows
-    end: Row
+    end: Row | None
 
     @property
     def call(self) -> int:
@@ -54,27 +54,63 @@ class Poll:
         """The chain of polls that it belongs to."""
         return (self.begin["process"], self.begin["assignment"])
 
+    @cached_property
+    def reach(self) -> tuple[int, int]:
+        """The lowest position that it names, and the highest."""
+        places = [row["position"] for row in (self.begin, *self.records, self.end or self.begin)]
+        known = [place for place in places if place is not None]
+        return (min(known, default=0), max(known, default=0))
 
-def list_polls(rows: Rows) -> list[Poll]:
-    """Lists the polls that passed offsets, in order of their calls."""
+    @property
+    def passes(self) -> bool:
+        """Whether it passed offsets: it ended ok, and further than it began."""
+        begin, end = self.begin["position"], None if self.end is None else self.end["position"]
+        return (
+            begin is not None
+            and end is not None
+            and 0 <= begin < end
+            and all(is_ok(one, *_POLL) for one in (self.begin, *self.records))
+        )
+
+
+def list_all_polls(rows: Rows) -> list[Poll]:
+    """Lists the polls, complete or not, in order of their calls."""
     polls: list[Poll] = []
     begin: Row | None = None
     records: list[Row] = []
+
+    def end_poll(end: Row | None) -> None:
+        if begin is not None:
+            polls.append(Poll(begin, tuple(records), end))
+
     for row in rows:
-        if row["kind"] not in _POLL:
-            continue
-        if row["kind"] == "observe-begin":
-            begin, records = row, []
-        elif begin is None or begin["op"] != row["op"]:
+        if row["kind"] not in _POLL or (begin is not None and begin["op"] != row["op"]):
+            end_poll(None)
             begin = None
+        if row["kind"] == "observe-begin":
+            end_poll(None)
+            begin, records = row, []
         elif row["kind"] == "observe":
             records.append(row)
-        else:
-            known = begin["position"] is not None and row["position"] is not None and begin["position"] >= 0
-            if known and begin["position"] < row["position"] and all(is_ok(one, *_POLL) for one in (begin, *records)):
-                polls.append(Poll(begin, tuple(records), row))
+        elif row["kind"] == "observe-end":
+            end_poll(row)
             begin = None
+    end_poll(None)
     return sorted(polls, key=lambda poll: poll.call)
+
+
+def _list_passing(rows: Rows) -> list[Poll]:
+    return [poll for poll in derive(rows, list_all_polls) if poll.passes]
+
+
+def list_polls(rows: Rows) -> list[Poll]:
+    """Lists the polls that passed offsets, in order of their calls."""
+    return derive(rows, _list_passing)
+
+
+def _list_other_rows(rows: Rows) -> list[Row]:
+    """Lists sends, seeks, resets and reported starts."""
+    return [row for row in rows if row["kind"] in ("append", "seek", "reset", "start")]
 
 
 def _find_start(rows: Rows) -> int:
@@ -104,28 +140,28 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
     if not named:
         return rows
     low, high = max(0, min(named) - MARGIN), max(named) + MARGIN + 1
+
+    def cut(row: Row) -> Row:
+        return row if row["position"] is None else {**row, "position": min(max(row["position"], low), high)}
+
     kept: list[Row] = []
-    begin: Row | None = None
-    for row in rows:
-        position = row["position"]
-        if row["kind"] in _MOVES and position is not None:
-            cut = {**row, "position": min(max(position, low), high)}
-            former = kept[-1] if kept else row
-            ends_poll = row["kind"] == "observe-end" and former["kind"] == "observe-begin" and former["op"] == row["op"]
-            if (
-                ends_poll
-                and begin is not None
-                and begin["position"] < position
-                and former["position"] == cut["position"]
-            ):
-                kept.pop()  # all of the poll lies outside
-                continue
-            begin = row if row["kind"] == "observe-begin" else None
-            kept.append(cut)
-        elif row["kind"] in ("append", "observe", "start") and (position is None or low <= position < high):
+    for poll in derive(rows, list_all_polls):
+        first, last = poll.reach
+        if first < high and last >= low:
+            kept.append(cut(poll.begin))
+            kept += [row for row in poll.records if row["position"] is None or low <= row["position"] < high]
+            if poll.end is not None:
+                kept.append(cut(poll.end))
+    for row in derive(rows, _list_other_rows):
+        if row["kind"] in ("seek", "reset"):
+            kept.append(cut(row))
+        elif row["position"] is None or row["kind"] == "start" or low <= row["position"] < high:
             kept.append(row)
     placed = {row["value"] for row in kept if row["position"] is not None}
-    return [row for row in kept if row["kind"] != "append" or row["position"] is not None or row["value"] in placed]
+    return sorted(
+        (row for row in kept if row["kind"] != "append" or row["position"] is not None or row["value"] in placed),
+        key=position_of,
+    )
 
 
 def _select_message(rows: Rows, claim: Claim) -> Rows:
@@ -162,7 +198,7 @@ def _find_last_calls(rows: Rows, polls: Sequence[Poll]) -> dict[int, int]:
     )
     last: dict[int, int] = {}
     for poll in polls:  # in order of their calls
-        begin, end = (bisect_left(known, row["position"]) for row in (poll.begin, poll.end))
+        begin, end = (bisect_left(known, row["position"]) for row in (poll.begin, poll.end) if row is not None)
         last |= dict.fromkeys(known[begin:end], poll.call)
     return last
 
@@ -198,17 +234,18 @@ def _find_failed_sends(rows: Rows, bound: int) -> list[Claim]:
     ]
 
 
-def _find_last_poll(rows: Rows) -> Poll | None:
-    """Returns the poll that went furthest; of several the last."""
-    return max(list_polls(rows), key=lambda poll: (poll.end["position"], poll.call), default=None)
+def _find_last_end(rows: Rows) -> Row | None:
+    """Returns the last row of the poll that went furthest; of several the last."""
+    ends = [poll.end for poll in list_polls(rows) if poll.end is not None]
+    return max(ends, key=lambda end: (end["position"], end["call"]), default=None)
 
 
 def _show_at_end(rows: Rows, claim: Claim, *, fresh: bool) -> Rows:
     """Lets the poll that went furthest show one more record at the end of the log: the claim's value, or a new one."""
-    poll = _find_last_poll(rows)
-    if poll is None:
+    end = _find_last_end(rows)
+    if end is None:
         return rows
-    end, position = poll.end, poll.end["position"]
+    position = end["position"]
     like = claim.row if claim.row is not None and claim.row["kind"] == "observe" else {**end, "kind": "observe"}
     value = find_fresh_value(rows) if fresh else claim.value
     shown = {**like, **{name: end[name] for name in _OF_OPERATION}, "value": value, "position": position}
@@ -282,6 +319,10 @@ def _exchange(rows: Rows, claim: Claim) -> Rows:
     return rows if claim.row is None or claim.other is None else _swap(rows, claim.row, claim.other)
 
 
+def _offset_of(row: Row) -> int:
+    return int(row["position"])
+
+
 def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
     """Lists message sets with two records in a row, each with a record of another set behind it."""
     acked = _list_acked(rows)
@@ -289,12 +330,13 @@ def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
     for row in acked:
         if row["request"] is not None:
             by_set[row["op"], row["request"]].append(row)
+    by_position = sorted(acked, key=_offset_of)
     claims = []
     for (op, request), members in by_set.items():
         if len(members) > 1:
             last = max(members, key=lambda row: row["position"])
-            later = [row for row in acked if row["op"] != op and row["position"] > last["position"]]
-            other = min(later, key=lambda row: row["position"], default=None)
+            begin = bisect_right(by_position, last["position"], key=_offset_of)
+            other = next((row for row in islice(by_position, begin, None) if row["op"] != op), None)
             claims.append(Claim(f"message set {request} of operation {op}", other is not None, row=last, other=other))
     return claims
 
@@ -371,13 +413,14 @@ def _misplace(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_dated(rows: Rows, bound: int) -> list[Claim]:
-    """Lists the records in polls whose send has a create time as well."""
+    """Lists the records in polls with a create time. They are exposed if their send or another poll has it as well."""
     dated = {row["value"] for row in rows if row["kind"] == "append" and row["timestamp"] is not None}
+    shown = [row for poll in list_polls(rows) for row in poll.records if row["timestamp"] is not None]
+    polls = Counter((row["value"], row["position"]) for row in shown)
     return [
-        Claim(_describe(row), row["value"] in dated, value=row["value"], row=row)
-        for poll in list_polls(rows)
-        for row in poll.records
-        if row["timestamp"] is not None
+        Claim(_describe(row), exposed, value=row["value"], row=row)
+        for row in shown
+        for exposed in [row["value"] in dated or polls[row["value"], row["position"]] > 1]
     ]
 
 
@@ -387,23 +430,39 @@ def _change_time(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, timestamp=claim.row["timestamp"] + 7)
 
 
-def _find_ends(rows: Rows, bound: int, *, known: Callable[[Row], bool], what: str) -> list[Claim]:
-    """Lists ends with an epoch, each with the highest known position before its call."""
+def _find_ends(rows: Rows, bound: int, *, known_by: Collection[str], of_epoch: bool) -> list[Claim]:
+    """Lists log ends, each with the highest position that was known before its call.
+
+    ``of_epoch``: only positions of the end's leader epoch or an earlier one count. So does the check, unless the
+    contract declares ends to be linearizable.
+    """
+    known = sorted((row for row in rows if is_ok(row, *known_by) and row["position"] is not None), key=returned)
+    highest: list[Row] = []
+    """The row with the highest position so far."""
+    for row in known:
+        highest.append(row if not highest or row["position"] > highest[-1]["position"] else highest[-1])
     claims = []
-    knowing = [row for row in rows if known(row) and row["leader_epoch"] is not None and row["position"] is not None]
     for row in rows:
-        if is_ok(row, "end") and row["leader_epoch"] is not None and row["position"] is not None:
-            before = [
-                one for one in knowing if returned(one) < row["call"] and one["leader_epoch"] <= row["leader_epoch"]
-            ]
-            former = max(before, key=lambda one: one["position"], default=None)
-            claims.append(Claim(f"the end {row['position']} in operation {row['op']}", former is not None, row=row,
-                                other=former))  # fmt: skip
+        if not is_ok(row, "end") or row["position"] is None:
+            continue
+        before = bisect_left(known, row["call"], key=returned)
+        if of_epoch:
+            epochs = [one for one in known[:before] if _has_epoch(one, row)]
+            former = max(epochs, key=lambda one: one["position"], default=None)
+        else:
+            former = highest[before - 1] if before else None
+        words = f"the end {row['position']} in operation {row['op']}"
+        claims.append(Claim(words, former is not None and former["position"] > 0, row=row, other=former))
     return claims
 
 
+def _has_epoch(known: Row, end: Row) -> bool:
+    both = known["leader_epoch"] is not None and end["leader_epoch"] is not None
+    return both and bool(known["leader_epoch"] <= end["leader_epoch"])
+
+
 def _lower_end(rows: Rows, claim: Claim, *, by: int) -> Rows:
-    if claim.row is None or claim.other is None:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, position=claim.other["position"] - by)
 
@@ -419,6 +478,14 @@ def _find_reports(rows: Rows, bound: int) -> list[Claim]:
 def _contradict(rows: Rows, claim: Claim) -> Rows:
     assert claim.row is not None
     return replace_in(rows, claim.row, outcome="fail" if claim.row["outcome"] == "ok" else "ok")
+
+
+def _declares_ends(contract: Contract) -> bool:
+    return contract.linearizable_ends
+
+
+def _asks_for_epochs(contract: Contract) -> bool:
+    return not contract.linearizable_ends
 
 
 LOG_PLANTS: Final = (
@@ -545,7 +612,7 @@ LOG_PLANTS: Final = (
         edit=_hide_record,
         select=select_window,
         missed=_NO_LATE_POLL,
-        requires=lambda contract: bool(contract.dense_offsets),
+        requires=lambda contract: contract.dense_offsets,
     ),
     Plant(
         anomaly="altered-record",
@@ -556,23 +623,34 @@ LOG_PLANTS: Final = (
         select=select_window,
         missed="its send has no create time",
     ),
-    Plant(
-        anomaly="high-watermark-regression",
-        meaning="the end of a log is lower than one that was known before",
-        kinds=frozenset({"end"}),
-        find_claims=partial(_find_ends, known=lambda row: is_ok(row, "end"), what="end"),
-        edit=partial(_lower_end, by=1),
-        select=select_two,
-        missed="no end was known before in this epoch or an earlier one",
-    ),
-    Plant(
-        anomaly="end-too-low",
-        meaning="the end of a log is the offset of a record that was acknowledged before",
-        kinds=frozenset({"end"}),
-        find_claims=partial(_find_ends, known=lambda row: is_ok(row, "append", "observe"), what="record"),
-        edit=partial(_lower_end, by=0),
-        select=select_two,
-        missed="no record was known before in this epoch or an earlier one",
+    *(
+        Plant(
+            anomaly=anomaly,
+            meaning=meaning,
+            kinds=frozenset({"end"}),
+            find_claims=partial(_find_ends, known_by=known_by, of_epoch=of_epoch),
+            edit=partial(_lower_end, by=by),
+            select=select_two,
+            missed=f"no {what} was known before" + (" in this leader epoch or an earlier one" if of_epoch else ""),
+            requires=_asks_for_epochs if of_epoch else _declares_ends,
+        )
+        for anomaly, meaning, known_by, by, what in (
+            (
+                "high-watermark-regression",
+                "the end of a log is lower than one that was known before",
+                ("end",),
+                1,
+                "end",
+            ),
+            (
+                "end-too-low",
+                "the end of a log is the offset of a record that was known before",
+                ("append", "observe"),
+                0,
+                "record",
+            ),
+        )
+        for of_epoch in (True, False)
     ),
     Plant(
         anomaly="contradicted-outcome",

@@ -24,7 +24,7 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.sensitivity.catalogue import PLANTS, explain_unplanted
 from assay.harness.sensitivity.packing import find_violated, pack
-from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, position_of
+from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Row, Rows, position_of
 from assay.harness.sensitivity.result import NotPlanted, PlantedShare, Sensitivity
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MANY: Final = 30
 """Plants per anomaly, from exposed claims and from all."""
-MOST_ROWS: Final = 200_000
+MOST_ROWS: Final = 100_000
 """Effects of the objects that are read."""
 COPIED_ROWS: Final = 60_000
 """Effects of all copies for one anomaly."""
@@ -94,7 +94,7 @@ def measure(
         known = _draw_objects(engine, history, contract.compacted, seed)
     shares: list[PlantedShare] = []
     copies: list[PlantedCopy] = []
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[Plant, tuple[int, int]] = {}
     gathered = {gather: gather(known.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
     for plant in PLANTS:
         if plant.anomaly in wanted and plant.requires(contract):
@@ -106,14 +106,14 @@ def measure(
                 for claim in plant.find_claims(rows, known.bound)
             ]
             if claims:
-                found[plant.anomaly] = (len(claims), sum(claim.exposed for _, claim in claims))
+                found[plant] = (len(claims), sum(claim.exposed for _, claim in claims))
                 copies += _plant(plant, claims, objects, plants, random.Random(f"{seed}/{plant.anomaly}"))
     watch("judging copies", 0, 1)
     verdicts = _judge_copies(copies, known, contract, engines, families, judgement.forbidden)
     for plant in PLANTS:
-        if plant.anomaly in found:
+        if plant in found:
             its = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
-            shares.append(_count(plant, found[plant.anomaly], its))
+            shares.append(_count(plant, found[plant], its))
     return Sensitivity(
         shares=tuple(shares),
         not_planted=tuple(
@@ -153,7 +153,7 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}
     (bound,) = engine.rows(BOUND)
     return DrawnObjects(
-        {key: sorted(rows, key=position_of) for key, rows in sorted(effects.items())},
+        {key: ObjectRows(sorted(rows, key=position_of)) for key, rows in sorted(effects.items())},
         ops,
         [column.to_pylist() for column in history.table("faults").columns],
         int(bound["since"]),

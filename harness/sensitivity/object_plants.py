@@ -262,7 +262,7 @@ QUEUE_PLANTS: Final = (
         find_claims=_find_early_takes,
         edit=_answer_empty,
         missed="no dequeue was called after it returned",
-        requires=lambda contract: bool(contract.linearizable_queues),
+        requires=lambda contract: contract.linearizable_queues,
     ),
 )
 

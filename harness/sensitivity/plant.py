@@ -8,14 +8,37 @@ A claim is *exposed* if the history holds an observation that the edit can falsi
 and the violation would have been missed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from assay.checkers.judging.contract import Contract
 
 Row = Mapping[str, Any]
 """A row of ``effects``, by column."""
 Rows = Sequence[Row]
 """Rows of one object, in order of ``op`` and ``sub``."""
+
+T = TypeVar("T")
+
+
+class ObjectRows(list[Row]):
+    """All rows of one object, with what was derived from them, so that all plants share it."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self.derived: dict[Callable[[Rows], Any], Any] = {}
+
+
+def derive(rows: Rows, function: Callable[[Rows], T]) -> T:
+    """Returns ``function(rows)``, computed once for all rows of an object."""
+    if not isinstance(rows, ObjectRows):
+        return function(rows)
+    if function not in rows.derived:
+        rows.derived[function] = function(rows)
+    found: T = rows.derived[function]
+    return found
+
 
 NEVER: Final = 2**62
 """The time of a return that is not known."""
@@ -53,8 +76,8 @@ def select_all(rows: Rows, claim: Claim) -> Rows:
 
 def select_two(rows: Rows, claim: Claim) -> Rows:
     """Returns the two rows that the claim names."""
-    places = {position_of(row) for row in (claim.row, claim.other) if row is not None}
-    return [row for row in rows if position_of(row) in places]
+    named = {position_of(row): row for row in (claim.row, claim.other) if row is not None}
+    return [named[place] for place in sorted(named)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +101,7 @@ class Plant:
     """Why a claim that is not exposed is missed: a clause. Empty: each claim is exposed."""
     apart: bool = False
     """Copies must not overlap in time, because the check compares the times of operations on different objects."""
-    requires: Callable[[Any], bool] = field(default=lambda contract: True)
+    requires: Callable[[Contract], bool] = field(default=lambda contract: True)
     """Whether the contract makes the check judge such objects."""
 
 
