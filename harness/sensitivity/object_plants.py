@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from itertools import zip_longest
 from typing import Final
 
 from assay.harness.sensitivity.plant import (
@@ -93,11 +94,15 @@ def find_reads(rows: Rows, bound: int, *, kind: Collection[str]) -> list[Claim]:
 def _show_fresh_value(rows: Rows, claim: Claim) -> Rows:
     """Lets an operation return one more value, which no one wrote."""
     assert claim.row is not None
-    return append_to(rows, claim.row, value=find_fresh_value(rows))
+    shown = [row for row in rows if row["op"] == claim.row["op"]]
+    change = replace_in if shown[0]["value"] is None else append_to
+    return change(rows, shown[0], value=find_fresh_value(rows))
 
 
 def _select_read(rows: Rows, claim: Claim) -> Rows:
-    return [row for row in rows if claim.row is not None and row["op"] == claim.row["op"]]
+    """Keeps the read, as one that shows nothing: the elements that it shows would need their adds."""
+    assert claim.row is not None
+    return [{**claim.row, "value": None}]
 
 
 SET_PLANTS: Final = (
@@ -171,9 +176,22 @@ def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _lose_elements(rows: Rows, claim: Claim) -> Rows:
-    """Removes the dequeues of the lost elements."""
+    """Removes the lost elements from the answers of their dequeues.
+
+    A dequeue that returned nothing else finds the queue empty.
+    """
+    if not claim.exposed:
+        return rows
     lost = {claim.value, *claim.burst}
-    return [row for row in rows if not (_is_take(row) and row["value"] in lost)] if claim.exposed else rows
+    left = Counter(row["op"] for row in rows if not (_is_take(row) and row["value"] in lost))
+    edited: list[Row] = []
+    for row in rows:
+        if not (_is_take(row) and row["value"] in lost):
+            edited.append(row)
+        elif not left[row["op"]]:
+            left[row["op"]] += 1
+            edited.append({**row, "value": None})
+    return edited
 
 
 def _select_elements(rows: Rows, claim: Claim) -> Rows:
@@ -305,7 +323,7 @@ def _find_results(rows: Rows, bound: int, *, kind: str) -> list[Claim]:
     known = [row for row in rows if is_ok(row, kind) and (row["value"] is not None or row["name"] is not None)]
     return [
         Claim(f"the result of operation {row['op']}", following is not None, row=row, other=following)
-        for row, following in zip(known, [*known[1:], None], strict=True)
+        for row, following in zip_longest(known, known[1:])
     ]
 
 
