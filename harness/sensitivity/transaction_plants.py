@@ -195,7 +195,15 @@ def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _declare(anomaly: str, meaning: str, **rest: object) -> Plant:
-    return Plant(anomaly=anomaly, meaning=meaning, kinds=_TXN, gather=gather_transactions, select=_select_keys, **rest)  # type: ignore[arg-type]
+    return Plant(
+        anomaly=anomaly,
+        meaning=meaning,
+        kinds=_TXN,
+        gather=gather_transactions,
+        select=_select_keys,
+        apart=True,
+        **rest,
+    )  # type: ignore[arg-type]
 
 
 TRANSACTION_PLANTS: Final = (
