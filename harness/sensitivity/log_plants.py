@@ -169,6 +169,15 @@ def _select_message(rows: Rows, claim: Claim) -> Rows:
     return [row for row in rows if row["op"] == claim.row["op"] and row["value"] == claim.row["value"]]
 
 
+def _select_end(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the end, what was known before, and the sends of a record that was read."""
+    other = claim.other
+    named = {position_of(row): row for row in select_two(rows, claim)}
+    if other is not None and other["kind"] == "observe":
+        named |= {position_of(row): row for row in rows if row["kind"] == "append" and row["value"] == other["value"]}
+    return [named[place] for place in sorted(named)]
+
+
 def _describe(row: Row) -> str:
     return f"value {row['value']} at offset {row['position']}"
 
@@ -263,6 +272,29 @@ def _show_at_end(rows: Rows, claim: Claim, *, fresh: bool) -> Rows:
 
 _OF_OPERATION: Final = ("op", "sub", "process", "call", "ret", "outcome", "error", "phase", "assignment", "group")
 """Columns that all rows of a poll have in common, and the row's number."""
+
+
+def _find_passed(rows: Rows, bound: int) -> list[Claim]:
+    """Lists acknowledged records. They are exposed if a poll passed their offset."""
+    passed = _find_last_calls(rows, list_polls(rows))
+    return [Claim(_describe(row), row["position"] in passed, row=row) for row in _list_acked(rows)]
+
+
+def _leave_out_offset(rows: Rows, claim: Claim) -> Rows:
+    """Moves the record and all behind it one offset up.
+
+    A reader that stopped before the record has stopped before the hole.
+    """
+    if claim.row is None or not claim.exposed:
+        return rows
+    hole = claim.row["position"]
+
+    def move(row: Row) -> Row:
+        position = row["position"]
+        behind = position is not None and position + (row["kind"] in ("append", "observe")) > hole
+        return {**row, "position": position + 1} if behind else row
+
+    return [move(row) for row in rows]
 
 
 def _find_known_twice(rows: Rows, bound: int) -> list[Claim]:
@@ -606,12 +638,12 @@ LOG_PLANTS: Final = (
     ),
     Plant(
         anomaly="offset-hole",
-        meaning="an acknowledged record is missing from each poll that is called after the last fault",
+        meaning="an offset of a log is left out",
         kinds=_LOG,
-        find_claims=partial(_find_records, read=False),
-        edit=_hide_record,
+        find_claims=_find_passed,
+        edit=_leave_out_offset,
         select=select_window,
-        missed=_NO_LATE_POLL,
+        missed="no complete poll passed its offset",
         requires=lambda contract: contract.dense_offsets,
     ),
     Plant(
@@ -630,7 +662,7 @@ LOG_PLANTS: Final = (
             kinds=frozenset({"end"}),
             find_claims=partial(_find_ends, known_by=known_by, of_epoch=of_epoch),
             edit=partial(_lower_end, by=by),
-            select=select_two,
+            select=_select_end,
             missed=f"no {what} was known before" + (" in this leader epoch or an earlier one" if of_epoch else ""),
             requires=_asks_for_epochs if of_epoch else _declares_ends,
         )
