@@ -39,13 +39,14 @@ def _find_late_commits(rows: Rows, bound: int) -> list[Claim]:
         if is_ok(row, "commit") and row["generation"] is not None and row["generation"] >= 0:
             before = [one for one in acquired if returned(one) < row["call"]]
             newest = max(before, key=lambda one: one["generation"], default=None)
-            claims.append(Claim(f"the commit by operation {row['op']}", newest is not None, row=row, other=newest))
+            exposed = newest is not None and newest["generation"] > 0
+            claims.append(Claim(f"the commit by operation {row['op']}", exposed, row=row, other=newest))
     return claims
 
 
 def _commit_as_zombie(rows: Rows, claim: Claim) -> Rows:
     """Lets the commit of an earlier generation be accepted."""
-    if claim.row is None or claim.other is None or claim.other["generation"] < 1:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, generation=claim.other["generation"] - 1)
 
@@ -90,7 +91,7 @@ def _find_late_work(rows: Rows, first: Row, second: Row) -> tuple[Row, Row] | No
     since = returned(second)
     later = [row for row in rows if row["call"] > since and row["ret"] is not None]
     own = next((row for row in later if row["process"] == first["process"]), None)
-    other = next((row for row in later if row["kind"] in (*_USES, *_ENDS) and _is_same_hold(row, second)), None)
+    other = next((row for row in later if row["kind"] in _USES and _is_same_hold(row, second)), None)
     acquires = [row for row in rows if row["kind"] == "acquire" and row["outcome"] != "fail"]
     once = all(sum(_is_same_hold(row, hold) for row in acquires) == 1 for hold in (first, second))
     return None if own is None or other is None or not once else (own, other)
@@ -129,13 +130,13 @@ def _find_fenced(rows: Rows, bound: int) -> list[Claim]:
         if is_ok(row, "guarded") and row["token"] is not None:
             before = [one for one in known if returned(one) < row["call"]]
             newest = max(before, key=lambda one: one["token"], default=None)
-            claims.append(Claim(f"operation {row['op']} under token {row['token']}", newest is not None, row=row,
-                                other=newest))  # fmt: skip
+            exposed = newest is not None and newest["token"] > 0
+            claims.append(Claim(f"operation {row['op']} under token {row['token']}", exposed, row=row, other=newest))
     return claims
 
 
 def _use_stale_token(rows: Rows, claim: Claim) -> Rows:
-    if claim.row is None or claim.other is None or claim.other["token"] < 1:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, token=claim.other["token"] - 1)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import Final
@@ -306,14 +307,14 @@ def _forget_adds(rows: Rows, claim: Claim) -> Rows:
     """Lowers all counts returned by operations that were called after the claim's moment.
 
     Adds that were open at that moment or have an unknown outcome could explain a smaller loss. So one more add is
-    forgotten than there are of these.
+    forgotten than there are of these. No count is below zero.
     """
     excuses = sum(
         row["kind"] == "counter-add" and row["outcome"] != "fail" and row["call"] <= claim.since < returned(row)
         for row in rows
     ) + sum(row["kind"] == "counter-add" and row["outcome"] == "info" and row["call"] > claim.since for row in rows)
     return [
-        {**row, "value": row["value"] - excuses - 1} if _is_known(row) and row["call"] > claim.since else row
+        {**row, "value": max(0, row["value"] - excuses - 1)} if _is_known(row) and row["call"] > claim.since else row
         for row in rows
     ]
 
@@ -437,9 +438,19 @@ def _find_bank_reads(rows: Rows, bound: int) -> list[Claim]:
     return [claim for claim in find_reads(rows, bound, kind=("bank-read",)) if claim.row and claim.row["call"] > ready]
 
 
+def _find_accounted_reads(rows: Rows, bound: int) -> list[Claim]:
+    """Lists such reads. They are exposed if it is known with how much money their first account was opened."""
+    known = {row["owner"] for row in rows if row["kind"] == "bank-open" and row["value"] is not None}
+    return [
+        replace(claim, exposed=claim.row is not None and claim.row["owner"] in known)
+        for claim in _find_bank_reads(rows, bound)
+    ]
+
+
 def _move_money(rows: Rows, claim: Claim, *, amounts: Callable[[Rows, list[Row]], Iterable[int]]) -> Rows:
     """Adds ``amounts`` to the first balances that the read shows."""
-    assert claim.row is not None
+    if claim.row is None or not claim.exposed:
+        return rows
     shown = [row for row in rows if row["op"] == claim.row["op"] and row["kind"] == "bank-read"]
     for row, amount in zip(shown, amounts(rows, shown), strict=False):
         rows = replace_in(rows, row, value=row["value"] + amount)
@@ -463,13 +474,19 @@ BANK_PLANTS: Final = tuple(
         anomaly=anomaly,
         meaning=meaning,
         kinds=_BANK,
-        find_claims=_find_bank_reads,
+        find_claims=find_claims,
         edit=partial(_move_money, amounts=amounts),
+        missed="the opening balance of the account is not known",
     )
-    for anomaly, meaning, amounts in (
-        ("bank-total", "a read shows more money than there is", lambda rows, shown: (1,)),
-        ("bank-negative", "a read shows an account below zero", _overdraw),
-        ("bank-unaccounted", "a read shows money in another account than the transfers can explain", _exceed_transfers),
+    for anomaly, meaning, find_claims, amounts in (
+        ("bank-total", "a read shows more money than there is", _find_bank_reads, lambda rows, shown: (1,)),
+        ("bank-negative", "a read shows an account below zero", _find_bank_reads, _overdraw),
+        (
+            "bank-unaccounted",
+            "a read shows money in another account than the transfers can explain",
+            _find_accounted_reads,
+            _exceed_transfers,
+        ),
     )
 )
 
