@@ -6,12 +6,15 @@ from typing import Final
 
 from assay.checkers.groups.expiry import SLACK
 from assay.harness.sensitivity.plant import (
+    NEVER,
     Claim,
+    ObjectRows,
     Plant,
     Row,
     Rows,
     append_to,
     is_ok,
+    list_silent,
     position_of,
     replace_in,
     returned,
@@ -52,7 +55,8 @@ def _commit_as_zombie(rows: Rows, claim: Claim) -> Rows:
 
 
 _ENDS: Final = ("release", "lost")
-_USES: Final = ("renew", "guarded", "observe-begin", "observe", "observe-end", "seek", "reset")
+_USES: Final = ("renew", "guarded", "observe-begin", "seek", "reset")
+_NOT_OF_HOLDS: Final = ("append", "end", "observe", "observe-end")
 
 
 def _term(row: Row) -> int | None:
@@ -89,7 +93,7 @@ def _find_late_work(rows: Rows, first: Row, second: Row) -> tuple[Row, Row] | No
     if first["assignment"] is None or second["assignment"] is None or first["process"] == second["process"]:
         return None
     since = returned(second)
-    later = [row for row in rows if row["call"] > since and row["ret"] is not None]
+    later = [row for row in rows if row["call"] > since and row["ret"] is not None and row["kind"] not in _NOT_OF_HOLDS]
     own = next((row for row in later if row["process"] == first["process"]), None)
     other = next((row for row in later if row["kind"] in _USES and _is_same_hold(row, second)), None)
     acquires = [row for row in rows if row["kind"] == "acquire" and row["outcome"] != "fail"]
@@ -145,7 +149,7 @@ def _select_hold(rows: Rows, claim: Claim) -> Rows:
     """Keeps the holds of the thing, without the records that were read under them."""
     if claim.row is not None and _term(claim.row) is not None:
         return select_two(rows, claim)
-    return [row for row in rows if row["kind"] not in ("append", "end", "observe", "observe-end")]
+    return [row for row in rows if row["kind"] not in _NOT_OF_HOLDS]
 
 
 def _select_commit(rows: Rows, claim: Claim) -> Rows:
@@ -168,23 +172,61 @@ def _fetch_other(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, position=claim.row["position"] + 1)
 
 
+def gather_offsets(effects: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Returns the rows of each offset of a group: its commits and begins, and the acquires of its log."""
+    acquires: defaultdict[str, list[Row]] = defaultdict(list)
+    silent: defaultdict[str, list[Row]] = defaultdict(list)
+    for key, rows in effects.items():
+        for row in rows:
+            if row["kind"] == "acquire" and row["group"] is not None:
+                acquires[f"{row['group']}/{key}"].append(row)
+                silent[f"{row['group']}/{key}"] = list_silent(rows)
+    return {
+        key: ObjectRows(sorted([*rows, *acquires[key]], key=position_of), silent[key])
+        for key, rows in effects.items()
+        if any(row["kind"] == "advance" for row in rows)
+    }
+
+
 def _find_advances(rows: Rows, bound: int) -> list[Claim]:
-    """Lists accepted commits of offsets that only grow, each with the first time that an offset was read later."""
+    """Lists accepted commits of offsets that only grow, each with the first time that an offset was read later.
+
+    They are not exposed if a late commit could explain the lower offset.
+    """
     steps = [row for row in rows if is_ok(row, "advance", "resume") and row["position"] is not None]
+    unknown = [row for row in rows if row["kind"] == "advance" and row["outcome"] == "info"]
+    late = {row["position"] for row in unknown}
+    owners = {row["process"] for row in rows if row["kind"] == "acquire"}
+    unrecorded = [
+        row["call"]
+        for row in (*unknown, *(row for row in list_silent(rows) if row["process"] in owners))
+        if row.get("position") is None
+    ]
+
+    def is_exposed(commit: Row, begin: Row | None) -> bool:
+        if begin is None or commit["position"] < 1 or commit["position"] - 1 in late:
+            return False
+        excused = min(unrecorded, default=NEVER) < begin["ret"]
+        replaced = any(
+            step["kind"] == "resume" and step["position"] < commit["position"] and step["ret"] > commit["call"]
+            for step in steps
+        )
+        return not excused and not replaced
+
     claims = []
     for row in steps:
         if row["kind"] == "advance":
             since = max(returned(row), bound)
             later = [one for one in steps if one["kind"] == "resume" and one["call"] > since]
             other = min(later, key=lambda one: one["call"], default=None)
-            claims.append(Claim(f"the commit of {row['position']} by operation {row['op']}", other is not None, since,
-                                row=row, other=other))  # fmt: skip
+            claims.append(Claim(f"the commit of {row['position']} by operation {row['op']}", is_exposed(row, other),
+                                since, row=row, other=other))  # fmt: skip
     return claims
 
 
 def _resume_below(rows: Rows, claim: Claim) -> Rows:
     """Lets the next owner begin one below the offset that was committed."""
-    if claim.row is None or claim.other is None:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.other, position=claim.row["position"] - 1)
 
@@ -207,7 +249,7 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
 
     def stays_until(row: Row) -> int:
         member = last_call[row["generation"], row["owner"]] if row["outcome"] == "ok" else 0
-        return max(int(row["call"]) + row["retention_ms"] * NANOSECONDS_PER_MILLISECOND, member)
+        return max(int(row["call"]) + int(row["retention_ms"]) * NANOSECONDS_PER_MILLISECOND, member)
 
     def is_exposed(look: Row) -> bool:
         since = max((row["call"] for row in keeps if returned(row) < look["call"]), default=None)
@@ -266,9 +308,10 @@ GROUP_PLANTS: Final = (
         anomaly="offset-regression",
         meaning="after the last fault, the next owner begins below an offset that had been committed",
         kinds=frozenset({"advance"}),
+        gather=gather_offsets,
         find_claims=_find_advances,
         edit=_resume_below,
-        missed="no owner began after it and after the heal of the last fault",
+        missed="no owner began after it and after the heal of the last fault, or a late commit could explain it",
     ),
     Plant(
         anomaly="early-expiry",
