@@ -65,7 +65,7 @@ class PlantedShare(msgspec.Struct, frozen=True, kw_only=True):
         if self.share is None:
             return "no claims"
         low, high = self.interval
-        return f"{self.share:.0%} of {self.planted} ({low:.0%} to {high:.0%})".replace("%", " %")
+        return f"{self.share:.0%} of {self.planted} ({100 * low:.0f} to {high:.0%})".replace("%", " %")
 
 
 class NotPlanted(msgspec.Struct, frozen=True):

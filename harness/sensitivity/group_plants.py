@@ -4,18 +4,24 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
+from assay.checkers.groups.expiry import SLACK
 from assay.harness.sensitivity.plant import (
+    NEVER,
     Claim,
+    ObjectRows,
     Plant,
     Row,
     Rows,
     append_to,
     is_ok,
+    list_silent,
     position_of,
     replace_in,
     returned,
     select_two,
 )
+
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
 
 def gather_groups(effects: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -36,15 +42,21 @@ def _find_late_commits(rows: Rows, bound: int) -> list[Claim]:
         if is_ok(row, "commit") and row["generation"] is not None and row["generation"] >= 0:
             before = [one for one in acquired if returned(one) < row["call"]]
             newest = max(before, key=lambda one: one["generation"], default=None)
-            claims.append(Claim(f"the commit by operation {row['op']}", newest is not None, row=row, other=newest))
+            exposed = newest is not None and newest["generation"] > 0
+            claims.append(Claim(f"the commit by operation {row['op']}", exposed, row=row, other=newest))
     return claims
 
 
 def _commit_as_zombie(rows: Rows, claim: Claim) -> Rows:
     """Lets the commit of an earlier generation be accepted."""
-    if claim.row is None or claim.other is None or claim.other["generation"] < 1:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, generation=claim.other["generation"] - 1)
+
+
+_ENDS: Final = ("release", "lost")
+_USES: Final = ("renew", "guarded", "observe-begin", "seek", "reset")
+_NOT_OF_HOLDS: Final = ("append", "end", "observe", "observe-end")
 
 
 def _term(row: Row) -> int | None:
@@ -53,7 +65,10 @@ def _term(row: Row) -> int | None:
 
 
 def _find_holds(rows: Rows, bound: int) -> list[Claim]:
-    """Lists holds, each with a later acquire by another owner."""
+    """Lists holds, each with the next acquire by another owner.
+
+    Without generations or tokens, both owners must be at work after that acquire.
+    """
     acquired = [
         row for row in rows if is_ok(row, "acquire") and row["owner"] is not None and row["key"] != row["group"]
     ]
@@ -65,28 +80,46 @@ def _find_holds(rows: Rows, bound: int) -> list[Claim]:
             if one["call"] > returned(row) and one["owner"] != row["owner"] and one["group"] == row["group"]
         ]
         other = min(later, key=lambda one: one["call"], default=None)
-        claims.append(Claim(f"the hold of {row['owner']} from operation {row['op']} on", other is not None, row=row,
-                            other=other))  # fmt: skip
+        exposed = other is not None and (_term(row) is not None or _find_late_work(rows, row, other) is not None)
+        claims.append(Claim(f"the hold of {row['owner']} from operation {row['op']} on", exposed, row=row, other=other))
     return claims
+
+
+def _find_late_work(rows: Rows, first: Row, second: Row) -> tuple[Row, Row] | None:
+    """Returns the first rows of both owners' processes after the second acquire; None if one has none.
+
+    The second owner must still have its hold, and the first one be able to have kept its own.
+    """
+    if first["assignment"] is None or second["assignment"] is None or first["process"] == second["process"]:
+        return None
+    since = returned(second)
+    later = [row for row in rows if row["call"] > since and row["ret"] is not None and row["kind"] not in _NOT_OF_HOLDS]
+    own = next((row for row in later if row["process"] == first["process"]), None)
+    other = next((row for row in later if row["kind"] in _USES and _is_same_hold(row, second)), None)
+    acquires = [row for row in rows if row["kind"] == "acquire" and row["outcome"] != "fail"]
+    once = all(sum(_is_same_hold(row, hold) for row in acquires) == 1 for hold in (first, second))
+    return None if own is None or other is None or not once else (own, other)
 
 
 def _hold_twice(rows: Rows, claim: Claim) -> Rows:
     """Lets a second owner hold the same thing at once.
 
-    With generations or tokens, the next owner gets the number of the first. Without them, the first one never gives up
-    its hold, and uses it in the operation in which the next owner uses its own.
+    With generations or tokens, the next owner gets the number of the first. Without them, the first owner is never
+    asked to give up its hold, and reports it once more after the next owner got it.
     """
-    if claim.row is None or claim.other is None:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     first, second = claim.row, claim.other
     if _term(first) is not None:
         return replace_in(rows, second, generation=first["generation"], token=first["token"])
-    kept = [row for row in rows if not (row["kind"] in ("release", "lost") and _is_same_hold(row, first))]
-    uses = [row for row in kept if _is_same_hold(row, second) and row["call"] > returned(second)]
-    if not uses:
+    work = _find_late_work(rows, first, second)
+    if work is None:
         return rows
-    last = max(uses, key=lambda row: row["call"])
-    return append_to(kept, last, **{name: first[name] for name in ("process", "assignment", "owner")})
+    held = {name: first[name] for name in ("kind", "assignment", "owner", "error")} | {"kind": "renew"}
+    kept = [
+        {**row, **held, "outcome": "ok"} if row["kind"] in _ENDS and _is_same_hold(row, first) else row for row in rows
+    ]
+    return append_to(kept, work[0], **held)
 
 
 def _is_same_hold(row: Row, acquire: Row) -> bool:
@@ -101,13 +134,13 @@ def _find_fenced(rows: Rows, bound: int) -> list[Claim]:
         if is_ok(row, "guarded") and row["token"] is not None:
             before = [one for one in known if returned(one) < row["call"]]
             newest = max(before, key=lambda one: one["token"], default=None)
-            claims.append(Claim(f"operation {row['op']} under token {row['token']}", newest is not None, row=row,
-                                other=newest))  # fmt: skip
+            exposed = newest is not None and newest["token"] > 0
+            claims.append(Claim(f"operation {row['op']} under token {row['token']}", exposed, row=row, other=newest))
     return claims
 
 
 def _use_stale_token(rows: Rows, claim: Claim) -> Rows:
-    if claim.row is None or claim.other is None or claim.other["token"] < 1:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.row, token=claim.other["token"] - 1)
 
@@ -116,7 +149,7 @@ def _select_hold(rows: Rows, claim: Claim) -> Rows:
     """Keeps the holds of the thing, without the records that were read under them."""
     if claim.row is not None and _term(claim.row) is not None:
         return select_two(rows, claim)
-    return [row for row in rows if row["kind"] not in ("append", "end", "observe", "observe-end")]
+    return [row for row in rows if row["kind"] not in _NOT_OF_HOLDS]
 
 
 def _select_commit(rows: Rows, claim: Claim) -> Rows:
@@ -139,37 +172,106 @@ def _fetch_other(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, position=claim.row["position"] + 1)
 
 
+def gather_offsets(effects: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Returns the rows of each offset of a group: its commits and begins, and the acquires of its log."""
+    acquires: defaultdict[str, list[Row]] = defaultdict(list)
+    silent: defaultdict[str, list[Row]] = defaultdict(list)
+    for key, rows in effects.items():
+        for row in rows:
+            if row["kind"] == "acquire" and row["group"] is not None:
+                acquires[f"{row['group']}/{key}"].append(row)
+                silent[f"{row['group']}/{key}"] = list_silent(rows)
+    return {
+        key: ObjectRows(sorted([*rows, *acquires[key]], key=position_of), silent[key])
+        for key, rows in effects.items()
+        if any(row["kind"] == "advance" for row in rows)
+    }
+
+
 def _find_advances(rows: Rows, bound: int) -> list[Claim]:
-    """Lists accepted commits of offsets that only grow, each with the first time that an offset was read later."""
+    """Lists accepted commits of offsets that only grow, each with the first time that an offset was read later.
+
+    They are not exposed if a late commit could explain the lower offset.
+    """
     steps = [row for row in rows if is_ok(row, "advance", "resume") and row["position"] is not None]
+    unknown = [row for row in rows if row["kind"] == "advance" and row["outcome"] == "info"]
+    late = {row["position"] for row in unknown}
+    owners = {row["process"] for row in rows if row["kind"] == "acquire"}
+    unrecorded = [
+        row["call"]
+        for row in (*unknown, *(row for row in list_silent(rows) if row["process"] in owners))
+        if row.get("position") is None
+    ]
+
+    def is_exposed(commit: Row, begin: Row | None) -> bool:
+        if begin is None or commit["position"] < 1 or commit["position"] - 1 in late:
+            return False
+        excused = min(unrecorded, default=NEVER) < begin["ret"]
+        replaced = any(
+            step["kind"] == "resume" and step["position"] < commit["position"] and step["ret"] > commit["call"]
+            for step in steps
+        )
+        return not excused and not replaced
+
     claims = []
     for row in steps:
         if row["kind"] == "advance":
             since = max(returned(row), bound)
             later = [one for one in steps if one["kind"] == "resume" and one["call"] > since]
             other = min(later, key=lambda one: one["call"], default=None)
-            claims.append(Claim(f"the commit of {row['position']} by operation {row['op']}", other is not None, since,
-                                row=row, other=other))  # fmt: skip
+            claims.append(Claim(f"the commit of {row['position']} by operation {row['op']}", is_exposed(row, other),
+                                since, row=row, other=other))  # fmt: skip
     return claims
 
 
 def _resume_below(rows: Rows, claim: Claim) -> Rows:
     """Lets the next owner begin one below the offset that was committed."""
-    if claim.row is None or claim.other is None:
+    if claim.row is None or claim.other is None or not claim.exposed:
         return rows
     return replace_in(rows, claim.other, position=claim.row["position"] - 1)
 
 
 def _find_kept(rows: Rows, bound: int) -> list[Claim]:
+    """Lists looks that found a commit. They are exposed if each commit that may be the last one had to stay."""
+    keeps = [
+        row for row in rows if row["kind"] == "keep" and row["outcome"] != "fail" and row["retention_ms"] is not None
+    ]
+    last_call: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
+    """The last accepted commit of each member in each generation."""
+    last_sub: dict[int, int] = {}
+    """The last accepted commit of each operation."""
+    for row in keeps:
+        if row["outcome"] == "ok":
+            last_sub[row["op"]] = max(row["sub"], last_sub.get(row["op"], -1))
+            if row["generation"] is not None and row["owner"] is not None:
+                member = row["generation"], row["owner"]
+                last_call[member] = max(row["call"], last_call[member])
+
+    def stays_until(row: Row) -> int:
+        member = last_call[row["generation"], row["owner"]] if row["outcome"] == "ok" else 0
+        return max(int(row["call"]) + int(row["retention_ms"]) * NANOSECONDS_PER_MILLISECOND, member)
+
+    def is_exposed(look: Row) -> bool:
+        since = max((row["call"] for row in keeps if returned(row) < look["call"]), default=None)
+        return since is not None and all(
+            stays_until(row) > look["ret"] + SLACK
+            for row in keeps
+            if returned(row) >= since
+            and row["call"] < look["ret"]
+            and (row["outcome"] != "ok" or row["sub"] == last_sub[row["op"]] or returned(row) > look["call"])
+        )
+
     return [
-        Claim(f"the commit {row['value']} that operation {row['op']} found", row=row)
+        Claim(f"the commit {row['value']} that operation {row['op']} found", is_exposed(row), row=row)
         for row in rows
         if is_ok(row, "kept") and row["value"] is not None
     ]
 
 
 def _forget_commit(rows: Rows, claim: Claim) -> Rows:
-    assert claim.row is not None
+    """Lets the look find nothing."""
+    if claim.row is None or not claim.exposed:
+        return rows
     return replace_in(rows, claim.row, value=None)
 
 
@@ -181,7 +283,7 @@ GROUP_PLANTS: Final = (
         find_claims=_find_holds,
         edit=_hold_twice,
         select=_select_hold,
-        missed="no other owner followed",
+        missed="no other owner followed, or one of both was not at work afterwards",
     ),
     Plant(
         anomaly="zombie-commit",
@@ -206,9 +308,10 @@ GROUP_PLANTS: Final = (
         anomaly="offset-regression",
         meaning="after the last fault, the next owner begins below an offset that had been committed",
         kinds=frozenset({"advance"}),
+        gather=gather_offsets,
         find_claims=_find_advances,
         edit=_resume_below,
-        missed="no owner began after it and after the heal of the last fault",
+        missed="no owner began after it and after the heal of the last fault, or a late commit could explain it",
     ),
     Plant(
         anomaly="early-expiry",
@@ -216,6 +319,7 @@ GROUP_PLANTS: Final = (
         kinds=frozenset({"kept"}),
         find_claims=_find_kept,
         edit=_forget_commit,
+        missed="its time was over, or a commit that may go earlier could have replaced it",
     ),
     Plant(
         anomaly="fencing-violation",

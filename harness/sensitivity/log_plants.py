@@ -5,10 +5,11 @@ Compacted logs get none, because their records may be gone rightly.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 from assay.checkers.judging.contract import Contract
@@ -135,6 +136,7 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
     """Keeps the part of the log around the records of the claim: a legal history of a shorter log.
 
     Polls, seeks and resets are cut to the window. Reports about the log as a whole are dropped, except its start.
+    A poll that did not end ok may have moved its reader. If its records are cut off, the reader begins a new chain.
     """
     named = [row["position"] for row in (claim.row, claim.other) if row is not None and row["position"] is not None]
     if not named:
@@ -145,8 +147,11 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
         return row if row["position"] is None else {**row, "position": min(max(row["position"], low), high)}
 
     kept: list[Row] = []
+    breaks: defaultdict[tuple[Any, ...], list[tuple[int, int, int]]] = defaultdict(list)
     for poll in derive(rows, list_all_polls):
         first, last = poll.reach
+        if (first < low or last >= high) and any(row["outcome"] != "ok" for row in poll.records):
+            breaks[poll.reader].append(_moment_of(poll.records[-1]))
         if first < high and last >= low:
             kept.append(cut(poll.begin))
             kept += [row for row in poll.records if row["position"] is None or low <= row["position"] < high]
@@ -159,14 +164,43 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
             kept.append(row)
     placed = {row["value"] for row in kept if row["position"] is not None}
     return sorted(
-        (row for row in kept if row["kind"] != "append" or row["position"] is not None or row["value"] in placed),
+        (
+            row
+            for row in _split_chains(kept, breaks)
+            if row["kind"] != "append" or row["position"] is not None or row["value"] in placed
+        ),
         key=position_of,
     )
+
+
+def _moment_of(row: Row) -> tuple[int, int, int]:
+    return (row["call"], row["op"], row["sub"])
+
+
+def _split_chains(rows: Rows, breaks: Mapping[tuple[Any, ...], Sequence[tuple[int, int, int]]]) -> Iterator[Row]:
+    """Gives the part of a reader's chain up to each break an assignment of its own."""
+    fresh: dict[tuple[Any, int], int] = {}
+    for row in rows:
+        reader = (row["process"], row["assignment"])
+        if row["kind"] in (*_POLL, "seek", "reset") and reader in breaks:
+            later = sum(moment >= _moment_of(row) for moment in breaks[reader])
+            if later:
+                row = {**row, "assignment": fresh.setdefault((reader, later), -2 - len(fresh))}
+        yield row
 
 
 def _select_message(rows: Rows, claim: Claim) -> Rows:
     assert claim.row is not None
     return [row for row in rows if row["op"] == claim.row["op"] and row["value"] == claim.row["value"]]
+
+
+def _select_end(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the end, what was known before, and the sends of a record that was read."""
+    other = claim.other
+    named = {position_of(row): row for row in select_two(rows, claim)}
+    if other is not None and other["kind"] == "observe":
+        named |= {position_of(row): row for row in rows if row["kind"] == "append" and row["value"] == other["value"]}
+    return [named[place] for place in sorted(named)]
 
 
 def _describe(row: Row) -> str:
@@ -205,7 +239,8 @@ def _find_last_calls(rows: Rows, polls: Sequence[Poll]) -> dict[int, int]:
 
 def _hide_record(rows: Rows, claim: Claim) -> Rows:
     """Removes the record from each poll that was called after the claim's moment."""
-    assert claim.row is not None
+    if claim.row is None or not claim.exposed:
+        return rows
     position = claim.row["position"]
     return [
         row
@@ -222,6 +257,12 @@ def _hide_record(rows: Rows, claim: Claim) -> Rows:
 def _find_shown(rows: Rows, bound: int) -> list[Claim]:
     """Lists the records in polls."""
     return [Claim(_describe(row), value=row["value"], row=row) for poll in list_polls(rows) for row in poll.records]
+
+
+def _find_shown_once(rows: Rows, bound: int) -> list[Claim]:
+    """Lists the records in polls. They are exposed if they were sent once, as far as anyone knows."""
+    sends = Counter(row["value"] for row in rows if row["kind"] == "append" and row["outcome"] != "fail")
+    return [replace(claim, exposed=sends[claim.value] < 2) for claim in _find_shown(rows, bound)]
 
 
 def _find_failed_sends(rows: Rows, bound: int) -> list[Claim]:
@@ -243,7 +284,7 @@ def _find_last_end(rows: Rows) -> Row | None:
 def _show_at_end(rows: Rows, claim: Claim, *, fresh: bool) -> Rows:
     """Lets the poll that went furthest show one more record at the end of the log: the claim's value, or a new one."""
     end = _find_last_end(rows)
-    if end is None:
+    if end is None or not claim.exposed:
         return rows
     position = end["position"]
     like = claim.row if claim.row is not None and claim.row["kind"] == "observe" else {**end, "kind": "observe"}
@@ -263,6 +304,29 @@ def _show_at_end(rows: Rows, claim: Claim, *, fresh: bool) -> Rows:
 
 _OF_OPERATION: Final = ("op", "sub", "process", "call", "ret", "outcome", "error", "phase", "assignment", "group")
 """Columns that all rows of a poll have in common, and the row's number."""
+
+
+def _find_passed(rows: Rows, bound: int) -> list[Claim]:
+    """Lists acknowledged records. They are exposed if a poll passed their offset."""
+    passed = _find_last_calls(rows, list_polls(rows))
+    return [Claim(_describe(row), row["position"] in passed, row=row) for row in _list_acked(rows)]
+
+
+def _leave_out_offset(rows: Rows, claim: Claim) -> Rows:
+    """Moves the record and all behind it one offset up.
+
+    A reader that stopped before the record has stopped before the hole.
+    """
+    if claim.row is None or not claim.exposed:
+        return rows
+    hole = claim.row["position"]
+
+    def move(row: Row) -> Row:
+        position = row["position"]
+        behind = position is not None and position + (row["kind"] in ("append", "observe")) > hole
+        return {**row, "position": position + 1} if behind else row
+
+    return [move(row) for row in rows]
 
 
 def _find_known_twice(rows: Rows, bound: int) -> list[Claim]:
@@ -342,12 +406,22 @@ def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _list_consecutive_polls(rows: Rows) -> Iterator[tuple[Poll | None, Poll]]:
-    """Yields the polls with records, each with the former one of its chain."""
+    """Yields the polls with records, each with the former one of its chain.
+
+    A seek, a reset, or a poll that did not end ok may have moved the reader, so there is no former one then.
+    """
     former: dict[tuple[Any, ...], Poll] = {}
-    for poll in list_polls(rows):
-        if poll.records:
-            yield former.get(poll.reader), poll
-            former[poll.reader] = poll
+    moves = [row for row in derive(rows, _list_other_rows) if row["kind"] in ("seek", "reset")]
+    steps: list[tuple[tuple[int, int, int], Poll | Row]] = [(_moment_of(row), row) for row in moves]
+    steps += [(_moment_of(poll.begin), poll) for poll in derive(rows, list_all_polls)]
+    for _, step in sorted(steps, key=itemgetter(0)):
+        if not isinstance(step, Poll):
+            former.pop((step["process"], step["assignment"]), None)
+        elif not all(is_ok(row, *_POLL) for row in (step.begin, *step.records)):
+            former.pop(step.reader, None)
+        elif step.passes and step.records:
+            yield former.get(step.reader), step
+            former[step.reader] = step
 
 
 def _find_followed_polls(rows: Rows, bound: int) -> list[Claim]:
@@ -365,7 +439,8 @@ def _read_again(rows: Rows, claim: Claim) -> Rows:
     """Lets a poll show the last record of the poll before it once more, before its own records."""
     if claim.row is None or claim.other is None:
         return rows
-    first, again = claim.row, claim.other
+    place, again = position_of(claim.row), claim.other
+    first = next(row for row in rows if position_of(row) == place)
     later = [
         {**row, "sub": row["sub"] + 1} if row["op"] == first["op"] and row["sub"] >= first["sub"] else row
         for row in rows
@@ -511,9 +586,10 @@ LOG_PLANTS: Final = (
         anomaly="duplicate",
         meaning="a record is at the end of the log once more",
         kinds=_LOG,
-        find_claims=_find_shown,
+        find_claims=_find_shown_once,
         edit=partial(_show_at_end, fresh=False),
         select=select_window,
+        missed="it was sent again, so it may be there twice",
     ),
     Plant(
         anomaly="phantom",
@@ -606,12 +682,12 @@ LOG_PLANTS: Final = (
     ),
     Plant(
         anomaly="offset-hole",
-        meaning="an acknowledged record is missing from each poll that is called after the last fault",
+        meaning="an offset of a log is left out",
         kinds=_LOG,
-        find_claims=partial(_find_records, read=False),
-        edit=_hide_record,
+        find_claims=_find_passed,
+        edit=_leave_out_offset,
         select=select_window,
-        missed=_NO_LATE_POLL,
+        missed="no complete poll passed its offset",
         requires=lambda contract: contract.dense_offsets,
     ),
     Plant(
@@ -630,7 +706,7 @@ LOG_PLANTS: Final = (
             kinds=frozenset({"end"}),
             find_claims=partial(_find_ends, known_by=known_by, of_epoch=of_epoch),
             edit=partial(_lower_end, by=by),
-            select=select_two,
+            select=_select_end,
             missed=f"no {what} was known before" + (" in this leader epoch or an earlier one" if of_epoch else ""),
             requires=_asks_for_epochs if of_epoch else _declares_ends,
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,14 +23,32 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.sensitivity import NotPlanted, PlantedShare, Sensitivity
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.sensitivity.catalogue import PLANTS, explain_unplanted
+from assay.harness.sensitivity.group_plants import GROUP_PLANTS
+from assay.harness.sensitivity.log_plants import LOG_PLANTS
+from assay.harness.sensitivity.object_plants import OBJECT_PLANTS
 from assay.harness.sensitivity.packing import find_violated, pack
 from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Row, Rows, position_of
+from assay.harness.sensitivity.register_plants import REGISTER_PLANTS
+from assay.harness.sensitivity.transaction_plants import TRANSACTION_PLANTS
 
 if TYPE_CHECKING:
     from assay.checkers.check import Family
     from assay.checkers.engine import Engine, Engines
     from assay.harness.core.history import HistoryReader
+
+PLANTS: Final[tuple[Plant, ...]] = (
+    *LOG_PLANTS,
+    *REGISTER_PLANTS,
+    *OBJECT_PLANTS,
+    *GROUP_PLANTS,
+    *TRANSACTION_PLANTS,
+)
+
+DEADLINE: Final = "it is about a deadline"
+SERVERS: Final = "it is about servers' event logs, disks and answers at rest, not about what clients saw"
+WHOLE_RUN: Final = "it is about the whole run, not about an object"
+OWN_CHECK: Final = "it is found by a check of your own"
+NO_PLANT: Final = "there is no edit for it"
 
 MANY: Final = 30
 """Plants per anomaly, from exposed claims and from all."""
@@ -39,6 +57,25 @@ MOST_ROWS: Final = 100_000
 COPIED_ROWS: Final = 60_000
 """Effects of all copies for one anomaly."""
 MOST_ESCAPED: Final = 5
+_SILENT: Final = """
+    select o."index" as op, o.process, o.call from ops o left join (select op from effects group by op) e
+    on o."index" = e.op where o.outcome = 'info' and e.op is null
+    """
+"""SQL of the operations of unknown outcome without effects."""
+
+
+def explain_unplanted(anomaly: str, families: Iterable[Family], built_in: Iterable[Family]) -> str:
+    """Returns why an anomaly without a plant has none."""
+    own = {check.anomaly for family in built_in for check in family.checks}
+    for family in families:
+        for check in family.checks:
+            if check.anomaly == anomaly:
+                if anomaly not in own:
+                    return OWN_CHECK
+                reads_effects = "effect" in family.applies and not family.about_servers
+                return DEADLINE if check.needs_end else NO_PLANT if reads_effects else SERVERS
+    return WHOLE_RUN
+
 
 Watch = Callable[[str, int, int], None]
 
@@ -63,8 +100,8 @@ class PlantedCopy:
 
     plant: Plant
     object: str
-    plain: Rows
-    """All rows of the object, unedited."""
+    selected: Rows
+    """The rows of the object that the violation needs, unedited."""
     claim: Claim
     rows: Rows | None
     from_exposed: bool
@@ -151,9 +188,18 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
         effects[row["key"]].append(row)
     numbers = {row["op"] for rows in effects.values() for row in rows}
     ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}
+    silent: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in engine.rows(_SILENT):
+        silent[row["process"]].append(row)
     (bound,) = engine.rows(BOUND)
     return DrawnObjects(
-        {key: ObjectRows(sorted(rows, key=position_of)) for key, rows in sorted(effects.items())},
+        {
+            key: ObjectRows(
+                sorted(rows, key=position_of),
+                (op for process in sorted({row["process"] for row in rows}) for op in silent[process]),
+            )
+            for key, rows in sorted(effects.items())
+        },
         ops,
         [column.to_pylist() for column in history.table("faults").columns],
         int(bound["since"]),
@@ -174,14 +220,13 @@ def _plant(
     for from_exposed, pool in ((True, exposed), (False, claims)):
         size = 0
         for name, claim in draw.sample(pool, min(plants, len(pool))):
-            plain = objects[name]
-            selected = plant.select(plain, claim)
+            selected = plant.select(objects[name], claim)
             if size and size + len(selected) > COPIED_ROWS // 2:
                 break
             edited = plant.edit(selected, claim)
             changed = list(edited) != list(selected)
             size += len(edited) if changed else 0
-            copies.append(PlantedCopy(plant, name, plain, claim, edited if changed else None, from_exposed))
+            copies.append(PlantedCopy(plant, name, selected, claim, edited if changed else None, from_exposed))
     return copies
 
 
@@ -195,8 +240,8 @@ def _judge_copies(
 ) -> dict[int, frozenset[str]]:
     """Returns the forbidden anomalies found in each copy, by its number.
 
-    A copy lacks all other objects, so a check may find fault with the object even without a plant. Anomalies that are
-    found in the plain object do not count.
+    A copy lacks all other objects and a part of its own, so a check may find fault with it even without a plant.
+    Anomalies that are found in the selection without the violation do not count.
     """
     about_clients = [family for family in families if not family.about_servers]
     verdicts = dict.fromkeys(range(len(copies)), frozenset[str]())
@@ -204,13 +249,13 @@ def _judge_copies(
         to_judge = [n for n, copy in enumerate(copies) if copy.rows is not None and copy.plant.apart == apart]
         if not to_judge:
             continue
-        plain = {id(copies[number].plain): copies[number].plain for number in to_judge}
+        plain = {id(copies[number].selected): copies[number].selected for number in to_judge}
         objects = [*plain.values(), *(copies[number].rows or () for number in to_judge)]
         packed = pack(objects, known.ops, known.faults, apart=apart)
         found = find_violated(packed, contract, engines, about_clients)
         without_plant = {name: found.get(place, frozenset()) for place, name in enumerate(plain)}
         for place, number in enumerate(to_judge, len(plain)):
-            its = found.get(place, frozenset()) - without_plant[id(copies[number].plain)]
+            its = found.get(place, frozenset()) - without_plant[id(copies[number].selected)]
             verdicts[number] = its.intersection(forbidden)
     return verdicts
 

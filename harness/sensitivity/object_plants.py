@@ -2,7 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import Final
 
 from assay.harness.sensitivity.plant import (
@@ -93,11 +95,15 @@ def find_reads(rows: Rows, bound: int, *, kind: Collection[str]) -> list[Claim]:
 def _show_fresh_value(rows: Rows, claim: Claim) -> Rows:
     """Lets an operation return one more value, which no one wrote."""
     assert claim.row is not None
-    return append_to(rows, claim.row, value=find_fresh_value(rows))
+    shown = [row for row in rows if row["op"] == claim.row["op"]]
+    change = replace_in if shown[0]["value"] is None else append_to
+    return change(rows, shown[0], value=find_fresh_value(rows))
 
 
 def _select_read(rows: Rows, claim: Claim) -> Rows:
-    return [row for row in rows if claim.row is not None and row["op"] == claim.row["op"]]
+    """Keeps the read, as one that shows nothing: the elements that it shows would need their adds."""
+    assert claim.row is not None
+    return [{**claim.row, "value": None}]
 
 
 SET_PLANTS: Final = (
@@ -171,9 +177,22 @@ def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
 
 
 def _lose_elements(rows: Rows, claim: Claim) -> Rows:
-    """Removes the dequeues of the lost elements."""
+    """Removes the lost elements from the answers of their dequeues.
+
+    A dequeue that returned nothing else finds the queue empty.
+    """
+    if not claim.exposed:
+        return rows
     lost = {claim.value, *claim.burst}
-    return [row for row in rows if not (_is_take(row) and row["value"] in lost)] if claim.exposed else rows
+    left = Counter(row["op"] for row in rows if not (_is_take(row) and row["value"] in lost))
+    edited: list[Row] = []
+    for row in rows:
+        if not (_is_take(row) and row["value"] in lost):
+            edited.append(row)
+        elif not left[row["op"]]:
+            left[row["op"]] += 1
+            edited.append({**row, "value": None})
+    return edited
 
 
 def _select_elements(rows: Rows, claim: Claim) -> Rows:
@@ -288,14 +307,14 @@ def _forget_adds(rows: Rows, claim: Claim) -> Rows:
     """Lowers all counts returned by operations that were called after the claim's moment.
 
     Adds that were open at that moment or have an unknown outcome could explain a smaller loss. So one more add is
-    forgotten than there are of these.
+    forgotten than there are of these. No count is below zero.
     """
     excuses = sum(
         row["kind"] == "counter-add" and row["outcome"] != "fail" and row["call"] <= claim.since < returned(row)
         for row in rows
     ) + sum(row["kind"] == "counter-add" and row["outcome"] == "info" and row["call"] > claim.since for row in rows)
     return [
-        {**row, "value": row["value"] - excuses - 1} if _is_known(row) and row["call"] > claim.since else row
+        {**row, "value": max(0, row["value"] - excuses - 1)} if _is_known(row) and row["call"] > claim.since else row
         for row in rows
     ]
 
@@ -305,7 +324,7 @@ def _find_results(rows: Rows, bound: int, *, kind: str) -> list[Claim]:
     known = [row for row in rows if is_ok(row, kind) and (row["value"] is not None or row["name"] is not None)]
     return [
         Claim(f"the result of operation {row['op']}", following is not None, row=row, other=following)
-        for row, following in zip(known, [*known[1:], None], strict=True)
+        for row, following in zip_longest(known, known[1:])
     ]
 
 
@@ -419,9 +438,19 @@ def _find_bank_reads(rows: Rows, bound: int) -> list[Claim]:
     return [claim for claim in find_reads(rows, bound, kind=("bank-read",)) if claim.row and claim.row["call"] > ready]
 
 
+def _find_accounted_reads(rows: Rows, bound: int) -> list[Claim]:
+    """Lists such reads. They are exposed if it is known with how much money their first account was opened."""
+    known = {row["owner"] for row in rows if row["kind"] == "bank-open" and row["value"] is not None}
+    return [
+        replace(claim, exposed=claim.row is not None and claim.row["owner"] in known)
+        for claim in _find_bank_reads(rows, bound)
+    ]
+
+
 def _move_money(rows: Rows, claim: Claim, *, amounts: Callable[[Rows, list[Row]], Iterable[int]]) -> Rows:
     """Adds ``amounts`` to the first balances that the read shows."""
-    assert claim.row is not None
+    if claim.row is None or not claim.exposed:
+        return rows
     shown = [row for row in rows if row["op"] == claim.row["op"] and row["kind"] == "bank-read"]
     for row, amount in zip(shown, amounts(rows, shown), strict=False):
         rows = replace_in(rows, row, value=row["value"] + amount)
@@ -445,13 +474,19 @@ BANK_PLANTS: Final = tuple(
         anomaly=anomaly,
         meaning=meaning,
         kinds=_BANK,
-        find_claims=_find_bank_reads,
+        find_claims=find_claims,
         edit=partial(_move_money, amounts=amounts),
+        missed="the opening balance of the account is not known",
     )
-    for anomaly, meaning, amounts in (
-        ("bank-total", "a read shows more money than there is", lambda rows, shown: (1,)),
-        ("bank-negative", "a read shows an account below zero", _overdraw),
-        ("bank-unaccounted", "a read shows money in another account than the transfers can explain", _exceed_transfers),
+    for anomaly, meaning, find_claims, amounts in (
+        ("bank-total", "a read shows more money than there is", _find_bank_reads, lambda rows, shown: (1,)),
+        ("bank-negative", "a read shows an account below zero", _find_bank_reads, _overdraw),
+        (
+            "bank-unaccounted",
+            "a read shows money in another account than the transfers can explain",
+            _find_accounted_reads,
+            _exceed_transfers,
+        ),
     )
 )
 

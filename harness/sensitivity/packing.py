@@ -1,8 +1,9 @@
 """Packs many copies of objects into one history, and finds the copies in which a check finds a violation.
 
-Each copy gets keys, groups, processes and operation numbers of its own. So one pass of the checks judges all copies,
-and the key of a violation says to which copy it belongs. Times are unchanged, because deadlines and faults count. Only
-copies of transactions follow each other in time (``apart``). Otherwise the order of real time would connect them.
+Each copy gets keys, groups, processes, operation numbers and values of logs of its own. So one pass of the checks
+judges all copies, and the key of a violation says to which copy it belongs. Times are unchanged, because deadlines and
+faults count. Only copies of transactions follow each other in time (``apart``). Otherwise the order of real time would
+connect them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
     from assay.harness.sensitivity.plant import Row, Rows
 
+_LOG: Final = ("append", "observe", "reported", "unreported")
 _PREFIX: Final = re.compile(r"copy(\d+)-")
 
 
@@ -52,6 +54,8 @@ def pack(
     stride = 1 + max(ops, default=0)
     processes: dict[tuple[int, int], int] = {}
     """The process of each copy's process. Their column is too narrow for a stride."""
+    values: dict[tuple[int, int], int] = {}
+    """The value of each copy's value of a log. A value that is read in another log than it was sent to is a finding."""
     length = 1 + max((row["ret"] or row["call"] for row in ops.values()), default=0)
     effects: list[Row] = []
     operations: list[Row] = []
@@ -67,9 +71,12 @@ def pack(
                 "ret": None if row["ret"] is None else row["ret"] + shift,
             }
 
-        effects += [
-            {**move(row), "op": row["op"] + number * stride, "group": _rename(row["group"], number)} for row in rows
-        ]
+        for row in rows:
+            value = row["value"]
+            if row["kind"] in _LOG and value is not None:
+                value = values.setdefault((number, value), len(values))
+            own = {"op": row["op"] + number * stride, "group": _rename(row["group"], number), "value": value}
+            effects.append({**move(row), **own})
         operations += [
             {**move(ops[op]), "index": op + number * stride, "scheduled": None}
             for op in sorted({row["op"] for row in rows})

@@ -25,9 +25,11 @@ T = TypeVar("T")
 class ObjectRows(list[Row]):
     """All rows of one object, with what was derived from them, so that all plants share it."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[Row], silent: Iterable[Row] = ()) -> None:
         super().__init__(rows)
         self.derived: dict[Callable[[Rows], Any], Any] = {}
+        self.silent = list(silent)
+        """Operations of unknown outcome and without effects, by the processes of these rows: rows of ``ops``."""
 
 
 def derive(rows: Rows, function: Callable[[Rows], T]) -> T:
@@ -38,6 +40,11 @@ def derive(rows: Rows, function: Callable[[Rows], T]) -> T:
         rows.derived[function] = function(rows)
     found: T = rows.derived[function]
     return found
+
+
+def list_silent(rows: Rows) -> list[Row]:
+    """Lists the operations of unknown outcome whose effects no one knows, by the processes of the object."""
+    return rows.silent if isinstance(rows, ObjectRows) else []
 
 
 NEVER: Final = 2**62

@@ -6,6 +6,7 @@ the violation needs.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, find_fresh_value, is_ok, position_of, returned
@@ -194,40 +195,49 @@ def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
-def _declare(anomaly: str, meaning: str, **rest: object) -> Plant:
-    return Plant(anomaly=anomaly, meaning=meaning, kinds=_TXN, gather=gather_transactions, select=_select_keys, **rest)  # type: ignore[arg-type]
+_declare: Final = partial(Plant, kinds=_TXN, gather=gather_transactions, select=_select_keys, apart=True)
 
 
 TRANSACTION_PLANTS: Final = (
     _declare(
-        "garbage-read", "a read shows an element that no one appended", find_claims=_find_list_reads, edit=_read_garbage
+        anomaly="garbage-read",
+        meaning="a read shows an element that no one appended",
+        find_claims=_find_list_reads,
+        edit=_read_garbage,
     ),
-    _declare("duplicate-elements", "a read shows an element twice", find_claims=_find_list_reads, edit=_read_twice),
     _declare(
-        "incompatible-order",
-        "a read shows two elements in another order than other reads",
+        anomaly="duplicate-elements",
+        meaning="a read shows an element twice",
+        find_claims=_find_list_reads,
+        edit=_read_twice,
+    ),
+    _declare(
+        anomaly="incompatible-order",
+        meaning="a read shows two elements in another order than other reads",
         find_claims=_find_comparable_reads,
         edit=_reverse_last,
         missed="no other transaction shows both",
     ),
-    _declare("internal", "a transaction does not see its own append", find_claims=_find_own_reads, edit=_tear),
     _declare(
-        "G1a",
-        "a read shows an element of a transaction that failed",
+        anomaly="internal", meaning="a transaction does not see its own append", find_claims=_find_own_reads, edit=_tear
+    ),
+    _declare(
+        anomaly="G1a",
+        meaning="a read shows an element of a transaction that failed",
         find_claims=_find_failed_appends,
         edit=_read_failed,
         missed="no one read its list",
     ),
     _declare(
-        "G-single",
-        "a transaction sees one of two appends of another one, and not the other",
+        anomaly="G-single",
+        meaning="a transaction sees one of two appends of another one, and not the other",
         find_claims=_find_torn,
         edit=_tear,
         missed="no transaction reads both lists and shows both",
     ),
     _declare(
-        "G-single-real-time",
-        "the first read of a list after the last fault lacks an acknowledged append",
+        anomaly="G-single-real-time",
+        meaning="the first read of a list after the last fault lacks an acknowledged append",
         find_claims=_find_later_reads,
         edit=_tear,
         missed="no later transaction shows it",
