@@ -354,7 +354,7 @@ def test_a_drain_that_did_not_reach_the_sentinel_is_unknown(tmp_path: Path) -> N
     assert judged.unknown == ("the drain did not reach a sentinel in orders-0",)
 
 
-def test_a_drain_that_does_not_say_where_it_ended_is_told_so(tmp_path: Path) -> None:
+def test_a_drain_that_does_not_say_where_it_ended_is_named(tmp_path: Path) -> None:
     book = run()
     book.rows = [row for row in book.rows if row["kind"] != "drained"]
     assert verdict(tmp_path, book, CONTRACT, partition()).unknown == (

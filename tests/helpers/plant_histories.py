@@ -64,7 +64,7 @@ class Kind:
     legal: Callable[[Sequence[Row]], bool]
     """Decides by search, or by looking at each pair."""
     anomalies: tuple[str, ...]
-    """Those whose plants are tried in them."""
+    """Anomalies whose plants are tried in them."""
     contract: Contract = CONTRACT
     legal_part: Callable[[Sequence[Row]], bool] | None = None
     """As ``legal``, for the part of an object that a copy has. None: ``legal`` decides parts, too."""
@@ -145,7 +145,7 @@ def legal_ids(rows: Sequence[Row]) -> bool:
 
 
 def bank(key: str, rng: random.Random, first: int) -> list[Row]:
-    """Of some banks, only the sum of all accounts is known, or it is not known whether they were opened."""
+    """Makes banks, of which some name only the sum of all accounts, or may not have been opened."""
     outcome, split = rng.choice(("ok", "ok", "ok", "info")), rng.random() < 0.7
     return bank_histories.at_random(
         rng.randrange(10**9), wrong=False, key=key, first=first, outcome=outcome, split=split
@@ -296,7 +296,7 @@ def legal_offsets(rows: Sequence[Row]) -> bool:
 
 
 def group(key: str, rng: random.Random, first: int) -> list[Row]:
-    """Of some groups, generations begin at 0."""
+    """Makes groups, of which some begin with generation 0."""
     less = rng.randint(0, 1)
     rows = of_model(GroupModel, key, rng, first)
     return [row if row["generation"] is None else {**row, "generation": row["generation"] - less} for row in rows]

@@ -20,9 +20,9 @@ from helpers.log_histories import Row
 from helpers.plant_histories import Kind, to_operations
 
 HISTORIES: Final = 40
-"""Of each kind."""
+"""Number of histories of each kind."""
 CLAIMS: Final = 2
-"""Of each object, exposed ones and others."""
+"""Claims of each object: so many exposed ones, and so many others."""
 CLIENT_FAMILIES: Final = [family for family in FAMILIES if not family.about_servers]
 
 

@@ -18,7 +18,7 @@ from assay.checkers.judging.judge import judge
 from assay.checkers.judging.sensitivity import PlantedShare, Sensitivity
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.history import HistoryReader
-from assay.harness.sensitivity import catalogue
+from assay.harness.sensitivity import measure as measuring
 from assay.harness.sensitivity.measure import measure
 
 from helpers.fault_rows import impact
@@ -155,17 +155,17 @@ def test_each_anomaly_without_a_plant_is_named_with_the_reason(tmp_path: Path) -
     contract = SETS.forbid_also("no-recovery", "two-leaders", "unseen")
     found = measured(tmp_path / "history", rows, contract, events=[exit_event])
     assert {one.anomaly: one.reason for one in found.not_planted} == {
-        "no-recovery": catalogue.WHOLE_RUN,
-        "two-leaders": catalogue.SERVERS,
-        "unseen": catalogue.DEADLINE,
+        "no-recovery": measuring.WHOLE_RUN,
+        "two-leaders": measuring.SERVERS,
+        "unseen": measuring.DEADLINE,
     }
 
 
 def test_no_built_in_anomaly_is_without_a_plant_or_a_reason() -> None:
-    planted = {plant.anomaly for plant in catalogue.PLANTS}
+    planted = {plant.anomaly for plant in measuring.PLANTS}
     known = {check.anomaly for family in FAMILIES for check in family.checks}
     assert planted <= known
-    assert all(catalogue.explain_unplanted(name, FAMILIES, FAMILIES) for name in known - planted)
+    assert all(measuring.explain_unplanted(name, FAMILIES, FAMILIES) for name in known - planted)
 
 
 OWN: Final = family_of(
@@ -188,7 +188,7 @@ def test_a_check_of_your_own_has_no_plant(tmp_path: Path) -> None:
     judgement = judged(history, contract, engines, families=families)
     assert judgement.verdict is Verdict.PASS, judgement.unknown
     found = measure(history, contract, judgement, engines, families=families)
-    assert {one.anomaly: one.reason for one in found.not_planted} == {"set-odd": catalogue.OWN_CHECK}
+    assert {one.anomaly: one.reason for one in found.not_planted} == {"set-odd": measuring.OWN_CHECK}
 
 
 @pytest.mark.parametrize("engine", ["sqlite", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])

@@ -53,7 +53,7 @@ LOG_END: Final = re.compile(
     r"filled by an operation of (process \d+) that began only at ([\d.]+ s)\."
 )
 EARLIER: Final = re.compile(r"had been (?:acknowledged|read) [\d.]+ s earlier")
-"""What the words of :data:`LOG_END` did not say."""
+"""A part of the sentence that the text of :data:`LOG_END` lacks."""
 
 
 def case(path: Path, engine: str) -> Any:
