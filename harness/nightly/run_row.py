@@ -31,6 +31,8 @@ from assay.reports.figures import FIGURES, RunFigures
 
 STAMP: Final = "%Y%m%dT%H%M%S"
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")
+UNENDED: Final = "it did not end"
+AWAITED: Final = "it has ended, and its session still judges it"
 UNJUDGED: Final = "it was not judged; `assay check` judges it, but does not store the verdict"
 
 
@@ -69,7 +71,7 @@ def read_outline(folder: Path) -> RunOutline:
     if special is not None:
         return RunOutline(msgspec.structs.replace(run, status=DAMAGED, problem=str(special)), None, settings)
     if run.status not in (store.FINISHED, store.INTERRUPTED):
-        run = msgspec.structs.replace(run, problem=run.problem or "it did not end")
+        run = msgspec.structs.replace(run, problem=run.problem or _explain_unended(info))
     return RunOutline(run, info, settings)
 
 
@@ -289,9 +291,13 @@ def find_setting(settings: dict[str, Any], section: str, name: str) -> str | Non
 
 
 def _find_status(info: RunInfo) -> str:
-    if info.status != store.RUNNING:
-        return info.status
-    return store.RUNNING if info.is_active() else ABANDONED
+    if info.awaits_verdict():
+        return store.RUNNING
+    return ABANDONED if info.status == store.RUNNING else info.status
+
+
+def _explain_unended(info: RunInfo) -> str:
+    return AWAITED if info.status in (store.FINISHED, store.INTERRUPTED) else UNENDED
 
 
 def _has_valid_dates(info: RunInfo) -> bool:

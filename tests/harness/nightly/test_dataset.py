@@ -170,6 +170,16 @@ def test_a_run_that_did_not_end_well_is_never_a_pass(
     assert problem in str(run.problem)
 
 
+def test_a_run_that_its_session_still_judges_goes_on(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, BEGAN, judged=False)
+    recorded = msgspec.json.decode((folder.path / "run.json").read_bytes())
+    folder.write_json("run.json", recorded | {"in_use": True})
+    run = make_row(folder.path)
+    assert (run.status, run.verdict, run.problem) == (
+        "running", None, "it has ended, and its session still judges it"
+    )  # fmt: skip
+
+
 def test_a_run_whose_process_is_dead_was_abandoned_and_its_defect_is_known_without_settings(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c",
                             "from assay.cluster.owner import current_owner; print(current_owner())"],
