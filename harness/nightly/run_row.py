@@ -32,7 +32,7 @@ from assay.reports.figures import FIGURES, RunFigures
 STAMP: Final = "%Y%m%dT%H%M%S"
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")
 UNENDED: Final = "it did not end"
-AWAITED: Final = "it has ended, and its session still judges it"
+AWAITED: Final = "it has ended, and its session may still judge it"
 UNJUDGED: Final = "it was not judged; `assay check` judges it, but does not store the verdict"
 
 

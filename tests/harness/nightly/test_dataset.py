@@ -176,7 +176,7 @@ def test_a_run_that_its_session_still_judges_goes_on(tmp_path: Path) -> None:
     folder.write_json("run.json", recorded | {"in_use": True})
     run = make_row(folder.path)
     assert (run.status, run.verdict, run.problem) == (
-        "running", None, "it has ended, and its session still judges it"
+        "running", None, "it has ended, and its session may still judge it"
     )  # fmt: skip
 
 
