@@ -9,7 +9,6 @@ A night begins with the cells that failed recently; then come those that ran lon
 import difflib
 import glob
 import shlex
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from assay.harness.core.files import read_file
+from assay.harness.core.files import decode_toml, read_file
 from assay.harness.nightly.night_record import (
     NOT_OF_CELL,
     AttemptResult,
@@ -101,7 +100,7 @@ def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
     Raises :class:`NightError`.
     """
     try:
-        table = tomllib.loads(read_file(path).decode())
+        table = decode_toml(read_file(path))
     except FileNotFoundError:
         raise NightError(
             f"there is no {path}: write it (docs/guide/nightly.md), or name another with --matrix"

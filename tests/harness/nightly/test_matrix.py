@@ -138,6 +138,8 @@ def test_stored_schedules_are_played(place: Path) -> None:
         (RUN + RUN, "two cells are named run/test_log/none/sim"),
         ("", "has no cells"),
         ("[[run", "nightly.toml"),
+        (f"x = {'[' * 5000}{']' * 5000}", "nightly.toml: its values are nested too deep"),
+        (f"x = {'{a=' * 3000}1{'}' * 3000}", "nightly.toml: its values are nested too deep"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(place: Path, text: str, said: str) -> None:
