@@ -251,7 +251,11 @@ class Attempt:
         if self._info is None or not self._info.in_use:
             return
         if self._info.status == store.RUNNING:
-            self._end(store.ERROR, problem="the run was aborted", in_use=False)
+            try:
+                self._end(store.ERROR, problem="the run was aborted", in_use=False)
+            except OSError as error:
+                if not is_full(error):  # a full disk has already ended the run, with a message of its own
+                    raise
         else:
             with contextlib.suppress(OSError):  # the folder was deleted, or this process will soon have ended anyway
                 self._update_info(in_use=False)
