@@ -114,8 +114,8 @@ def _explain_no_run(cell: MatrixCell, printed: str) -> str | None:
         return None
     if not PASSED.search(printed):
         return "no test was run"
-    if left_out := LEFT_OUT.search(printed):
-        return f"no experiment was run: {left_out[0].strip('= ')}"
+    if left_out := LEFT_OUT.findall(printed):
+        return f"no experiment was run: {left_out[-1].strip('= ')}"
     if cell.kind in (CellKind.RUN, CellKind.SCHEDULE):
         return "no experiment was run, only tests without one"
     return None
