@@ -137,7 +137,7 @@ def _find_state(name: str, instances: int, one: CheckCoverage | None) -> CheckSt
         return CheckState.NOT_APPLICABLE
     if one.rows == 0:
         return CheckState.NO_DATA if one.note is None else CheckState.NOT_JUDGED
-    return CheckState.NOT_EXPOSED if one.claims and not one.exposed else CheckState.CLEAR
+    return CheckState.NOT_EXPOSED if one.claims and one.exposed == 0 else CheckState.CLEAR
 
 
 def _find_note(state: CheckState, one: CheckCoverage | None) -> str | None:

@@ -68,7 +68,7 @@ class InventoryHost:
 def read_inventory(path: Path) -> list[InventoryHost]:
     """Returns the hosts in the order of the file. Raises :class:`InventoryError`."""
     file = _parse_inventory(path)
-    known = _read_known_hosts(Path(file.known_hosts).expanduser())
+    known = _read_known_hosts(_expand_user(file.known_hosts, str(path)))
     found = [
         InventoryHost(one.role, _to_ssh_address(one, file, known, f"{path}: host {number}"))
         for number, one in enumerate(file.host, 1)
@@ -90,6 +90,8 @@ def _parse_inventory(path: Path) -> _RawInventory:
         ) from None
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise InventoryError(f"{path}: {error}") from error
+    except RecursionError:
+        raise InventoryError(f"{path}: its values are nested too deep") from None
     if not file.host:
         raise InventoryError(f"{path} names no host: each is a table [[host]] with an address")
     return file
@@ -149,6 +151,14 @@ def choose_by_role(
     return chosen
 
 
+def _expand_user(text: str, where: str) -> Path:
+    """Replaces ``~`` by the home folder. Raises :class:`InventoryError` if there is none, or no such user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InventoryError(f"{where}: {text}: no home folder is known for it; give an absolute path") from None
+
+
 def _read_known_hosts(path: Path) -> paramiko.HostKeys:
     keys = paramiko.HostKeys()
     if path.is_file():
@@ -175,6 +185,6 @@ def _to_ssh_address(raw: _RawAddress, file: _RawInventory, known: paramiko.HostK
         host_key = f"{key.get_name()} {key.get_base64()}"
     jump = None if raw.jump is None else _to_ssh_address(raw.jump, file, known, f"{where}, jump")
     # absolute, because the undo journal is read from other folders
-    key = str(Path(raw.key or file.key).expanduser().absolute())
+    key = str(_expand_user(raw.key or file.key, where).absolute())
     sudo = file.sudo if raw.sudo is None else raw.sudo
     return SshAddress(raw.address, raw.user or file.user, key, host_key, raw.port, sudo, jump)

@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             arguments.into,
             lambda path: note(f"not carried: {path} is a link or a special file"),
             refused.append,
+            lambda run: note(f"not carried: {run} goes on, or is being judged; carry it when its session has ended"),
         )
         arguments.into.mkdir(parents=True, exist_ok=True)
     except OSError as error:

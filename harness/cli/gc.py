@@ -12,8 +12,9 @@ DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
 and so is a symbolic link, and a run that has one of these in it: another run, a mount point, a FIFO, a socket, a
 device, or a link to a folder elsewhere.
-The newest runs of each test, those that latest links point at, and those still going on are kept, too. A run that
-did not end on another machine, or before the last start of a machine without /etc/machine-id, may go on: it is named.
+The newest runs of each test, those that latest links point at, and those in use are kept, too. A run is in use until
+its session has judged it and has written its report. A run that was in use on another machine, or before the last start
+of a machine without /etc/machine-id, may still be: it is named.
 """
 EPILOG: Final = """\
 exit codes: 0 done, or nothing to do; 2 nothing was deleted, because it was not confirmed; 64 wrong usage

@@ -20,7 +20,8 @@ repeats it.
 
   assay index store                                  the page
   assay index store --trends=trends.json             also shows the output of `assay nights trends`
-  assay index store --check --known=known.toml       exits 1 for a failure not marked as known, 2 for a damaged run
+  assay index store --check --known=known.toml       exits 1 for a failure not marked as known, 2 for a run that
+                                                     is damaged or was cut short before its verdict
 """
 
 
@@ -28,7 +29,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("index", help="one page over all runs of a store", description=DESCRIPTION)
     add_options(parser)
     parser.add_argument("--check", action="store_true",
-        help="exit 1 when a failure is unmarked, or its mark expired; 2 when a run or a record is damaged")  # fmt: skip
+        help="exit 1 when a failure is unmarked, or its mark expired; 2 when a run or a record is damaged, "
+        "or a run was cut short before its verdict")  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -55,9 +57,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         note(f"{failure.system}, {failure.workload}: {', '.join(failure.anomalies) or 'failed'}: {mark}")
     for damaged in page.damaged if arguments.check else ():
         note(f"cannot be read, and may have failed: {damaged}")
+    for unjudged in page.unjudged if arguments.check else ():
+        note(f"has no verdict, and may have failed: {unjudged}")
     if not arguments.check:
         return ExitCode.PASS
-    return ExitCode.FAIL if page.counting else ExitCode.UNKNOWN if page.damaged else ExitCode.PASS
+    if page.counting:
+        return ExitCode.FAIL
+    return ExitCode.UNKNOWN if page.damaged or page.unjudged else ExitCode.PASS
 
 
 def build_page_renderer(arguments: argparse.Namespace) -> "Callable[[bool], RenderedPage]":

@@ -136,9 +136,10 @@ def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:
     from assay.harness.nightly.night_record import NightError
 
     try:
-        known = read_plan(arguments.matrix)[0] if night.folder == str(arguments.matrix.parent.resolve()) else ()
+        same_folder = night.folder == str(arguments.matrix.parent.resolve())
+        known = set(read_plan(arguments.matrix)[0] if same_folder else ())
     except NightError:
-        known = ()
+        known = set()
     foreign = [cell for cell in night.cells if cell not in known]
     if not foreign:
         return True

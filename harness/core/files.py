@@ -4,10 +4,11 @@ import errno
 import os
 import secrets
 import stat
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -80,6 +81,14 @@ def decode_json(data: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from error
+
+
+def decode_toml(data: bytes) -> dict[str, Any]:
+    """Decodes TOML. Raises ``ValueError`` also for text that is not UTF-8, and for values nested too deep."""
+    try:
+        return tomllib.loads(data.decode())
+    except RecursionError:
+        raise ValueError("its values are nested too deep") from None
 
 
 def require_regular(path: Path) -> None:

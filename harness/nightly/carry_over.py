@@ -116,12 +116,14 @@ def carry(
     target: Path,
     skipped: Callable[[Path], None] = lambda path: None,
     refused: Callable[[str], None] = lambda obstacle: None,
+    unjudged: Callable[[Path], None] = lambda run: None,
 ) -> tuple[int, int]:
     """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
     A run of ``target`` with its history is not replaced, nor is a later record of a night, nor that of another night of
     the same name. ``skipped`` is called with each link and each special file that is left out, ``refused`` with each
-    obstacle in ``target`` and its remedy.
+    obstacle in ``target`` and its remedy. ``unjudged`` is called with each run that is left out because a process of
+    this machine still plays or judges it: the copy would have no verdict.
     Raises ``OSError``, and :class:`SameStoreError` before anything is written.
     """
     real_source, real_target = source.resolve(), target.resolve()
@@ -153,10 +155,17 @@ def carry(
             return False
         return folder.is_dir()
 
+    def is_unjudged(run: Path) -> bool:
+        info = None if store.is_carried(run) else store.read_info(run)
+        if info is None or info.is_elsewhere() or not info.awaits_verdict():
+            return False
+        unjudged(run)
+        return True
+
     into, runs, nights = _Target(target, refused), 0, 0
     for run in store.list_runs(source):
         place = target / run.relative_to(source)
-        if (place / "history").exists() or is_link_elsewhere(run):
+        if (place / "history").exists() or is_link_elsewhere(run) or is_unjudged(run):
             continue
         files = [run / name for name in OF_RUN if is_file(run / name)]
         if not into.accepts(place, _is_our_run):

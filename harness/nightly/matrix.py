@@ -9,17 +9,16 @@ A night begins with the cells that failed recently; then come those that ran lon
 import difflib
 import glob
 import shlex
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, field
+from itertools import islice, product
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from assay.harness.core.files import read_file
+from assay.harness.core.files import decode_toml, read_file
 from assay.harness.nightly.night_record import (
     NOT_OF_CELL,
     AttemptResult,
@@ -37,6 +36,8 @@ ANY: Final = "any"
 NIGHT_OPTIONS: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--explore", "-n", "--numprocesses")
 """Options that the night sets itself. A canary adds ``--defect``. ``-n`` is one of them, because a cell is one process.
 """
+MOST_REPEATS: Final = 100_000
+MOST_CELLS: Final = 50_000
 
 
 class MatrixBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ class MatrixBlock(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None = None
     label: str = ""
     options: tuple[str, ...] = ()
-    repeat: Annotated[int, msgspec.Meta(ge=1)] = 1
+    repeat: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)] = 1
     timeout: str = "10min"
 
 
@@ -99,7 +100,7 @@ def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
     Raises :class:`NightError`.
     """
     try:
-        table = tomllib.loads(read_file(path).decode())
+        table = decode_toml(read_file(path))
     except FileNotFoundError:
         raise NightError(
             f"there is no {path}: write it (docs/guide/nightly.md), or name another with --matrix"
@@ -116,7 +117,9 @@ def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
             for number, block in enumerate(getattr(matrix, kind), start=1):
                 where = f" [[{kind}]] number {number}:"
                 _require_keys(KEYS[kind], table[kind][number - 1], REQUIRED[kind])
-                cells += _make_cells(kind, block, MatrixFolder(path.parent, matrix.systems))
+                cells += islice(_make_cells(kind, block, MatrixFolder(path.parent, matrix.systems)), MOST_CELLS + 1)
+                if len(cells) > MOST_CELLS:
+                    raise SettingsError(f"the cells are more than the {MOST_CELLS:,} of a night: shorten its lists")
     except (SettingsError, msgspec.ValidationError) as error:
         raise NightError(f"{path}:{where} {error}") from None
     if not cells:
@@ -293,3 +296,55 @@ def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd])
         return not one.troubled, one.started
 
     return sorted(cells, key=urgency)
+
+
+@dataclass
+class AttemptQueue:
+    """The attempts of a night that are still to be made: first one of each cell, then more of those that repeat.
+
+    They are made one at a time, because the cells of a night may repeat more often than fits into the memory.
+
+    - ``done``: cells and numbers of the attempts that are left out
+    - ``len()``: the number of attempts left, also those for which there is no time
+    """
+
+    cells: Sequence[MatrixCell]
+    done: Collection[tuple[str, int]]
+    _too_long: set[str] = field(default_factory=set)
+    """Cells for which there is no time. They are dropped, because the time that is left only shrinks."""
+    _first: tuple[MatrixCell, int] | None = None
+
+    def __post_init__(self) -> None:
+        repeats = {cell.name: cell.repeat for cell in self.cells}
+        self._count = sum(repeats.values()) - sum(1 <= number <= repeats.get(name, 0) for name, number in self.done)
+        self._attempts = self._make_attempts()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find_first(self, seconds: Mapping[str, float], left: float) -> tuple[MatrixCell, int] | None:
+        """Returns the next attempt, with its number from 1, for which ``left`` seconds suffice; None if there is none.
+
+        ``seconds``: how long each cell took last time.
+        """
+        while self._first is None or seconds.get(self._first[0].name, 0.0) > left:
+            if self._first is not None:
+                self._too_long.add(self._first[0].name)
+            self._first = next(self._attempts, None)
+            if self._first is None:
+                return None
+        return self._first
+
+    def remove_first(self) -> None:
+        """Removes the attempt that :meth:`find_first` has returned."""
+        self._first = None
+        self._count -= 1
+
+    def _make_attempts(self) -> Iterator[tuple[MatrixCell, int]]:
+        cells, number = list(self.cells), 1
+        while cells:
+            for cell in cells:
+                if cell.name not in self._too_long and (cell.name, number) not in self.done:
+                    yield cell, number
+            number += 1
+            cells = [cell for cell in cells if cell.repeat >= number and cell.name not in self._too_long]

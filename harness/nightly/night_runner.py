@@ -34,7 +34,7 @@ import msgspec
 from assay.cluster import owner
 from assay.harness.core.files import SpecialFileError, open_lock, require_regular
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs
-from assay.harness.nightly.matrix import read_last_ends, sort_by_urgency
+from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import (
     NAME,
     AttemptOutcome,
@@ -109,7 +109,6 @@ PROBE: Final = 1024 * 1024
 """A disk is full if it has fewer free bytes."""
 LOG_TAIL: Final = 4 * 1024 * 1024
 """Bytes that are read from the end of a log, which may be as large as the disk."""
-MOST_REPEATS: Final = 100_000
 LONGEST: Final = 1e9
 """Maximum seconds of a time in a record."""
 
@@ -160,11 +159,12 @@ class NightRunner:
             )
             self._reserve.allocate(RESERVE)
             end = time.monotonic() + self.budget
-            todo = self._list_attempts(sort_by_urgency(self.night.cells, earlier), results)
+            done = {(one.cell, one.attempt) for one in results if one.outcome is not AttemptOutcome.INTERRUPTED}
+            todo = AttemptQueue(sort_by_urgency(self.night.cells, earlier), done)
             seconds = {name: one.seconds for name, one in earlier.items()}
             current_round = 1.0
             while not self.interrupt.requested and (left := end - time.monotonic()) > 0:
-                chosen = next((one for one in todo if seconds.get(one[0].name, 0.0) <= left), None)
+                chosen = todo.find_first(seconds, left)
                 next_round = math.inf if chosen is None else chosen[1]
                 if next_round > current_round:
                     current_round = next_round
@@ -172,7 +172,7 @@ class NightRunner:
                     continue
                 if chosen is None:
                     break
-                todo.remove(chosen)
+                todo.remove_first()
                 result = self._attempt(*chosen, left, len(results) + 1)
                 results.append(result)
                 self._record(result)
@@ -182,15 +182,6 @@ class NightRunner:
                     self._measure_sensitivity(chosen[0], result, end - time.monotonic())
             self._end()
         return results
-
-    def _list_attempts(
-        self, cells: Sequence[MatrixCell], results: Sequence[AttemptResult]
-    ) -> list[tuple[MatrixCell, int]]:
-        """Returns each cell with the numbers of its attempts, from 1, without those that have ended by themselves."""
-        done = {(one.cell, one.attempt) for one in results if one.outcome is not AttemptOutcome.INTERRUPTED}
-        rounds = range(1, max(cell.repeat for cell in cells) + 1)
-        every = [(cell, number) for number in rounds for cell in cells if number <= cell.repeat]
-        return [one for one in every if (one[0].name, one[1]) not in done]
 
     def _attempt(self, cell: MatrixCell, attempt: int, left: float, number: int) -> AttemptResult:
         seed = derive_seed(self.night.seed, cell.name, attempt) % 2**32

@@ -35,6 +35,10 @@ FOUND: Final = re.compile(r"^(FOUND .*)$", re.MULTILINE)
 """The first line of a search's finding."""
 NOT_COLLECTED: Final = re.compile(r"errors? during collection")
 PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
+LEFT_OUT: Final = re.compile(r"^.*\b[1-9]\d* (?:skipped|deselected)\b.*$", re.MULTILINE)
+"""A line of pytest that counts tests which were not run."""
+SEARCHED: Final = re.compile(r"^assay: (?:a search|\d+ searches) found nothing\b", re.MULTILINE)
+"""The line of ``plugin.pass_remarks`` for searches without a finding, which leave no run."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,8 @@ def _classify_green(cell: MatrixCell, printed: str, runs: Sequence[SeenRun]) -> 
     skipped = SKIPPED.search(printed)
     # A test that is skipped because this machine lacks something leaves a folder without a verdict.
     judged = [run for run in runs if run.verdict is not None or not skipped]
-    if not judged and not PASSED.search(printed):
-        return AttemptOutcome.SKIPPED, _shorten(skipped[1] if skipped else "no test was run")
+    if not judged and (reason := _explain_no_run(cell, printed)) is not None:
+        return AttemptOutcome.SKIPPED, _shorten(skipped[1] if skipped else reason)
     unknown = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in judged)
     if unknown:  # an expected failure or a retry satisfies pytest, but is no pass
         return AttemptOutcome.UNKNOWN, f"pytest passed, but {unknown} of {len(runs)} runs did not pass"
@@ -99,6 +103,22 @@ def _classify_green(cell: MatrixCell, printed: str, runs: Sequence[SeenRun]) -> 
         expected = ", ".join(cell.expected) or "a failure"
         return AttemptOutcome.MISSED, f"every run passes, but {expected} must be reported"
     return AttemptOutcome.PASS, ""
+
+
+def _explain_no_run(cell: MatrixCell, printed: str) -> str | None:
+    """Returns why an attempt that left no judged run has tested nothing; None if a search passed.
+
+    Other tests of the file may have passed, but they say nothing about the system.
+    """
+    if SEARCHED.search(printed):
+        return None
+    if not PASSED.search(printed):
+        return "no test was run"
+    if left_out := LEFT_OUT.findall(printed):
+        return f"no experiment was run: {left_out[-1].strip('= ')}"
+    if cell.kind in (CellKind.RUN, CellKind.SCHEDULE):
+        return "no experiment was run, only tests without one"
+    return None
 
 
 def _find_trouble(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from assay.checkers.check import build
 from assay.checkers.engine import Engine, EngineError, Engines
@@ -21,9 +22,20 @@ from assay.checkers.judging.history_views import open_history, register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
-from assay.harness.core.files import HugeFileError, SpecialFileError, read_file, read_json, read_json_if_valid
+from assay.harness.core.files import HugeFileError, read_file, read_json, read_json_if_valid
 from assay.harness.core.history import HistoryError
-from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultPhases, RecoveryRow, RunFinding, RunRow
+from assay.harness.core.printable import to_encodable
+from assay.harness.nightly.rows import (
+    ABANDONED,
+    DAMAGED,
+    NONE,
+    UNKNOWN,
+    FaultPhases,
+    RecoveryRow,
+    RunFinding,
+    RunRow,
+    to_table,
+)
 from assay.harness.run import store
 from assay.harness.run.store import RunInfo
 from assay.harness.stored.by_contract import StoredHistory, open_stored
@@ -31,6 +43,8 @@ from assay.reports.figures import FIGURES, RunFigures
 
 STAMP: Final = "%Y%m%dT%H%M%S"
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")
+UNENDED: Final = "it did not end"
+AWAITED: Final = "it has ended, and its session may still judge it"
 UNJUDGED: Final = "it was not judged; `assay check` judges it, but does not store the verdict"
 
 
@@ -48,7 +62,8 @@ def read_outline(folder: Path) -> RunOutline:
     special = store.find_special_file(folder)
     info = store.read_info(folder)
     if info is None or not _has_valid_dates(info):
-        return RunOutline(_make_damaged_row(folder, settings, special), None, settings)
+        problem = "run.json is missing or damaged" if special is None else str(special)
+        return RunOutline(_make_damaged_row(folder, settings, problem), None, settings)
     run = RunRow(
         run=_hash_identity(folder, info),
         folder=_run_name(folder),
@@ -69,19 +84,31 @@ def read_outline(folder: Path) -> RunOutline:
     if special is not None:
         return RunOutline(msgspec.structs.replace(run, status=DAMAGED, problem=str(special)), None, settings)
     if run.status not in (store.FINISHED, store.INTERRUPTED):
-        run = msgspec.structs.replace(run, problem=run.problem or "it did not end")
+        run = msgspec.structs.replace(run, problem=run.problem or _explain_unended(info))
     return RunOutline(run, info, settings)
 
 
 def make_row(folder: Path) -> RunRow:
     """Makes the row of a run. Errors of the run do not raise, but become the row's ``problem``."""
-    run, info, _ = read_outline(folder)
-    if info is None or run.status not in (store.FINISHED, store.INTERRUPTED):
-        return run
+    run, info, settings = read_outline(folder)
+    if info is not None and run.status in (store.FINISHED, store.INTERRUPTED):
+        try:
+            run = _add_judgement(run, folder, info)
+        except (HistoryError, EngineError, FileNotFoundError) as error:
+            run = msgspec.structs.replace(run, status=DAMAGED, problem=str(error))
+    if (reason := _explain_misfit(run)) is not None:
+        return _make_damaged_row(folder, settings, f"its files have values that no run has: {reason}")
+    return run
+
+
+def _explain_misfit(run: RunRow) -> str | None:
+    """Returns why a row cannot be stored, such as a number of more than 64 bits or a time before the year 1."""
     try:
-        return _add_judgement(run, folder, info)
-    except (HistoryError, EngineError, FileNotFoundError) as error:
-        return msgspec.structs.replace(run, status=DAMAGED, problem=str(error))
+        to_table(run)
+        to_start(run)
+    except (OverflowError, pa.ArrowException) as error:
+        return str(error)
+    return None
 
 
 def to_start(run: RunRow) -> datetime:
@@ -217,7 +244,7 @@ def _parse_targets(text: str | None) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
-def _make_damaged_row(folder: Path, settings: dict[str, Any], special: SpecialFileError | None) -> RunRow:
+def _make_damaged_row(folder: Path, settings: dict[str, Any], problem: str) -> RunRow:
     """Makes the row of a damaged run. Its identity depends only on the content left, so adding it again replaces it."""
     identity = hashlib.sha256(_run_name(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
@@ -231,13 +258,13 @@ def _make_damaged_row(folder: Path, settings: dict[str, Any], special: SpecialFi
     return RunRow(
         run=identity.hexdigest()[:16],
         folder=_run_name(folder),
-        test=folder.parent.name,
+        test=to_encodable(folder.parent.name),
         workload=str(settings.get("experiment", UNKNOWN)),
         nemesis="+".join(map(str, nemesis)) or NONE if isinstance(nemesis, list) else UNKNOWN,
         defect=str(values.get("defect") or NONE),
         started=_find_start(folder).isoformat(),
         status=DAMAGED,
-        problem="run.json is missing or damaged" if special is None else str(special),
+        problem=problem,
         system=find_setting(settings, "system", "name"),
         version=find_setting(settings, "versions", "source"),
     )
@@ -252,7 +279,7 @@ def _find_start(folder: Path) -> datetime:
 
 
 def _run_name(folder: Path) -> str:
-    return f"{folder.parent.name}/{folder.name}"
+    return to_encodable(f"{folder.parent.name}/{folder.name}")
 
 
 def _hash_identity(folder: Path, info: RunInfo) -> str:
@@ -289,9 +316,13 @@ def find_setting(settings: dict[str, Any], section: str, name: str) -> str | Non
 
 
 def _find_status(info: RunInfo) -> str:
-    if info.status != store.RUNNING:
-        return info.status
-    return store.RUNNING if info.is_active() else ABANDONED
+    if info.awaits_verdict():
+        return store.RUNNING
+    return ABANDONED if info.status == store.RUNNING else info.status
+
+
+def _explain_unended(info: RunInfo) -> str:
+    return AWAITED if info.status in (store.FINISHED, store.INTERRUPTED) else UNENDED
 
 
 def _has_valid_dates(info: RunInfo) -> bool:

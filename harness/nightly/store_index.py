@@ -206,6 +206,7 @@ def _make_run_entry(
         anomalies=tuple(sorted(sanitize_text(name) for name in _find_hits(judgement, None))),
         shape=shape,
         reason=_shorten(reason),
+        unjudged=judgement is None and defect == NONE and _may_have_failed(info, result),
         command=sanitize_command(command),
         seed=run.seed,
         version=sanitize_text((None if night is None else night.version) or run.version or ""),
@@ -287,6 +288,17 @@ def _shows_outcome(entry: Entry | None, result: AttemptResult) -> bool:
     if entry is None:
         return False
     return bool(entry.cell.defect) or entry.standing is VERDICTS.get(result.outcome, RunVerdict.NONE)
+
+
+def _may_have_failed(info: store.RunInfo | None, result: AttemptResult | None) -> bool:
+    """Returns whether a run without a verdict may hide a failure: it made operations, and is over as far as is known.
+
+    A session of this machine may still judge it. An attempt that crashed or hung counts in its night.
+    """
+    if info is None or (result is not None and result.outcome not in VERDICTS):
+        return False
+    began = info.status != store.ERROR or info.origin is not None
+    return began and (info.is_elsewhere() or not info.awaits_verdict())
 
 
 def _describe_folder(folder: Path) -> dict[str, Any]:

@@ -256,6 +256,8 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             yield exploration
         finally:
             exploration.tear_down()
+            if exploration.passed_examples is not None:
+                pass_remarks.keep_search(request.node, exploration.passed_examples)
             if exploration.interrupted:
                 request.session.shouldstop = "interrupted"
         return

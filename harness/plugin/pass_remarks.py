@@ -1,4 +1,4 @@
-"""Summary of runs that passed: how much was examined, and remarks.
+"""Summary of runs and searches that passed: how much was examined, and remarks.
 
 It is printed at the end of a session, because such a run prints nothing itself. A run that examined almost nothing
 passes, too.
@@ -19,6 +19,8 @@ PASSED: Final = "assay passed"
 """The user property of a passed test: its operations, the number of checks that had data, its folder, and its
 operations by outcome.
 """
+SEARCHED: Final = "assay searched"
+"""The user property of a search that found nothing: the number of its examples."""
 
 
 def keep_remarks(item: Any, remarks: Iterable[str]) -> None:
@@ -36,9 +38,14 @@ def keep_pass(item: Any, operations: int, checks: int, folder: Path, outcomes: s
     item.user_properties.append((PASSED, (operations, checks, str(folder), outcomes)))
 
 
+def keep_search(item: Any, examples: int) -> None:
+    """Keeps the number of examples of a search that found nothing."""
+    item.user_properties.append((SEARCHED, examples))
+
+
 @pytest.hookimpl
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Prints the smallest run, and each remark once with the number of its runs."""
+    """Prints the smallest run, the examples of searches, and each remark once with the number of its runs."""
     properties = [
         one
         for reports in terminalreporter.stats.values()
@@ -48,6 +55,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     ]
     for line in _summarize_passes([value for name, value in properties if name == PASSED]):
         terminalreporter.write_line(line)
+    if searches := [value for name, value in properties if name == SEARCHED]:
+        some = "a search" if len(searches) == 1 else f"{len(searches)} searches"
+        terminalreporter.write_line(f"assay: {some} found nothing in {sum(searches):,} examples")
     for text, number in Counter(value for name, value in properties if name == REMARK).items():
         runs = f"{number} runs that passed" if number > 1 else "a run that passed"
         terminalreporter.write_line(f"assay: of {runs}: {text}")

@@ -159,6 +159,7 @@ class Attempt:
             cluster=settings.cluster,
             nemesis=settings.nemesis_id,
             command=self.command,
+            in_use=True,
         )
         folder.write_run(self._info)
         try:
@@ -248,8 +249,21 @@ class Attempt:
             self.progress.close()
             if self._folder is not None:
                 self._folder.reserve.release()
-            if self._info is not None and self._info.status == store.RUNNING:
-                self._end(store.ERROR, problem="the run was aborted")
+            self._release()
+
+    def _release(self) -> None:
+        """Marks the run as ended and its files as no longer in use."""
+        if self._info is None or not self._info.in_use:
+            return
+        if self._info.status == store.RUNNING:
+            try:
+                self._end(store.ERROR, problem="the run was aborted", in_use=False)
+            except OSError as error:
+                if not is_full(error):  # a full disk has already ended the run, with a message of its own
+                    raise
+        else:
+            with contextlib.suppress(OSError):  # the folder was deleted, or this process will soon have ended anyway
+                self._update_info(in_use=False)
 
     def _remove_cluster(self, world: World) -> None:
         try:

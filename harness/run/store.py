@@ -93,13 +93,29 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which the machine paused the tester: see ``harness.run.observers.StallMeter``."""
     problem: str | None = None
     """Why the run did not end regularly, if so."""
+    in_use: bool = False
+    """Whether its process still needs the files: from the start until the run is judged and its report is written."""
 
     def is_active(self) -> bool:
         """Returns whether the run goes on. A run that may be of another machine counts as active until it ends."""
         if self.status != RUNNING:
             return False
-        process = self._parse_owner()
-        return self.is_elsewhere() or (process is not None and process.alive())
+        return self._may_have_process()
+
+    def may_be_in_use(self) -> bool:
+        """Returns whether its process still needs the files: the run goes on, is being judged or gets its report.
+
+        A run that may be of another machine counts as in use until that machine says otherwise.
+        """
+        return self.claims_use() and self._may_have_process()
+
+    def claims_use(self) -> bool:
+        """Returns whether ``run.json`` says that the run is in use. Its process may have died since."""
+        return self.in_use or self.status == RUNNING
+
+    def awaits_verdict(self) -> bool:
+        """Returns whether the run goes on, or has ended and its process may still judge it."""
+        return self.status != ERROR and self.verdict is None and self.may_be_in_use()
 
     def is_made_by(self, process: str) -> bool:
         """Returns whether this process, given as the text of its owner, made the run itself or by a child process."""
@@ -117,6 +133,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_elsewhere():
             return f"{name} of this machine"
         return f"{name} of machine {self.machine}" if self.machine else f"{name} of an unknown machine"
+
+    def _may_have_process(self) -> bool:
+        process = self._parse_owner()
+        return self.is_elsewhere() or (process is not None and process.alive())
 
     def _parse_owner(self) -> Owner | None:
         """Returns the owner; None if the run was not written by this program, which names its process."""
@@ -368,7 +388,7 @@ def follow_links(path: Path) -> Path:
 def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
     """Returns what ``gc`` would delete: all but the ``keep`` newest runs of each test, if older than ``older_than``.
 
-    It never includes folders that are no runs of ours, runs with a special file in them, active runs, and runs that a
+    It never includes folders that are no runs of ours, runs with a special file in them, runs in use, and runs that a
     ``latest`` link points at.
     """
     latest = {follow_links(link) for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
@@ -379,7 +399,7 @@ def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now
             run
             for run in runs[: max(0, len(runs) - keep)]
             if run.resolve() not in latest
-            and not is_active(run)
+            and not is_in_use(run)
             and _is_old(run, older_than, now)
             and not find_foreign_content(run)
         ]
@@ -456,9 +476,10 @@ def _explain_kept(folder: Path) -> str:
 
 def _explain_elsewhere(run: Path) -> str:
     info = read_info(run)
-    if info is None or info.status != RUNNING or not info.is_elsewhere():
+    if info is None or is_carried(run) or not (info.claims_use() and info.is_elsewhere()):
         return ""
-    return f"it may go on, in {info.describe_process()}; if it does not, delete this folder by hand"
+    doing = "go on" if info.status == RUNNING else "be judged"
+    return f"it may {doing}, in {info.describe_process()}; if it does not, delete this folder by hand"
 
 
 def _parse_started(info: RunInfo) -> datetime | None:
@@ -476,6 +497,12 @@ def is_active(run: Path) -> bool:
     return info is not None and info.is_active()
 
 
+def is_in_use(run: Path) -> bool:
+    """Returns whether the files of a run are still needed; see :meth:`RunInfo.may_be_in_use`. A carried copy is not."""
+    info = read_info(run)
+    return info is not None and info.may_be_in_use() and not is_carried(run)
+
+
 def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
     if older_than is None:
         return True
@@ -485,9 +512,9 @@ def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
 
 
 def delete_runs(paths: Iterable[Path]) -> None:
-    """Deletes runs. Folders that are no runs of ours, or whose run is active by now, are left alone."""
+    """Deletes runs. Folders that are no runs of ours, or that are in use by now, are left alone."""
     for path in paths:
-        if is_own_run(path) and not is_active(path) and not find_foreign_content(path) and not path.parent.is_symlink():
+        if is_own_run(path) and not is_in_use(path) and not find_foreign_content(path) and not path.parent.is_symlink():
             shutil.rmtree(path)
 
 

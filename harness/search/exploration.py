@@ -70,6 +70,8 @@ class Exploration:
     interrupted: bool = False
     interrupt: Interrupt = field(default_factory=Interrupt)
     registry: Registry = field(default_factory=Registry.standard)
+    passed_examples: int | None = None
+    """The number of examples of a search that found nothing, once it has ended."""
 
     def __post_init__(self) -> None:
         if self.settings.invariants == AUTO and self.settings.defect is not None:
@@ -97,7 +99,9 @@ class Exploration:
         self.interrupted = result.interrupted
         self.progress.note(f"explored {result.tally}")
         self._store_coverage(result, started)
-        return self._make_text(result)
+        text = self._make_text(result)
+        self.passed_examples = result.tally.examples if text is None else None
+        return text
 
     def _make_text(self, result: ExplorationResult) -> str | None:
         texts = [

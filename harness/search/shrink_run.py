@@ -221,7 +221,7 @@ class _Runner:
         return failed
 
     def _delete_passed(self, run: Path) -> bool:
-        """Deletes the run if it passed, and returns whether it did. Any other run is kept and named."""
+        """Deletes a run that was judged and did not fail, and returns whether it did. Other runs are kept and named."""
         found = read_forbidden_anomalies(run)
         if found or read_judgement(run) is None:
             other = "" if found & self.wanted else f", not with {', '.join(sorted(self.wanted))}"

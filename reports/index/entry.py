@@ -89,6 +89,8 @@ class Entry:
 
     gone: bool = False
     """Whether the run itself is no longer in the store, and only its night's record mentions it."""
+    unjudged: bool = False
+    """Whether the run made operations and is over, as far as is known here, but has no verdict."""
 
     @property
     def pass_cell(self) -> CellKey:
@@ -129,6 +131,11 @@ class StoreContents:
     problems: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     """Runs and records of nights that cannot be read, in sentences: each may have been a failure."""
+
+    @property
+    def unjudged(self) -> list[str]:
+        """The runs that were cut short before their verdict, in sentences: each may have been a failure."""
+        return [f"{one.name}: {one.reason}" for one in self.entries if one.unjudged]
 
     @property
     def tonight(self) -> NightEntry | None:

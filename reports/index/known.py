@@ -10,7 +10,6 @@
 A mark covers the failures with exactly these anomalies, through its expiry date. It hides nothing.
 """
 
-import tomllib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -19,7 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from assay.harness.core.files import read_file
+from assay.harness.core.files import decode_toml, read_file
 
 Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
@@ -68,7 +67,7 @@ class KnownFailures:
 def read_known(path: Path, today: date) -> KnownFailures:
     """Reads the file. Raises :class:`KnownFailuresError` or ``FileNotFoundError``."""
     try:
-        entries = msgspec.convert(tomllib.loads(read_file(path).decode()), _File).failure
+        entries = msgspec.convert(decode_toml(read_file(path)), _File).failure
     except (ValueError, msgspec.ValidationError) as error:
         raise KnownFailuresError(f"{path}: {error}; each failure is a [[failure]] table") from error
     marks: list[Mark] = []

@@ -40,11 +40,15 @@ JAVASCRIPT_LIMIT: Final = 2**53
 
 @dataclass(frozen=True)
 class RenderedPage:
-    """``counting``: the failures without a mark, or with an expired one. ``damaged``: runs that may have failed."""
+    """``counting``: the failures without a mark, or with an expired one.
+
+    ``damaged`` and ``unjudged``: runs that may have failed.
+    """
 
     html: str
     counting: tuple[Failure, ...]
     damaged: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
 
 
 def render_page(
@@ -92,7 +96,7 @@ def render_page(
             scripts, html.read_source("style.css") + html.read_source("index/index.css"), "'self'" if live else ""
         ),
     )
-    return RenderedPage(text, tuple(one for one in found if one.counts), store.damaged)
+    return RenderedPage(text, tuple(one for one in found if one.counts), store.damaged, tuple(store.unjudged))
 
 
 def _build_sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:

@@ -99,6 +99,12 @@ def test_of_several_host_keys_one_is_taken_whatever_their_order(tmp_path: Path) 
             "`ssh-keyscan -p 22 h` says, and add it to /none",
         ),
         (2 * f'[[host]]\naddress = "h"\nhost_key = "{HOST_KEY}"\n', "h is named twice"),
+        (f"x = {'[' * 5000}{']' * 5000}", "its values are nested too deep"),
+        (
+            f'[[host]]\naddress = "h"\nhost_key = "{HOST_KEY}"\nkey = "~no-such-user/x"',
+            "host 1: ~no-such-user/x: no home folder is known for it; give an absolute path",
+        ),
+        ('known_hosts = "~no-such-user/x"\n[[host]]\naddress = "h"', ": ~no-such-user/x: no home folder"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
@@ -383,6 +389,13 @@ def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path)
     assert asyncio.run(node.process()).state is ProcessState.RUNNING
     with pytest.raises(NodeError, match="n1 is known by its address alone: --cluster=attach has no kill of a node"):
         node.kill()
+
+
+def test_addresses_that_are_nested_too_deep_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.toml"
+    file.write_text(f"x = {'[' * 5000}{']' * 5000}")
+    with pytest.raises(InventoryError, match=r"hosts.toml: its values are nested too deep"):
+        inventory.read_addresses(str(file))
 
 
 def test_a_machine_that_cannot_be_asked_for_compose_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from assay.checkers.judging.verdict import CheckCoverage, Verdict
 from assay.checkers.log.loss import LOST_WRITE
 from assay.reports.coverage import AnomalyPolicy, CheckState, build_rows, find_meaning
+from assay.reports.page import render
 
-from helpers.run_folders import finding, judgement
+from helpers.run_folders import finding, judgement, ordinary, write_run
 
 
 def test_every_anomaly_stands_in_the_table_once_with_its_own_state() -> None:
@@ -63,3 +67,24 @@ def test_a_check_that_was_left_out_is_not_judged_even_if_it_needs_no_data() -> N
     left_out = CheckCoverage(check="no-recovery", rows=0, seconds=0.0, note="the history was not closed")
     (row,) = build_rows(judgement(Verdict.UNKNOWN, forbidden=(), tolerated=(), examined=(left_out,)))
     assert row.state is CheckState.NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    ("claims", "exposed", "state"),
+    [
+        (140, 130, CheckState.CLEAR),
+        (140, 0, CheckState.NOT_EXPOSED),
+        (140, None, CheckState.CLEAR),
+        (None, 130, CheckState.CLEAR),
+        (None, None, CheckState.CLEAR),
+    ],
+)
+def test_a_verdict_that_has_lost_a_number_is_shown_without_it(
+    tmp_path: Path, claims: int | None, exposed: int | None, state: CheckState
+) -> None:
+    """A flipped bit in the name of a field is enough, and earlier versions had neither number."""
+    examined = (CheckCoverage(check="lost-write", rows=9, seconds=0.0, claims=claims, exposed=exposed),)
+    judged = judgement(Verdict.PASS, examined=examined)
+    assert {row.name: row.state for row in build_rows(judged)}["lost-write"] is state
+    run = write_run(tmp_path / "run", judged, ordinary())
+    assert "lost-write" in render(run).read_text()

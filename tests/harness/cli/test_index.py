@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import os
 import socket
@@ -12,13 +13,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from assay.cluster.owner import current_owner
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.cli.serve import PageCache, PageServer, open_server
+from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 
-from helpers.morning_store import HOSTILE, Made, write
+from helpers.morning_store import HOSTILE, LAST, Made, cell, night, result, write
 from helpers.served import serving
 
 MARK = """\
@@ -70,6 +74,51 @@ def test_the_exit_code_says_whether_a_failure_is_unmarked(
 
 def test_without_a_failure_there_is_nothing_to_mark(tmp_path: Path) -> None:
     write(tmp_path, Made())
+    assert main(["index", str(tmp_path), "--check"]) == ExitCode.PASS
+
+
+HERE = str(current_owner())
+DEAD = str(dataclasses.replace(current_owner(), started=1))
+ELSEWHERE = "7.1.another-boot.1"
+BEGAN = {"loop": 0.0, "wall": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "code"),
+    [
+        ({"status": "finished", "owner": DEAD, "in_use": True}, ExitCode.UNKNOWN),
+        ({"status": "interrupted", "owner": DEAD}, ExitCode.UNKNOWN),
+        ({"status": "running", "owner": DEAD}, ExitCode.UNKNOWN),
+        ({"status": "running", "owner": ELSEWHERE, "machine": "theirs"}, ExitCode.UNKNOWN),
+        ({"status": "error", "owner": DEAD, "origin": BEGAN}, ExitCode.UNKNOWN),
+        ({"status": "error", "owner": DEAD}, ExitCode.PASS),
+        ({"status": "running", "owner": HERE}, ExitCode.PASS),
+        ({"status": "finished", "owner": HERE, "in_use": True}, ExitCode.PASS),
+    ],
+)
+def test_a_run_that_was_cut_short_before_its_verdict_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], recorded: dict[str, Any], code: ExitCode
+) -> None:
+    """Only a session of this machine that still judges it is waited for, and a cluster that never started is no run."""
+    run = write(tmp_path, Made(verdict=None))
+    content = msgspec.json.decode((run / "run.json").read_bytes())
+    (run / "run.json").write_bytes(msgspec.json.encode(content | recorded))
+    assert main(["index", str(tmp_path), "--check"]) == code
+    named = f"has no verdict, and may have failed: {run.parent.name}/{run.name}: " in capsys.readouterr().err
+    assert named is (code is ExitCode.UNKNOWN)
+    assert main(["index", str(tmp_path)]) == ExitCode.PASS
+
+
+def test_a_run_without_a_verdict_whose_night_says_why_counts_there(tmp_path: Path) -> None:
+    run, of = write(tmp_path, Made(verdict=None)), cell("test_log", "kill")
+    name = f"{run.parent.name}/{run.name}"
+    for outcome, code in ((Outcome.HUNG, ExitCode.PASS), (Outcome.UNKNOWN, ExitCode.UNKNOWN)):
+        night(tmp_path, LAST, [of], [result(of, outcome, name)])
+        assert main(["index", str(tmp_path), "--check"]) == code
+
+
+def test_a_run_with_a_defect_is_no_failure_without_a_verdict(tmp_path: Path) -> None:
+    write(tmp_path, Made(verdict=None, defect="forgetful"))
     assert main(["index", str(tmp_path), "--check"]) == ExitCode.PASS
 
 

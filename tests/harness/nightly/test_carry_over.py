@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from assay.cluster.owner import current_owner
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly.carry_over import SameStoreError, carry
@@ -70,6 +72,26 @@ def test_a_page_of_what_was_carried_says_the_same_of_earlier_nights(tmp_path: Pa
     for stored in (read_store(past, {}), read_store(second, {})):
         addresses = [address for entry in stored.entries for _, address in entry.links]
         assert all((tmp_path / stored.name / address).exists() for address in addresses), "no link leads nowhere"
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_run_without_its_verdict_is_carried_when_its_session_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: str
+) -> None:
+    run, past = write(tmp_path / "store", Made(verdict=None)), tmp_path / "past"
+    recorded = msgspec.json.decode((run / "run.json").read_bytes())
+    going_on = {"status": status, "in_use": True, "owner": str(current_owner())}
+    (run / "run.json").write_bytes(msgspec.json.encode(recorded | going_on))
+    command = ["carry", str(tmp_path / "store"), f"--into={past}"]
+    assert main(command) == ExitCode.PASS
+    said = capsys.readouterr()
+    assert "0 runs and 0 nights carried" in said.out
+    assert f"not carried: {run} goes on, or is being judged" in said.err
+    assert read_store(tmp_path / "store", {}).entries[0].status == "running"
+    ended = going_on | {"owner": str(replace(current_owner(), started=1))}
+    (run / "run.json").write_bytes(msgspec.json.encode(recorded | ended))
+    assert main(command) == ExitCode.PASS
+    assert "1 runs and 0 nights carried" in capsys.readouterr().out
 
 
 def test_what_is_there_already_stays(tmp_path: Path) -> None:

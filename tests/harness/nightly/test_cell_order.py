@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.nightly.matrix import LastEnd, read_last_ends, sort_by_urgency
+from assay.harness.nightly.matrix import AttemptQueue, LastEnd, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import is_troubled
 
@@ -49,6 +49,44 @@ def test_every_cell_has_one_place_and_no_quiet_cell_is_before_a_troubled_one(
     for one, other in pairwise(found):
         first, second = earlier.get(one.name, never), earlier.get(other.name, never)
         assert (not first.troubled, first.started) <= (not second.troubled, second.started)
+
+
+TIMES = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 5).map(float))
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.frozensets(st.tuples(st.sampled_from((*NAMES, "gone")), st.integers(1, 6))),
+    TIMES,
+    st.lists(st.integers(0, 5).map(float), min_size=20, max_size=20),
+)
+def test_attempts_come_in_rounds_and_only_while_there_is_time_for_them(
+    repeats: list[int], done: frozenset[tuple[str, int]], seconds: dict[str, float], lasted: list[float]
+) -> None:
+    cells = [cell(name=name, repeat=repeat) for name, repeat in zip(NAMES, repeats, strict=False)]
+    numbers = range(1, max(repeats) + 1)
+    todo = [(one, number) for number in numbers for one in cells if number <= one.repeat]
+    todo = [(one, number) for one, number in todo if (one.name, number) not in done]
+    queue, took, left = AttemptQueue(cells, done), dict(seconds), 9.0
+    for last in lasted:
+        assert len(queue) == len(todo)
+        expected = next((one for one in todo if took.get(one[0].name, 0.0) <= left), None)
+        assert queue.find_first(took, left) == queue.find_first(took, left) == expected
+        if expected is None:
+            break
+        queue.remove_first()
+        todo.remove(expected)
+        took[expected[0].name] = last
+        left -= last
+
+
+def test_attempts_are_not_made_before_their_time() -> None:
+    """A list of them took hours and gigabytes, and heard no signal meanwhile."""
+    most = [cell(name=f"{number}", repeat=10**15) for number in range(1_000)]
+    queue = AttemptQueue(most, {("0", 1)})
+    assert len(queue) == 10**18 - 1
+    assert queue.find_first({}, 1.0) == (most[1], 1)
+    assert queue.find_first(dict.fromkeys(map(str, range(1_000)), 2.0), 1.0) is None
 
 
 @given(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4))

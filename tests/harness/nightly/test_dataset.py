@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -168,6 +169,49 @@ def test_a_run_that_did_not_end_well_is_never_a_pass(
     run = make_row(run_folder(tmp_path, BEGAN, status=status, judged=judged, verdict=Verdict.PASS).path)
     assert (run.status, run.verdict) == (recorded, None)
     assert problem in str(run.problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", {"started": "9999-12-31T23:59:59.999999-14:00"}),
+        ("run.json", {"started": "0001-01-01T00:00:00+14:00"}),
+        ("run.json", {"seed": 2**63}),
+        ("verdict.json", {"operations": 2**63}),
+        ("verdict.json", {"effects": -(2**70)}),
+    ],
+)
+def test_a_run_with_a_value_that_no_run_has_is_damaged_and_the_others_are_added(
+    tmp_path: Path, name: str, content: dict[str, Any]
+) -> None:
+    odd, _ = run_folder(tmp_path / "store", BEGAN), run_folder(tmp_path / "store", BEGAN + timedelta(hours=1))
+    recorded = msgspec.json.decode((odd.path / name).read_bytes())
+    (odd.path / name).write_text(json.dumps(recorded | content))
+    runs: list[RunRow] = []
+    add_stores([tmp_path / "store"], tmp_path / "nights", None, runs.append)
+    assert [(run.status, run.verdict) for run in runs] == [("damaged", None), ("finished", "unknown")]
+    assert str(runs[0].problem).startswith("its files have values that no run has: ")
+    assert read_runs(tmp_path / "nights")
+
+
+def test_a_run_whose_folder_has_any_name_is_added(tmp_path: Path) -> None:
+    place = os.fsencode(tmp_path) + b"/store/foreign/\xff"
+    os.makedirs(place)
+    with open(place + b"/run.json", "w") as file:
+        file.write("{")
+    runs: list[RunRow] = []
+    add_stores([tmp_path / "store"], tmp_path / "nights", None, runs.append)
+    assert [(run.status, run.folder) for run in runs] == [("damaged", "foreign/\\udcff")]
+
+
+def test_a_run_that_its_session_still_judges_goes_on(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, BEGAN, judged=False)
+    recorded = msgspec.json.decode((folder.path / "run.json").read_bytes())
+    folder.write_json("run.json", recorded | {"in_use": True})
+    run = make_row(folder.path)
+    assert (run.status, run.verdict, run.problem) == (
+        "running", None, "it has ended, and its session may still judge it"
+    )  # fmt: skip
 
 
 def test_a_run_whose_process_is_dead_was_abandoned_and_its_defect_is_known_without_settings(tmp_path: Path) -> None:

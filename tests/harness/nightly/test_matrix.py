@@ -113,6 +113,15 @@ def test_stored_schedules_are_played(place: Path) -> None:
         (RUN.replace("[[run]]", "[run]"), "`$.run`"),
         (RUN + "nemeses = 1", "`$.run[0].nemeses`"),
         (RUN + "repeat = 0", "`$.run[0].repeat`"),
+        (RUN + "repeat = 100001", "<= 100000 - at `$.run[0].repeat`"),
+        (RUN + "repeat = 9223372036854775807", "<= 100000 - at `$.run[0].repeat`"),
+        (RUN + "repeat = 99999999999999999999999", "<= 100000 - at `$.run[0].repeat`"),
+        (
+            f"[[run]]\nworkloads = {['workloads'] * 1000}\nnemeses = {['kill'] * 1000}\nclusters = {['sim'] * 1000}",
+            "[[run]] number 1: the cells are more than the 50,000 of a night: shorten its lists",
+        ),
+        (RUN + 'timeout = "1e9h"', "timeout='1e9h' is not a time"),
+        ('[[explore]]\nworkloads = ["workloads"]\nbudget = "1000000001"', "budget=1000000001 must be between"),
         (RUN + 'clusters = ["docer"]', "clusters='docer' is not one of docker, sim, ssh, attach"),
         (RUN + 'timeout = "10"', "timeout='10' has no unit: write 10s"),
         (RUN + 'timeout = "soon"', "timeout='soon' is not a time: write 30s, 5min or 8h"),
@@ -129,10 +138,18 @@ def test_stored_schedules_are_played(place: Path) -> None:
         (RUN + RUN, "two cells are named run/test_log/none/sim"),
         ("", "has no cells"),
         ("[[run", "nightly.toml"),
+        (f"x = {'[' * 5000}{']' * 5000}", "nightly.toml: its values are nested too deep"),
+        (f"x = {'{a=' * 3000}1{'}' * 3000}", "nightly.toml: its values are nested too deep"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(place: Path, text: str, said: str) -> None:
     assert said in wrong(place, text)
+
+
+def test_a_matrix_may_be_large(place: Path) -> None:
+    nemeses = [f"kill,{number}" for number in range(2_000)]
+    text = f'[[run]]\nworkloads = ["workloads"]\nnemeses = {nemeses}\nclusters = ["sim", "docker"]\nrepeat = 100000\n'
+    assert len(read_cells(written(place, text))) == 8_000
 
 
 def test_systems_are_named_and_found(place: Path) -> None:

@@ -21,6 +21,8 @@ PASS, FAIL, UNKNOWN = SeenRun("pass"), SeenRun("fail", ("lost-write",)), SeenRun
 RUN = cell()
 CANARY = cell(kind=CellKind.CANARY, defect="d", expected=("lost-write", "vanished"))
 SKIPPED = "SKIPPED [1] workloads/test_log.py:20: the simulation has no threads\n==== 1 skipped in 0.1s ===="
+BESIDE = SKIPPED.replace("1 skipped", "1 passed, 1 skipped")
+SEARCH = "assay: a search found nothing in 20 examples"
 FAILED = "FAILED workloads/test_log.py::test_log[kill] - Failed: UNKNOWN: too little succeeded"
 NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
 
@@ -35,6 +37,15 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
         (RUN, AttemptEnd(0), SKIPPED, [SeenRun(None)], Outcome.SKIPPED, "the simulation has no threads"),
         (RUN, AttemptEnd(0), SKIPPED, [PASS, SeenRun(None)], Outcome.PASS, ""),
         (RUN, AttemptEnd(0), SKIPPED, [], Outcome.SKIPPED, "the simulation has no threads"),
+        (RUN, AttemptEnd(0), BESIDE, [], Outcome.SKIPPED, "the simulation has no threads"),
+        (RUN, AttemptEnd(0), "== 1 passed, 1 skipped in 0.1s ==", [], Outcome.SKIPPED, "1 passed, 1 skipped"),
+        (RUN, AttemptEnd(0), "collected 2 items / 1 deselected\n== 1 passed, 1 deselected in 0.1s ==", [],
+         Outcome.SKIPPED, "no experiment was run: 1 passed, 1 deselected in 0.1s"),
+        (RUN, AttemptEnd(0), "== 1 passed in 0.1s ==", [], Outcome.SKIPPED, "only tests without one"),
+        (cell(kind=CellKind.SCHEDULE), AttemptEnd(0), "== 1 passed in 0.1s ==", [], Outcome.SKIPPED, "no experiment"),
+        (CANARY, AttemptEnd(0), BESIDE, [], Outcome.SKIPPED, "the simulation has no threads"),
+        (CANARY, AttemptEnd(0), "== 1 passed in 0.1s ==", [], Outcome.MISSED, "must be reported"),
+        (CANARY, AttemptEnd(0), f"{SEARCH}\n{BESIDE}", [], Outcome.MISSED, "must be reported"),
         (RUN, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "Failed: UNKNOWN: too little succeeded"),
         (RUN, AttemptEnd(1), "", [PASS, FAIL], Outcome.FAIL, "lost-write in 1 of 2 runs"),
         (RUN, AttemptEnd(-9), "", [FAIL], Outcome.FAIL, "lost-write in 1 of 1 runs; then killed by SIGKILL"),
@@ -56,6 +67,8 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
         (CANARY, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "too little succeeded"),
         (CANARY, AttemptEnd(-11), "", [], Outcome.CRASHED, "SIGSEGV"),
         (cell(kind=CellKind.EXPLORE), AttemptEnd(0), "=== 1 passed in 9s ===", [], Outcome.PASS, ""),
+        (cell(kind=CellKind.EXPLORE), AttemptEnd(0), BESIDE, [], Outcome.SKIPPED, "the simulation has no threads"),
+        (cell(kind=CellKind.EXPLORE), AttemptEnd(0), f"{SEARCH}\n{BESIDE}", [], Outcome.PASS, ""),
         (cell(kind=CellKind.EXPLORE), AttemptEnd(1), "FOUND vanished after 9 examples, 3 s", [],
          Outcome.FAIL, "FOUND vanished"),
         (cell(kind=CellKind.EXPLORE), AttemptEnd(1), FAILED, [], Outcome.UNKNOWN, "too little"),
@@ -117,6 +130,7 @@ def test_without_a_failing_run_nothing_fails_and_only_what_ended_well_passes(
     assert found not in (Outcome.FAIL, Outcome.DETECTED)
     assert found not in (Outcome.PASS, Outcome.MISSED, Outcome.SKIPPED) or ended.status == 0
     assert found is not Outcome.PASS or UNKNOWN not in runs
+    assert found is not Outcome.PASS or PASS in runs
     assert "\n" not in detail
     assert detail or found is Outcome.PASS
 

@@ -46,6 +46,18 @@ def test_without_any_room_the_run_does_not_begin(toy_project: pytest.Pytester, t
     assert "Traceback" not in result.stdout.str()
 
 
+def test_a_disk_without_a_free_byte_is_one_line(toy_project: pytest.Pytester, tmp_path: Path) -> None:
+    """There is room for folders, but not even for the record that the run was ended."""
+    with small_disk(tmp_path / "disk", "4k") as disk:
+        (disk / "filling").write_bytes(bytes(4096))
+        result = toy_project.runpytest_inprocess(*FAST, f"--store={disk / 'store'}")
+        (run,) = store.list_runs(disk / "store")
+        assert not (run / "run.json").exists()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["No space left on device: the disk of *"])
+    assert not [line for line in result.outlines if "OSError" in line or "attempt.py" in line]
+
+
 def test_a_report_that_finds_no_room_leaves_the_verdict(toy_project: pytest.Pytester, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "400k") as disk:
         toy_project.runpytest_inprocess(*FAST, f"--store={disk / 'store'}", "--reports=all").assert_outcomes(passed=1)

@@ -271,6 +271,37 @@ def test_a_run_of_another_boot_counts_as_active_if_a_machine_has_no_id(
     assert not msgspec.structs.replace(theirs, owner="ci-7").is_active()
 
 
+def test_a_run_that_its_session_still_judges_is_kept(tmp_path: Path) -> None:
+    """Its status is that of the end, so that a crash of the judgement loses nothing."""
+    judging = msgspec.structs.replace(info(NOW), in_use=True)
+    dead = msgspec.structs.replace(judging, owner=str(dataclasses.replace(current_owner(), started=1)))
+    runs = []
+    for one in (judging, dead, msgspec.structs.replace(judging, status=store.INTERRUPTED), judging):
+        runs.append(store.create_run_folder(tmp_path, "a.py::t", NOW))
+        runs[-1].write_run(one)
+    (runs[3].path / store.CARRIED).touch()
+    (runs[3].path / "history").rmdir()
+    collectable = store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW)
+    assert collectable == [runs[1].path, runs[3].path], "a dead session needs nothing, nor does a copy"
+    store.delete_runs([run.path for run in runs])
+    assert [run.path.exists() for run in runs] == [True, False, True, False]
+
+
+def test_gc_keeps_and_names_a_run_that_may_be_judged_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(owner, "read_machine_id", lambda: "ours")
+    run = store.create_run_folder(tmp_path, "a.py::t", NOW)
+    theirs = RunInfo(test="t", status=store.FINISHED, started=NOW.isoformat(), owner=ELSEWHERE, machine="theirs",
+                     in_use=True, seed=1, cluster="sim", nemesis="none", command="pytest t")  # fmt: skip
+    run.write_run(theirs)
+    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == 0
+    assert f"kept: {run.path}, because it may be judged, in process" in capsys.readouterr().err
+    run.write_run(msgspec.structs.replace(theirs, in_use=False))
+    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == 0
+    assert not run.path.exists()
+
+
 def test_gc_keeps_and_names_a_run_that_may_go_on_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, limit, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.nightly.outcome import SEARCHED
 from assay.harness.plugin import pass_remarks
 from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
@@ -407,6 +408,22 @@ def test_what_runs_that_passed_looked_at_is_said_by_the_smallest(tmp_path: Path)
         f"assay: 2 runs passed, of 2,001 operations; the smallest of {smallest}",
         f"assay: a run passed, of {smallest}",
     ]
+
+
+def test_searches_that_found_nothing_say_how_much_they_played() -> None:
+    """A night tells by this line that a cell without a run has tested something."""
+    lines: list[str] = []
+    items = [SimpleNamespace(user_properties=[]) for _ in range(2)]
+    for item in items:
+        pass_remarks.keep_search(item, 1000)
+    reports = [SimpleNamespace(when=when, user_properties=item.user_properties) for item in items for when in WHEN]
+    for some in (reports, reports[:3]):
+        pass_remarks.pytest_terminal_summary(SimpleNamespace(stats={"": some}, write_line=lines.append))
+    assert lines == [
+        "assay: 2 searches found nothing in 2,000 examples",
+        "assay: a search found nothing in 1,000 examples",
+    ]
+    assert all(map(SEARCHED.search, lines))
 
 
 WHEN = ("setup", "call", "teardown")

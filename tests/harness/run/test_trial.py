@@ -20,6 +20,7 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, each_process, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completion, Operation, Outcome, Phase
+from assay.harness.run import attempt as attempts
 from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
 from assay.harness.run.environments import FaultRequirements
@@ -318,6 +319,36 @@ def test_a_run_that_could_not_be_judged_can_be_judged_again(
     with Engines("duckdb") as engines:
         stored = open_stored(run.folder.path)
         assert judge_again(stored, open_history(stored.history), engines, Registry.standard()).verdict is Verdict.PASS
+
+
+def test_a_run_is_in_use_until_its_report_is_written(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[Path]] = {}
+
+    def look(when: str) -> None:
+        for link in (tmp_path / store.LATEST, *tmp_path.glob(f"*/{store.LATEST}")):
+            link.unlink(missing_ok=True)
+        store.delete_runs(store.list_runs(tmp_path))
+        seen[when] = store.list_runs(tmp_path)
+
+    def watched(place: str, when: str) -> None:
+        function = getattr(attempts, place)
+
+        def watched_function(*arguments: Any, **more: Any) -> Any:
+            look(when)
+            return function(*arguments, **more)
+
+        monkeypatch.setattr(attempts, place, watched_function)
+
+    watched("judge_run", "the judgement")
+    watched("measure_run", "the figures")
+    run = attempt(toy, tmp_path)
+    done(run)
+    assert run.judgement is not None
+    assert list(seen.items()) == [("the judgement", [run.folder.path]), ("the figures", [run.folder.path])]
+    look("the end")
+    assert seen["the end"] == []
 
 
 @pytest.mark.parametrize(("raises", "status"), [(True, store.FINISHED), (False, store.ERROR)])

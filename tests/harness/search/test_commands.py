@@ -114,6 +114,7 @@ def iter_until(lines: Iterable[str], last: str) -> Iterator[str]:
 def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: pytest.Pytester) -> None:
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=3", "--nemesis=clock")
     done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["assay: a search found nothing in 3 examples"])
     done.stdout.fnmatch_lines(["explored * examples in *pass*states reached*"])
     assert [one.name for one in (toy_project.path / "runs").iterdir()] == ["searches"], "no run, and no schedule"
     (reached,) = load_reports(toy_project.path / "runs")

@@ -68,6 +68,7 @@ def test_an_empty_file_marks_nothing(tmp_path: Path) -> None:
         (("[[failure]]", "[failure]"), "failure"),
         (("[[failure]]", "[[failure"), "failure"),
         ((ENTRY, ENTRY + ENTRY), "number 2"),
+        ((ENTRY, f"x = {'[' * 5000}{']' * 5000}"), "nested too deep"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, change: tuple[str, str], named: str) -> None:
