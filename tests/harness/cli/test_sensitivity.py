@@ -59,7 +59,7 @@ def test_it_prints_the_shares_and_writes_one_file(tmp_path: Path, capsys: pytest
     printed = capsys.readouterr()
     lines = [line.split() for line in printed.out.splitlines()]
     assert " ".join(lines[0]) == "set-lost 100 % of 12 (76 to 100 %) 12 of 12 claims exposed"
-    assert any("not planted, because it is about the whole run, not about an object: no-recovery" in line for line in printed.out.splitlines())
+    assert "not planted, because it is about the whole run, not about an object: no-recovery" in printed.out
     after = contents(run)
     assert after.keys() - before.keys() == {"sensitivity.json"}
     assert {name: after[name] for name in before} == before
