@@ -268,6 +268,26 @@ def _find_kept(rows: Rows, bound: int) -> list[Claim]:
     ]
 
 
+def _find_replaced(rows: Rows, bound: int) -> list[Claim]:
+    """Lists looks. They are exposed if a commit had been replaced by another one before their call."""
+    acked = sorted((row for row in rows if is_ok(row, "keep") and row["value"] is not None), key=returned)
+    claims = []
+    for look in rows:
+        if is_ok(look, "kept"):
+            last = max((row["call"] for row in acked if returned(row) < look["call"]), default=-1)
+            replaced = [row for row in acked if returned(row) < last and row["value"] != look["value"]]
+            older = replaced[-1] if replaced else None
+            claims.append(Claim(f"the answer of operation {look['op']}", older is not None, row=look, other=older))
+    return claims
+
+
+def _revive_commit(rows: Rows, claim: Claim) -> Rows:
+    """Lets the look find a commit that had been replaced."""
+    if claim.row is None or claim.other is None:
+        return rows
+    return replace_in(rows, claim.row, value=claim.other["value"])
+
+
 def _forget_commit(rows: Rows, claim: Claim) -> Rows:
     """Lets the look find nothing."""
     if claim.row is None or not claim.exposed:
@@ -320,6 +340,14 @@ GROUP_PLANTS: Final = (
         find_claims=_find_kept,
         edit=_forget_commit,
         missed="its time was over, or a commit that may go earlier could have replaced it",
+    ),
+    Plant(
+        anomaly="revived-offset",
+        meaning="an offset that had been replaced is found again",
+        kinds=frozenset({"kept"}),
+        find_claims=_find_replaced,
+        edit=_revive_commit,
+        missed="no commit had been replaced before its call",
     ),
     Plant(
         anomaly="fencing-violation",

@@ -542,6 +542,33 @@ def _lower_end(rows: Rows, claim: Claim, *, by: int) -> Rows:
     return replace_in(rows, claim.row, position=claim.other["position"] - by)
 
 
+def _find_starts(rows: Rows, bound: int) -> list[Claim]:
+    """Lists log starts, each with the highest one that its node had reported before in this leader epoch.
+
+    Logs without any record are not judged.
+    """
+    acked = bool(_list_acked(rows))
+    same = ("node", "incarnation", "leader_epoch")
+    known: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if is_ok(row, "start") and all(row[name] is not None for name in (*same, "position")):
+            known[tuple(row[name] for name in same)].append(row)
+    claims = []
+    for starts in known.values():
+        for row in starts:
+            before = [one for one in starts if returned(one) < row["call"]]
+            former = max(before, key=_offset_of, default=None)
+            words = f"the log start {row['position']} in operation {row['op']}"
+            exposed = acked and former is not None and former["position"] > 0
+            claims.append(Claim(words, exposed, row=row, other=former))
+    return claims
+
+
+def _select_starts(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the two starts, and a record that makes the log one."""
+    return sorted([*select_two(rows, claim), *_list_acked(rows)[:1]], key=position_of)
+
+
 def _find_reports(rows: Rows, bound: int) -> list[Claim]:
     return [
         Claim(f"the report of value {row['value']} to {row['source']}", row=row)
@@ -727,6 +754,15 @@ LOG_PLANTS: Final = (
             ),
         )
         for of_epoch in (True, False)
+    ),
+    Plant(
+        anomaly="log-start-regression",
+        meaning="the start of a log goes back on one node in one leader epoch",
+        kinds=frozenset({"start"}),
+        find_claims=_find_starts,
+        edit=partial(_lower_end, by=1),
+        select=_select_starts,
+        missed="its node had reported no start above 0 before in this leader epoch, or no record was acknowledged",
     ),
     Plant(
         anomaly="contradicted-outcome",

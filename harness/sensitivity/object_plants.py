@@ -15,8 +15,10 @@ from assay.harness.sensitivity.plant import (
     append_to,
     find_fresh_value,
     is_ok,
+    position_of,
     replace_in,
     returned,
+    select_two,
 )
 
 _NO_LATE_READ: Final = "no read was called after it and after the heal of the last fault"
@@ -106,6 +108,50 @@ def _select_read(rows: Rows, claim: Claim) -> Rows:
     return [{**claim.row, "value": None}]
 
 
+def _find_nested_reads(rows: Rows, bound: int) -> list[Claim]:
+    """Lists the reads that show an element, each with an element of a smaller read, and one that the latter lacks.
+
+    ``row`` is the smaller read's row of the element, ``other`` the larger one's, and ``burst`` has the other element.
+    """
+    removed = {row["value"] for row in rows if row["kind"] == "set-remove" and row["outcome"] != "fail"}
+    shown: defaultdict[int, dict[int, Row]] = defaultdict(dict)
+    for row in rows:
+        if is_ok(row, "set-read") and row["value"] is not None and row["value"] not in removed:
+            shown[row["op"]][row["value"]] = row
+    claims = []
+    smaller: dict[int, Row] = {}
+    for op, larger in sorted(shown.items(), key=lambda item: (len(item[1]), item[0])):
+        shared = next((value for value in smaller if value in larger), None)
+        more = next((value for value in larger if value not in smaller), None)
+        words = f"the read by operation {op}"
+        if shared is None or more is None:
+            claims.append(Claim(words, exposed=False))
+        else:
+            claims.append(Claim(words, value=shared, row=smaller[shared], other=larger[shared], burst=(more,)))
+        smaller = larger
+    return claims
+
+
+def _fork(rows: Rows, claim: Claim) -> Rows:
+    """Removes the shared element from the larger read."""
+    if claim.other is None:
+        return rows
+    place = position_of(claim.other)
+    return [row for row in rows if position_of(row) != place]
+
+
+def _select_fork(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the two elements, and of the reads only these two."""
+    if claim.row is None or claim.other is None:
+        return rows
+    reads = {claim.row["op"], claim.other["op"]}
+    return [
+        row
+        for row in rows
+        if row["value"] in (claim.value, *claim.burst) and (row["kind"] != "set-read" or row["op"] in reads)
+    ]
+
+
 SET_PLANTS: Final = (
     Plant(
         anomaly="set-lost",
@@ -141,6 +187,16 @@ SET_PLANTS: Final = (
         find_claims=partial(find_reads, kind=("set-read",)),
         edit=_show_fresh_value,
         select=_select_read,
+    ),
+    Plant(
+        anomaly="set-fork",
+        meaning="of two reads, each shows an element that the other lacks",
+        kinds=_SET,
+        find_claims=_find_nested_reads,
+        edit=_fork,
+        select=_select_fork,
+        missed="no other read shows a part of its elements",
+        requires=lambda contract: contract.linearizable_sets,
     ),
 )
 
@@ -429,6 +485,43 @@ UNIQUE_ID_PLANTS: Final = (
     ),
 )
 
+
+def _find_seen_again(rows: Rows, bound: int) -> list[Claim]:
+    """Lists reads of a value that only grows, each with the number that its process saw before."""
+    numbers = Counter((row["op"], row["key"]) for row in rows)
+    former: dict[int, Row] = {}
+    claims = []
+    for row in sorted(rows, key=lambda row: int(row["call"])):
+        if is_ok(row, "monotonic-add", "monotonic-read") and row["value"] is not None:
+            if row["kind"] == "monotonic-read" and numbers[row["op"], row["key"]] == 1:
+                before = former.get(row["process"])
+                claims.append(
+                    Claim(f"the read of {row['value']} by operation {row['op']}", before is not None, row=row,
+                          other=before)
+                )  # fmt: skip
+            former[row["process"]] = row
+    return claims
+
+
+def _read_less(rows: Rows, claim: Claim) -> Rows:
+    """Lets the read return less than its process saw before."""
+    if claim.row is None or claim.other is None:
+        return rows
+    return replace_in(rows, claim.row, value=claim.other["value"] - 1)
+
+
+MONOTONIC_PLANTS: Final = (
+    Plant(
+        anomaly="nonmonotonic-read",
+        meaning="a process reads less than it saw before",
+        kinds=frozenset({"monotonic-read"}),
+        find_claims=_find_seen_again,
+        edit=_read_less,
+        select=select_two,
+        missed="its process had not seen the value before",
+    ),
+)
+
 _BANK: Final = frozenset({"bank-open", "bank-withdraw", "bank-deposit", "bank-read"})
 
 
@@ -496,5 +589,6 @@ OBJECT_PLANTS: Final = (
     *COUNTER_PLANTS,
     *MAX_REGISTER_PLANTS,
     *UNIQUE_ID_PLANTS,
+    *MONOTONIC_PLANTS,
     *BANK_PLANTS,
 )

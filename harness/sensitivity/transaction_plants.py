@@ -139,6 +139,29 @@ def _find_torn(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
+def _find_pairs(rows: Rows, bound: int) -> list[Claim]:
+    """Lists transactions that append two elements to one list, each with a read by another one that shows both.
+
+    ``other`` is the second element in that read.
+    """
+    writers: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "txn-append" and row["outcome"] == "ok":
+            writers[row["op"], row["key"]].append(row)
+    shown: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        if is_ok(row, "txn-read") and row["list_index"] is not None:
+            shown[row["key"], row["value"]].append(row)
+    claims = []
+    for (op, key), appended in writers.items():
+        if len(appended) > 1:
+            second = appended[1]
+            other = next((row for row in shown[key, second["value"]] if row["op"] != op), None)
+            claims.append(Claim(f"transaction {op}, which appends to {key} twice", other is not None, row=second,
+                                other=other))  # fmt: skip
+    return claims
+
+
 def _tear(rows: Rows, claim: Claim) -> Rows:
     return rows if claim.other is None else _cut_read(rows, claim.other)
 
@@ -227,6 +250,13 @@ TRANSACTION_PLANTS: Final = (
         find_claims=_find_failed_appends,
         edit=_read_failed,
         missed="no one read its list",
+    ),
+    _declare(
+        anomaly="G1b",
+        meaning="a read shows one of two elements that another transaction appends to a list",
+        find_claims=_find_pairs,
+        edit=_tear,
+        missed="no other transaction shows both",
     ),
     _declare(
         anomaly="G-single",

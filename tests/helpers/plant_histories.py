@@ -72,8 +72,11 @@ class Kind:
     def judge_part(self, rows: Sequence[Row]) -> bool:
         return (self.legal_part or self.legal)(rows)
 
+    times: int = 1
+    """How many times as many histories as of other kinds are needed, because few of them expose anything."""
+
     def histories(self, number: int) -> Iterator[list[Row]]:
-        for index in range(number):
+        for index in range(self.times * number):
             rng = random.Random(f"{self.name}/{index}")
             yield spread(self.make(f"k{index}", rng, index * OPS))
 
@@ -110,6 +113,63 @@ def to_operations(rows: Sequence[Row]) -> list[Row]:
 def legal_set(rows: Sequence[Row]) -> bool:
     values = {row["value"] for row in rows} - {None}
     return all(linearizable(of_element(rows, value), False, element) for value in values)
+
+
+def legal_exact_set(rows: Sequence[Row]) -> bool:
+    """Whether each read shows the whole set at some moment."""
+    shown: defaultdict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        if row["kind"] == "set-read" and row["value"] is not None:
+            shown[row["op"]].add(row["value"])
+
+    def step(state: frozenset[int], row: Row) -> frozenset[int]:
+        if row["kind"] == "set-add":
+            return state | {row["value"]}
+        if row["kind"] == "set-remove":
+            return state - {row["value"]}
+        if shown[row["op"]] != state:
+            raise Impossible
+        return state
+
+    return linearizable(list({row["op"]: row for row in rows}.values()), frozenset[int](), step)
+
+
+def growing(key: str, rng: random.Random, first: int) -> list[Row]:
+    """A value that is changed and read by three processes, one after the other."""
+    value, rows = 0, []
+    for number in range(rng.randint(2, 12)):
+        outcome = rng.choice(("ok", "ok", "ok", "fail"))
+        kind = rng.choice(("monotonic-add", "monotonic-read", "monotonic-read"))
+        value += kind == "monotonic-add" and outcome == "ok"
+        known = None if rng.random() < 0.1 and kind == "monotonic-add" else value
+        given: dict[str, Any] = {"value": known, "outcome": outcome, "process": number % 3}
+        rows.append(effect(first + number, 0, kind, key, 3 * number, 3 * number + rng.randint(1, 2), **given))
+    return rows
+
+
+def legal_growing(rows: Sequence[Row]) -> bool:
+    """Whether no process saw the value fall. Different processes may see it at different moments."""
+    seen = [row for row in rows if row["outcome"] == "ok" and row["value"] is not None]
+    return not any(
+        one["process"] == other["process"] and one["call"] < other["call"] and one["value"] > other["value"]
+        for one in seen
+        for other in seen
+    )
+
+
+def starts(key: str, rng: random.Random, first: int) -> list[Row]:
+    """Log starts as nodes report them; the log of each node begins at an offset of its own."""
+    begin, rows = {"n1": 0, "n2": 0}, []
+    if rng.random() < 0.9:
+        rows.append(effect(first + 99, 0, "append", key, 0, 1, value=1, position=99, process=99))
+    for number in range(rng.randint(2, 10)):
+        node = rng.choice(("n1", "n2"))
+        begin[node] += rng.choice((0, 0, 1, 3))
+        epoch, incarnation = rng.choice((None, 1, 1, 1, 2)), rng.choice((1, 1, 1, 2))
+        given: dict[str, Any] = {"position": begin[node], "node": node, "leader_epoch": epoch, "process": number,
+                                 "incarnation": incarnation}  # fmt: skip
+        rows.append(effect(first + number, 0, "start", key, 3 * number, 3 * number + rng.randint(1, 6), **given))
+    return rows
 
 
 def queue(key: str, rng: random.Random, first: int) -> list[Row]:
@@ -432,18 +492,25 @@ COMMITTED: Final = ("stale-read", "missing-writer", "future-read")
 REGISTER: Final = (*COMMITTED, "lost-update")
 GROUP: Final = (*COMMITTED, "double-ownership", "zombie-commit", "commit-mismatch")
 TRANSACTIONS: Final = (
-    "garbage-read", "duplicate-elements", "incompatible-order", "internal", "G1a", "G-single", "G-single-real-time",
+    "garbage-read", "duplicate-elements", "incompatible-order", "internal", "G1a", "G1b", "G-single",
+    "G-single-real-time",
 )  # fmt: skip
 LOG: Final = (
     "lost-write", "vanished", "duplicate", "phantom", "aborted-read", "inconsistent-offset", "real-time-order",
     "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip", "position-jump", "misplaced-ack",
     "altered-record", "high-watermark-regression", "end-too-low",
 )  # fmt: skip
+ENDS: Final = ("real-time-order", "high-watermark-regression", "end-too-low")
 DENSE_LOG: Final = (*(name for name in LOG if name != "aborted-read"), "offset-hole")
 """No send of that generator fails."""
 
 KINDS: Final = (
-    Kind("set", object_histories.some_set, legal_set, ("set-lost", "set-vanished", "set-stale", "set-phantom")),
+    Kind("set", object_histories.some_set, legal_set, ("set-lost", "set-vanished", "set-stale", "set-phantom"),
+         times=2),
+    Kind("exact set", object_histories.some_set, legal_exact_set, ("set-fork",), _promise(linearizable_sets=True),
+         times=4),
+    Kind("growing value", growing, legal_growing, ("nonmonotonic-read",)),
+    Kind("log start", starts, partial(legal_log, ends=False), ("log-start-regression",)),
     Kind("queue", queue, partial(legal_queue, exact=False), QUEUE),
     Kind("exact queue", partial(of_model, QueueModel), partial(legal_queue, exact=True), (*QUEUE, "queue-false-empty"),
          _promise(linearizable_queues=True)),
@@ -456,15 +523,17 @@ KINDS: Final = (
     Kind("register", partial(register, versions=False), register_oracle.linearizable, REGISTER),
     Kind("versioned register", partial(register, versions=True),
          lambda rows: register_oracle.linearizable(rows, versions=True), REGISTER),
-    Kind("group", group, legal_group, GROUP),
-    Kind("lease", partial(of_model, LeaseModel), legal_leases, ("double-ownership", "fencing-violation")),
+    Kind("group", group, legal_group, GROUP, times=2),
+    Kind("lease", partial(of_model, LeaseModel), legal_leases, ("double-ownership", "fencing-violation"),
+         times=3),
     Kind("lock", partial(of_model, LockModel), legal_locks, ("double-ownership",)),
-    Kind("offset", partial(of_model, OffsetModel), legal_offsets, ("offset-regression",)),
-    Kind("kept offset", kept, legal_kept, ("early-expiry",)),
+    Kind("offset", partial(of_model, OffsetModel), legal_offsets, ("offset-regression",), times=2),
+    Kind("kept offset", kept, legal_kept, ("early-expiry", "revived-offset")),
     Kind("dense log", small_log, legal_dense_log, DENSE_LOG, _promise(dense_offsets=True),
          partial(legal_log, ends=False, dense=True)),
     Kind("log", long_log, partial(legal_log, ends=False), LOG),
-    Kind("log with exact ends", long_log, partial(legal_log, ends=True), LOG, _promise(linearizable_ends=True)),
+    Kind("log with exact ends", long_log, partial(legal_log, ends=True), ENDS, _promise(linearizable_ends=True)),
     Kind("reports", reports, legal_reports, ("contradicted-outcome",)),
-    Kind("transactions", transactions, legal_transactions, TRANSACTIONS, _promise(transaction_order="real-time")),
+    Kind("transactions", transactions, legal_transactions, TRANSACTIONS, _promise(transaction_order="real-time"),
+         times=4),
 )  # fmt: skip

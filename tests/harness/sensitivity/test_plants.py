@@ -19,7 +19,7 @@ from helpers.planted import HISTORIES, Planted, planted_in
 
 pytestmark = pytest.mark.slow
 
-FEWEST: Final = 10
+FEWEST: Final = 8
 """Exposed claims into which each plant must have been planted."""
 PAIRS: Final = [
     pytest.param(plant, kind, id=f"{plant.anomaly}-{kind.name.replace(' ', '-')}")
