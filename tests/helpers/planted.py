@@ -19,7 +19,7 @@ from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Rows
 from helpers.log_histories import Row
 from helpers.plant_histories import Kind, to_operations
 
-HISTORIES: Final = 40
+HISTORIES: Final = 25
 """Number of histories of each kind."""
 CLAIMS: Final = 2
 """Claims of each object: so many exposed ones, and so many others."""
