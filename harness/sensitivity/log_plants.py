@@ -545,7 +545,7 @@ def _lower_end(rows: Rows, claim: Claim, *, by: int) -> Rows:
 def _find_starts(rows: Rows, bound: int) -> list[Claim]:
     """Lists log starts, each with the highest one that its node had reported before in this leader epoch.
 
-    Logs without any record are not judged.
+    Logs without any record are not judged. A start of 0 cannot go back, so nodes that report no other make no claim.
     """
     acked = bool(_list_acked(rows))
     same = ("node", "incarnation", "leader_epoch")
@@ -555,6 +555,8 @@ def _find_starts(rows: Rows, bound: int) -> list[Claim]:
             known[tuple(row[name] for name in same)].append(row)
     claims = []
     for starts in known.values():
+        if max(map(_offset_of, starts)) <= 0:
+            continue
         for row in starts:
             before = [one for one in starts if returned(one) < row["call"]]
             former = max(before, key=_offset_of, default=None)
