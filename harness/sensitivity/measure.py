@@ -73,7 +73,8 @@ def explain_unplanted(anomaly: str, families: Iterable[Family], built_in: Iterab
                 if anomaly not in own:
                     return OWN_CHECK
                 reads_effects = "effect" in family.applies and not family.about_servers
-                return DEADLINE if check.needs_end else NO_PLANT if reads_effects else SERVERS
+                is_late = check.needs_end or check.standstill is not None
+                return DEADLINE if is_late else NO_PLANT if reads_effects else SERVERS
     return WHOLE_RUN
 
 
