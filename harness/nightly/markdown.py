@@ -48,6 +48,9 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     if night.missing:
         parts = ", ".join(map(str, night.missing))
         yield f"**No record of part {parts} of {night.parts}:** what it had to do is not known."
+    if night.unended:
+        folders = ", ".join(map(escape, night.unended))
+        yield f"**Has not ended: {folders}.** It goes on, or it was killed; `assay nightly --resume` continues it then."
     if night.lost:
         lines = "\n".join(f"- {escape(str(one))}" for one in night.lost[:MOST_ENTRIES])
         yield f"### Outcomes that are lost\n\nThe record is damaged, so this night is no pass:\n\n{lines}"
@@ -63,8 +66,10 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     yield from _make_sensitivities(night.cells)
     if night.idle:
         names = join_some([escape(one.name) for one in night.idle], MOST_NAMES)
-        why = "for want of time" if not night.lost else "for want of time, or with an outcome that is lost"
-        yield f"### Not begun\n\n{len(night.idle)} cells, {why}: {names}"
+        reasons = ["or with an outcome that is lost"] * bool(night.lost)
+        reasons += ["or because the night has not ended"] * bool(night.unended)
+        title = "Not begun, or not ended" if night.unended else "Not begun"
+        yield f"### {title}\n\n{len(night.idle)} cells, {', '.join(['for want of time', *reasons])}: {names}"
     if night.problems:
         yield "### Not readable\n\n" + "\n".join(f"- {escape(one)}" for one in night.problems[:MOST_ENTRIES])
 

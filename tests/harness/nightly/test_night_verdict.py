@@ -196,6 +196,64 @@ def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:
     assert of_night(tmp_path).verdict is Verdict.PASS
 
 
+def kill_during(store: Path, name: str) -> None:
+    """Leaves the record as if the night had been killed during the attempt of this cell."""
+    folder = night_record.night_folder(store, "n")
+    results = folder.results()
+    (killed,) = [one for one in results if one.cell == name]
+    made_by = msgspec.json.decode((store / killed.runs[0] / "run.json").read_bytes())["owner"]
+    folder.write(msgspec.structs.replace(folder.read(), ended=msgspec.UNSET, attempts=0))
+    (folder.path / "cells.jsonl").unlink()
+    for one in results:
+        if one is not killed:
+            folder.append_result(one)
+    begun = msgspec.structs.replace(killed, outcome=Outcome.INTERRUPTED, detail="killed", runs=(), seconds=0.0)
+    folder.write_running(night_record.RunningAttempt(result=begun, owner=made_by))
+
+
+@pytest.mark.parametrize(
+    ("acts", "fields", "verdict", "code"),
+    [
+        (("pass",), {}, Verdict.UNKNOWN, ExitCode.UNKNOWN),
+        (("fail", "exit=1"), {}, Verdict.FAIL, ExitCode.FAIL),
+        (("fail=phantom", "exit=1"), CANARY, Verdict.UNKNOWN, ExitCode.UNKNOWN),
+    ],
+    ids=["pass", "fail", "canary"],
+)
+def test_a_night_that_was_killed_is_no_pass_and_what_its_last_run_found_counts(
+    tmp_path: Path,
+    acts: tuple[str, ...],
+    fields: dict[str, Any],
+    verdict: Verdict,
+    code: ExitCode,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    performed(tmp_path, [cell("pass", name="a"), cell(*acts, name="b", **fields), cell("pass", name="c")])
+    kill_during(tmp_path, "b")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    found = of_night(tmp_path)
+    assert (found.verdict, found.unended) == (verdict, ("n",))
+    assert [one.cell.name for one in found.cells] == (["a", "c"] if acts == ("pass",) else ["a", "b", "c"])
+    capsys.readouterr()
+    assert main(["summary", str(tmp_path)]) == code
+    printed = capsys.readouterr().out
+    assert "**Has not ended: n.**" in printed
+    assert ("**lost-write** in t" in printed) is (verdict is Verdict.FAIL)
+    suite = ET.fromstring(to_junit(found))[0]
+    assert suite.findall("testcase/error[@message='this night has not ended: it goes on, or was killed']")
+    assert suite.get("failures") == str(int(verdict is Verdict.FAIL))
+    assert {path: path.read_bytes() for path in before} == before, "a summary changes nothing"
+
+
+def test_a_night_that_was_killed_between_two_cells_is_no_pass(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass", name="a"), cell("pass", name="b")])
+    kill_during(tmp_path, "b")
+    night_record.night_folder(tmp_path, "n").write_running(None)
+    found = of_night(tmp_path)
+    assert (found.verdict, [one.name for one in found.idle]) == (Verdict.UNKNOWN, ["b"])
+    assert "Not begun, or not ended" in to_markdown(found)
+
+
 @pytest.mark.parametrize(
     ("acts", "marked", "verdict"),
     [
