@@ -163,6 +163,43 @@ def test_half_a_line_whose_attempt_was_recorded_again_is_not_lost(tmp_path: Path
     assert (found.verdict, found.lost) == (Verdict.PASS, ())
 
 
+@pytest.mark.parametrize(
+    ("second", "verdict", "lost"),
+    [
+        ({}, Verdict.PASS, 0),
+        ({"seconds": 99.0}, Verdict.UNKNOWN, 1),
+        ({"outcome": Outcome.FAIL}, Verdict.FAIL, 1),
+        ({"outcome": Outcome.MISSED}, Verdict.FAIL, 1),
+        ({"outcome": Outcome.CRASHED}, Verdict.UNKNOWN, 1),
+    ],
+    ids=["equal", "another pass", "fail", "missed", "crashed"],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_second_result_of_an_attempt_is_no_pass_and_hides_no_failure(
+    tmp_path: Path, second: dict[str, Any], verdict: Verdict, lost: int, is_first: bool
+) -> None:
+    performed(tmp_path, [cell("pass", name="a"), cell("pass", name="b")])
+    folder = night_record.night_folder(tmp_path, "n")
+    (of_a, of_b) = sorted(folder.results(), key=lambda one: one.cell)
+    other = msgspec.structs.replace(of_a, **second)
+    (folder.path / "cells.jsonl").unlink()
+    for one in (of_b, *((other, of_a) if is_first else (of_a, other))):
+        folder.append_result(one)
+    found = of_night(tmp_path)
+    assert (found.verdict, len(found.lost)) == (verdict, lost)
+
+
+def test_an_interrupted_attempt_is_repeated_and_its_second_result_counts(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass", name="a")])
+    folder = night_record.night_folder(tmp_path, "n")
+    (result,) = folder.results()
+    (folder.path / "cells.jsonl").unlink()
+    folder.append_result(msgspec.structs.replace(result, outcome=Outcome.INTERRUPTED))
+    folder.append_result(result)
+    found = of_night(tmp_path)
+    assert (found.verdict, found.lost) == (Verdict.PASS, ())
+
+
 def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(NightError, match="too few for 3 parts"):
         night_runner.begin_night(tmp_path, "n", [cell("pass"), cell("fail")], 1.0, tmp_path, None, (1, 3))
