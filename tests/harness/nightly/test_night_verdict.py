@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
@@ -18,7 +19,7 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly import night_record, night_runner
 from assay.harness.nightly.junit import to_junit
-from assay.harness.nightly.markdown import escape, make_code_block, to_markdown
+from assay.harness.nightly.markdown import escape, make_code_block, make_code_span, to_markdown
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import CellKind, MatrixCell, NightError
 from assay.harness.nightly.night_verdict import NightAccount, read_account
@@ -409,6 +410,12 @@ def test_nothing_that_a_run_says_is_markup(words: str) -> None:
     assert fence == end
     assert set(fence) == {"`"}
     assert fence not in line
+    span = make_code_span(words or "v")
+    ticks = span[: len(span) - len(span.lstrip("`"))]
+    assert "\n" not in span
+    assert ticks
+    assert span.endswith(ticks)
+    assert max((len(run) for run in re.findall("`+", span[len(ticks) : -len(ticks)])), default=0) < len(ticks)
 
 
 @pytest.mark.parametrize("words", [HOSTILE, "\x00\x1b[31m]]>\u202e\uffff", "x" * 100_000])
@@ -418,6 +425,13 @@ def test_hostile_words_leave_a_document_that_can_be_read(tmp_path: Path, words: 
     found = read_account(tmp_path, made.path.name, known())
     assert ET.fromstring(to_junit(found))[0].get("errors") == "1"
     assert "<" not in to_markdown(found).replace("\\<", "")
+
+
+def test_a_version_does_not_leave_its_code_span(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass")])
+    folder = night_record.night_folder(tmp_path, "n")
+    folder.write(msgspec.structs.replace(folder.read(), version="x`<img src=x>`"))
+    assert ", at `` x`<img src=x>` ``." in to_markdown(of_night(tmp_path))
 
 
 def test_the_command_writes_both_and_has_the_exit_code_of_the_night(
