@@ -207,6 +207,8 @@ def _print_account(account: "NightAccount") -> None:
     planned = sum(len(night.cells) for night in account.nights)
     if idle := [cell.name for cell in account.idle]:
         print(f"{len(idle)} of {planned} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
+    for name in account.unended:
+        print(f"the end of night {name} is not recorded, so it is no pass: `assay nightly --resume` continues it")
     for line in account.lost:
         print(f"an outcome is lost: {line}")
     for cell in account.cells:

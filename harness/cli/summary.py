@@ -23,7 +23,7 @@ job.
 """
 EPILOG: Final = """\
 exit codes: 0 only marked failures, and something passed; 1 a failure that no valid mark covers, or a missed defect;
-2 something has no answer, or a part of the night has no record; 64 a cell or a file is wrong
+2 something has no answer, a part of the night has no record, or the night has not ended; 64 a cell or a file is wrong
 """
 
 

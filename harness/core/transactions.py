@@ -9,7 +9,8 @@ value, or null if the key was never written. In ``derive_effects`` each key is t
 - ``txn-read`` of a list has one row per element, with its ``list_index`` from 0 and consecutive ``sub``.
 - ``txn-read`` of an empty list, or of a register without a value, is one row with neither.
 
-Reads are known only if the transaction ended ok. Otherwise only its writes are recorded.
+Reads are known only if the transaction ended ok. Otherwise only its writes are recorded. The result of an ok
+transaction must have the called micro-operations: if a write is missing or different, its effect is unknown.
 """
 
 from collections.abc import Sequence
@@ -22,12 +23,36 @@ _WRITES: Final = {"append": "txn-append", "w": "txn-write"}
 
 
 def derive_effects(completed: Completed) -> list[Effect]:
-    """Returns one row per micro-operation or element read. Raises ``ValueError`` naming an invalid micro-operation."""
+    """Returns one row per micro-operation or element read.
+
+    Raises ``ValueError`` for an invalid micro-operation, or if an ok transaction has others than it was called with.
+    """
     ok = completed.completion.outcome is Outcome.OK
-    micros = completed.completion.result if ok else completed.operation.argument
+    called = _require_list(completed.index, completed.operation.argument)
+    micros = _require_list(completed.index, completed.completion.result) if ok else called
+    effects = [effect for micro in micros for effect in _derive_micro_effects(completed.index, micro, ok)]
+    if ok and list(map(_identify, micros)) != list(map(_identify, called)):
+        raise ValueError(
+            f"operation {completed.index} was called with {called!r} and ended ok with {micros!r}, which are other "
+            "micro-operations: which of them took effect is unknown"
+        )
+    return effects
+
+
+def _require_list(index: int, micros: Any) -> Sequence[Any]:
     if not isinstance(micros, Sequence) or isinstance(micros, str):
-        raise ValueError(f"operation {completed.index}: {micros!r} is no list of micro-operations")
-    return [effect for micro in micros for effect in _derive_micro_effects(completed.index, micro, ok)]
+        raise ValueError(f"operation {index}: {micros!r} is no list of micro-operations")
+    return micros
+
+
+def _identify(micro: Any) -> object:
+    """Returns the part of a micro-operation that its result repeats."""
+    match micro:
+        case ["r", key, _]:
+            return "r", str(key)
+        case [f, key, value]:
+            return f, str(key), value
+    return micro
 
 
 def _derive_micro_effects(index: int, micro: Any, ok: bool) -> list[Effect]:

@@ -407,18 +407,29 @@ def _require_distinct(values: list[Any], opened: int, what: str) -> None:
 def to_json(value: Any) -> str:
     """Returns a value as canonical JSON.
 
-    Numbers, strings, booleans and nil become those of JSON. Vectors and lists become arrays, sets sorted arrays. Other
-    values become an object with one entry that names the type: ``{"keyword":"a"}``, ``{"map":[[k,v]]}``.
+    Numbers, strings, booleans and nil become those of JSON. Vectors and lists become arrays. Other values become an
+    object with one entry that names the type: ``{"keyword":"a"}``, ``{"map":[[k,v]]}``, ``{"set":[1,2]}``.
     """
     if value is None:
         return "null"
     if type(value) is int and -(2**63) <= value < 2**63:
         return str(value)
-    return json.dumps(_to_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _dump(_to_plain(value))
+
+
+def to_json_array(collection: tuple[Any, ...] | Set) -> str:
+    """Returns the elements of a vector, list or set as a JSON array; those of a set are sorted."""
+    if isinstance(collection, Set):
+        return _dump(_sort_elements(collection))
+    return to_json(collection)
+
+
+def _dump(plain: Any) -> str:
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def to_edn(text: str) -> str:
-    """Returns the EDN of what ``to_json`` made, to show it to readers. A set was made a sorted array, and stays one."""
+    """Returns the EDN of what ``to_json`` made, to show it to readers."""
     return _format(json.loads(text))
 
 
@@ -428,6 +439,8 @@ def _format(plain: Any) -> str:
             return "nil"
         case [*elements]:
             return f"[{' '.join(map(_format, elements))}]"
+        case {"set": [*elements]}:
+            return f"#{{{' '.join(map(_format, elements))}}}"
         case {"keyword": str(name)}:
             return f":{name}"
         case {"symbol": str(name)}:
@@ -458,8 +471,8 @@ def _to_plain(value: Any) -> Any:
     match value:
         case tuple():
             return [_to_plain(element) for element in value]
-        case Set(elements):
-            return sorted((_to_plain(element) for element in elements), key=_sort_key)
+        case Set():
+            return {"set": _sort_elements(value)}
         case Keyword(name):
             return {"keyword": name}
         case Symbol(name):
@@ -476,6 +489,10 @@ def _to_plain(value: Any) -> Any:
             return {f"#{tag}": _to_plain(inner)}
         case _:
             return value
+
+
+def _sort_elements(value: Set) -> list[Any]:
+    return sorted(map(_to_plain, value.elements), key=_sort_key)
 
 
 def _sort_key(plain: Any) -> tuple[bool, int | float, str]:

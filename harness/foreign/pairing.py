@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from assay.harness.core.history import OPS
 from assay.harness.core.operation import Outcome, Phase
-from assay.harness.foreign.edn import to_json, to_name
+from assay.harness.foreign.edn import to_json, to_json_array, to_name
 from assay.harness.foreign.entry import INVOKE, Entry
 from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
 from assay.harness.foreign.nemesis_events import NemesisEvents
@@ -169,7 +169,8 @@ class Pairing:
                     f"process {process} ends :{entry.f} with {shorten(to_json(value))}, but called it with "
                     f"{shorten(self._argument[row])} at line {call.place.line}: which of them took effect is unknown",
                 )
-            self._result[row] = None if value is None else self._intern(to_json(value))
+            text = to_json_array(value) if shape.returns_elements else to_json(value)
+            self._result[row] = None if value is None else self._intern(text)
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
             self._error[row] = self._intern(to_name(value))
         if entry.error is not None:

@@ -4,7 +4,7 @@ Anything else is an error, because a history judged by the wrong model would pas
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from assay.harness.foreign.edn import Keyword, Map, Set
@@ -72,6 +72,8 @@ class OperationShape:
 
     ``repeats``: an ok completion may repeat the call's value. If the two differ, it is unknown which of them took
     effect.
+
+    ``returns_elements``: the result is the elements of a vector, list or set, whichever it is.
     """
 
     argument_fits: Fits = _is_anything
@@ -79,12 +81,15 @@ class OperationShape:
     argument_text: str = "anything"
     result_text: str = "anything"
     repeats: bool = False
+    returns_elements: bool = False
 
 
 _GET: Final = OperationShape(
     result_fits=_is_text_or_nil, result_text="a string or nil; for numbers there is --model=register"
 )
-_PUT: Final = OperationShape(argument_fits=_is_text, argument_text="a string; for numbers there is --model=register")
+_APPEND: Final = OperationShape(argument_fits=_is_text, argument_text="a string; for numbers there is --model=register")
+"""Its ok completion may have the string that it made."""
+_PUT: Final = replace(_APPEND, repeats=True)
 _REGISTER: Final = {"read": OperationShape(), "write": OperationShape(repeats=True)}
 
 MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
@@ -93,12 +98,12 @@ MODELS: Final[Mapping[str, Mapping[str, OperationShape]]] = {
         **_REGISTER,
         "cas": OperationShape(argument_fits=_is_pair, argument_text="the two values [from to]", repeats=True),
     },
-    "kv": {"get": _GET, "read": _GET, "put": _PUT, "write": _PUT, "append": _PUT},
+    "kv": {"get": _GET, "read": _GET, "put": _PUT, "write": _PUT, "append": _APPEND},
     "mutex": {"acquire": OperationShape(), "release": OperationShape()},
-    "fifo-queue": {"enqueue": OperationShape(), "dequeue": OperationShape()},
+    "fifo-queue": {"enqueue": OperationShape(repeats=True), "dequeue": OperationShape()},
     "set": {
-        "add": OperationShape(),
-        "read": OperationShape(result_fits=_is_collection, result_text="a vector, list or set"),
+        "add": OperationShape(repeats=True),
+        "read": OperationShape(result_fits=_is_collection, result_text="a vector, list or set", returns_elements=True),
     },
 }
 

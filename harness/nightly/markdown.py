@@ -32,22 +32,38 @@ def escape(words: str) -> str:
 
 
 def make_code_block(command: str) -> str:
-    """Returns a code block of one line; its fence is longer than any sequence of backticks in the line."""
+    """Returns a code block of one line."""
     line = sanitize_command(command)
-    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=2) + 1)
-    fence = fence.rjust(3, "`")
+    fence = _make_fence(line, 3)
     return f"{fence}\n{line}\n{fence}"
+
+
+def make_code_span(words: str) -> str:
+    """Returns a text as code within a line."""
+    text = sanitize_text(words)
+    fence = _make_fence(text, 1)
+    # Markdown removes one space at each end, so that the text may begin or end with a backtick.
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
+
+
+def _make_fence(line: str, least: int) -> str:
+    """Returns backticks: more than any sequence of them in the line, because such a sequence would end the code."""
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    return "`" * max(longest + 1, least)
 
 
 def _make_blocks(night: NightAccount) -> Iterator[str]:
     counts = Counter(result.outcome for cell in night.cells for result in cell.results)
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"
     yield f"## {SIGNS[night.verdict]} Night {escape(night.name)}: {night.verdict}"
-    versions = ", ".join(dict.fromkeys(f"`{sanitize_text(one.version)}`" for one in night.nights if one.version))
+    versions = ", ".join(dict.fromkeys(make_code_span(one.version) for one in night.nights if one.version))
     yield f"{outcomes}; {night.seconds / 60:.0f} min in all{f', at {versions}' if versions else ''}."
     if night.missing:
         parts = ", ".join(map(str, night.missing))
         yield f"**No record of part {parts} of {night.parts}:** what it had to do is not known."
+    if night.unended:
+        folders = ", ".join(map(escape, night.unended))
+        yield f"**Has not ended: {folders}.** It goes on, or it was killed; `assay nightly --resume` continues it then."
     if night.lost:
         lines = "\n".join(f"- {escape(str(one))}" for one in night.lost[:MOST_ENTRIES])
         yield f"### Outcomes that are lost\n\nThe record is damaged, so this night is no pass:\n\n{lines}"
@@ -63,8 +79,10 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     yield from _make_sensitivities(night.cells)
     if night.idle:
         names = join_some([escape(one.name) for one in night.idle], MOST_NAMES)
-        why = "for want of time" if not night.lost else "for want of time, or with an outcome that is lost"
-        yield f"### Not begun\n\n{len(night.idle)} cells, {why}: {names}"
+        reasons = ["or with an outcome that is lost"] * bool(night.lost)
+        reasons += ["or because the night has not ended"] * bool(night.unended)
+        title = "Not begun, or not ended" if night.unended else "Not begun"
+        yield f"### {title}\n\n{len(night.idle)} cells, {', '.join(['for want of time', *reasons])}: {names}"
     if night.problems:
         yield "### Not readable\n\n" + "\n".join(f"- {escape(one)}" for one in night.problems[:MOST_ENTRIES])
 
@@ -80,14 +98,14 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         words = [f"**{what}** in {escape(one.workload)} of {escape(one.system)}"]
         words[0] += f"{shape}: {one.rate.failed} of {one.rate.runs} runs, first seen {first}, last {last} (UTC)."
         if one.last_pass_version or one.suspects:
-            green = [f"green at `{sanitize_text(one.last_pass_version)}`"] if one.last_pass_version else []
-            since = [*green, *(f"`{sanitize_text(name)}`" for name in one.suspects)]
+            green = [f"green at {make_code_span(one.last_pass_version)}"] if one.last_pass_version else []
+            since = [*green, *map(make_code_span, one.suspects)]
             words.append(f"Versions: {join_some(since, MOST_NAMES)}.")
         if one.mark is not None:
             over = ", which is past" if one.expired else ""
             words.append(f"Known until {one.mark.expires}{over}: {escape(one.mark.reason)}.")
         yield "\n".join(words)
-        links = [f"`{address}`" for label, address in one.example.links if label == "report"]
+        links = [make_code_span(address) for label, address in one.example.links if label == "report"]
         yield make_code_block(one.example.command) + (f"\n\nReport: {links[0]}" if links else "")
     if len(some) > MOST_ENTRIES:
         yield f"And {len(some) - MOST_ENTRIES} more, which `assay index` shows."

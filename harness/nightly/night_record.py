@@ -184,7 +184,7 @@ class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class DamagedLine:
-    """A line of a night's record that cannot be decoded, or is missing, and was not written again."""
+    """A line of a night's record that cannot be decoded, is missing, or contradicts another one."""
 
     path: Path
     number: int
@@ -249,7 +249,10 @@ class NightFolder:
         return [one for _, one in _read_lines(self.path / CELLS, AttemptResult)[0]]
 
     def find_lost_lines(self, night: Night) -> list[DamagedLine]:
-        """Returns the damaged and missing lines of attempts, whose outcome is not known. Raises ``OSError``."""
+        """Returns the damaged, missing and contradicting lines of attempts, whose outcome is not known.
+
+        Raises ``OSError``.
+        """
         path = self.path / CELLS
         results, damaged = _read_lines(path, AttemptResult)
         names = {cell.name for cell in night.cells}
@@ -261,6 +264,14 @@ class NightFolder:
         if (there := len(results) + len(damaged)) < night.attempts:
             what = f"{night.attempts} attempts had ended, and {there} are recorded"
             damaged.append(DamagedLine(path, there + 1, what))
+        first: dict[tuple[str, int], AttemptResult] = {}
+        for number, one in results:
+            earlier = first.get((one.cell, one.attempt))
+            if earlier is None or earlier.outcome is AttemptOutcome.INTERRUPTED:
+                first[one.cell, one.attempt] = one
+            elif one != earlier:
+                what = f"attempt {one.attempt} had ended as {earlier.outcome}, and ends as {one.outcome} here"
+                damaged.append(DamagedLine(path, number, what, one.cell))
         return damaged
 
     def append_result(self, result: AttemptResult) -> None:
@@ -292,8 +303,15 @@ class NightFolder:
 
 
 def group_by_cell(results: Iterable[AttemptResult]) -> dict[str, list[AttemptResult]]:
-    """Returns the attempts of each cell, without those that were interrupted and repeated."""
-    last = {(one.cell, one.attempt): one for one in results}
+    """Returns the attempts of each cell, without those that were interrupted and repeated.
+
+    No other attempt is repeated. If a merged or damaged record has two results of one, a failure counts.
+    """
+    last: dict[tuple[str, int], AttemptResult] = {}
+    for one in results:
+        earlier = last.get((one.cell, one.attempt))
+        if earlier is None or not is_failed([earlier.outcome]) or is_failed([one.outcome]):
+            last[one.cell, one.attempt] = one
     by_cell: dict[str, list[AttemptResult]] = {}
     for one in last.values():
         by_cell.setdefault(one.cell, []).append(one)

@@ -32,7 +32,7 @@ from typing import Final
 import msgspec
 
 from assay.cluster import owner
-from assay.harness.core.files import SpecialFileError, open_lock, require_regular
+from assay.harness.core.files import SpecialFileError, open_lock
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs
 from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import (
@@ -52,8 +52,15 @@ from assay.harness.nightly.night_record import (
     read_if_possible,
     read_nights,
 )
-from assay.harness.nightly.outcome import MachineState, classify, read_seen_run
-from assay.harness.nightly.subprocess_runner import GRACE, AttemptEnd, AttemptLimits, run_attempt
+from assay.harness.nightly.outcome import (
+    MachineState,
+    classify,
+    classify_killed,
+    is_made_by,
+    read_printed,
+    read_seen_run,
+)
+from assay.harness.nightly.subprocess_runner import GRACE, AttemptLimits, run_attempt
 from assay.harness.run import store as runs_of
 from assay.harness.run.command_line import make_reset
 from assay.harness.run.full_disk import DiskReserve, is_full
@@ -107,8 +114,6 @@ RESERVE_STEP: Final = 8 * 1024
 """Bytes of the reserve that are released for a line that does not fit. If all were, the next cell would use them up."""
 PROBE: Final = 1024 * 1024
 """A disk is full if it has fewer free bytes."""
-LOG_TAIL: Final = 4 * 1024 * 1024
-"""Bytes that are read from the end of a log, which may be as large as the disk."""
 LONGEST: Final = 1e9
 """Maximum seconds of a time in a record."""
 
@@ -211,8 +216,9 @@ class NightRunner:
         except OSError as error:
             outcome = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
             return msgspec.structs.replace(result, outcome=outcome, detail=f"it cannot be started: {error}")
-        new = [run for run in runs_of.list_runs(self.store) if run not in before and _is_made_by(run, made_by)]
-        outcome, detail = self._classify(cell, ended, log, new)
+        new = [run for run in runs_of.list_runs(self.store) if run not in before and is_made_by(run, made_by)]
+        machine = MachineState(lambda: _is_disk_full(self.path.path), _does_engine_answer)
+        outcome, detail = classify(cell, ended, read_printed(log), list(map(read_seen_run, new)), machine)
         return msgspec.structs.replace(
             result, outcome=outcome, detail=detail, seconds=round(time.monotonic() - began, 3),
             runs=tuple(str(run.relative_to(self.store)) for run in new),
@@ -265,16 +271,6 @@ class NightRunner:
                 self.path.write_running(None)
             self.shrank(shrunk)
 
-    def _classify(
-        self, cell: MatrixCell, ended: AttemptEnd, log: Path, new: Sequence[Path]
-    ) -> tuple[AttemptOutcome, str]:
-        require_regular(log)
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOG_TAIL))
-            printed = file.read().decode(errors="replace")
-        machine = MachineState(lambda: _is_disk_full(self.path.path), _does_engine_answer)
-        return classify(cell, ended, printed, [read_seen_run(run) for run in new], machine)
-
     def _record(self, result: AttemptResult) -> None:
         """Records a result. If a full disk rejects it, the next call and the end of the night try again."""
         self._unwritten.append(result)
@@ -306,18 +302,7 @@ class NightRunner:
         if running.shrinks or any(one.started == running.result.started for one in self.path.results()):
             self.path.write_running(None)
         else:
-            self._record(self._classify_killed(running.result, running.owner))
-
-    def _classify_killed(self, result: AttemptResult, made_by: str) -> AttemptResult:
-        """Returns the result of an attempt whose night was killed. A failure of its runs until then counts."""
-        cell = next((one for one in self.night.cells if one.name == result.cell), None)
-        runs = [run for run in runs_of.list_runs(self.store) if _is_made_by(run, made_by)]
-        if cell is None or not runs:
-            return result
-        ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
-        outcome, detail = self._classify(cell, ended, self.path.path / result.log, runs)
-        names = tuple(str(run.relative_to(self.store)) for run in runs)
-        return msgspec.structs.replace(result, outcome=outcome, detail=detail, runs=names)
+            self._record(classify_killed(self.store, self.path, self.night, running))
 
     def _end(self) -> None:
         """Records the end of the night. Raises :class:`NightError` if results are not recorded."""
@@ -440,15 +425,6 @@ def _require_valid(night: Night) -> None:
         raise NightError(
             f"{where} has a budget of {night.budget_seconds:g} s, and {night.shrink_seconds:g} s to shrink"
         )
-
-
-def _is_made_by(run: Path, process: str) -> bool:
-    """Returns whether this process made the run, because other sessions may use the same store.
-
-    Whole owners are compared: in two containers, two processes may have the same id.
-    """
-    info = runs_of.read_info(run)
-    return info is not None and info.is_made_by(process)
 
 
 def _is_disk_full(place: Path) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from assay.checkers.judging.sensitivity import FILE as SENSITIVITY
 from assay.checkers.judging.sensitivity import Sensitivity
 from assay.checkers.judging.verdict import Verdict
@@ -27,6 +29,7 @@ from assay.harness.nightly.night_record import (
     is_troubled,
     read_nights,
 )
+from assay.harness.nightly.outcome import find_unrecorded
 from assay.harness.nightly.store_index import make_attempt_name, read_store
 from assay.reports.index.entry import Entry, StoreContents, sanitize_text
 from assay.reports.index.failures import Failure, group_failures
@@ -83,6 +86,8 @@ class NightAccount:
     problems: tuple[str, ...]
     lost: tuple[DamagedLine, ...] = ()
     """Lines of attempts whose outcome is not known."""
+    unended: tuple[str, ...] = ()
+    """The folders of the parts that go on, or were killed."""
 
     @property
     def parts(self) -> int:
@@ -99,11 +104,15 @@ class NightAccount:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns the verdict. A night without a pass, with a missing part, or with a lost outcome is unknown."""
+        """Returns the verdict.
+
+        A night without a pass is unknown, and so is one that has not ended, lacks a part, or has lost an outcome.
+        """
         if any(cell.failed for cell in self.cells):
             return Verdict.FAIL
         if (
             self.missing
+            or self.unended
             or self.lost
             or any(cell.troubled for cell in self.cells)
             or not any(cell.green for cell in self.cells)
@@ -125,9 +134,15 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: int 
     if not parts:
         names = ", ".join(dict.fromkeys(night.name for _, night in every[-10:]))
         raise NightError(f"there is no night {name} in {store}. There are: {names}")
-    stored = _drop_later_nights(read_store(store, {}), sanitize_text(name))
+    unended = [(folder, night) for folder, night in parts if night.ended is msgspec.UNSET]
+    found = [(folder.path, find_unrecorded(store, folder, night)) for folder, night in unended]
+    unrecorded = {path: result for path, result in found if result is not None}
+    stored = _drop_later_nights(read_store(store, {}, unrecorded), sanitize_text(name))
     failures = group_failures(stored, known)
-    cells = [result for folder, night in parts for result in _read_cell_results(folder, night, stored, failures)]
+    results = [
+        (folder, night, [*folder.results(), *filter(None, [unrecorded.get(folder.path)])]) for folder, night in parts
+    ]
+    cells = [cell for recorded in results for cell in _read_cell_results(*recorded, stored, failures)]
     entries = {entry for cell in cells for some in cell.entries.values() for entry in some}
     lost = [line for folder, night in parts for line in folder.find_lost_lines(night)]
     begun = {one.cell.name for one in cells}.union(line.cell for line in lost)
@@ -142,6 +157,7 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: int 
         failures=tuple(failure for failure in failures if entries.intersection(failure.entries)),
         problems=stored.problems,
         lost=tuple(lost),
+        unended=tuple(night.night for _, night in unended),
     )
 
 
@@ -157,11 +173,15 @@ def _drop_later_nights(stored: StoreContents, name: str) -> StoreContents:
 
 
 def _read_cell_results(
-    folder: NightFolder, night: Night, stored: StoreContents, failures: Sequence[Failure]
+    folder: NightFolder,
+    night: Night,
+    every: Sequence[AttemptResult],
+    stored: StoreContents,
+    failures: Sequence[Failure],
 ) -> Iterable[CellResult]:
     by_name = {one.name: one for one in stored.entries if one.night == sanitize_text(night.name)}
     failure_of = {entry: failure for failure in failures for entry in failure.entries}
-    results_of = group_by_cell(folder.results())
+    results_of = group_by_cell(every)
     for cell in night.cells:
         results = results_of.get(cell.name)
         if not results:

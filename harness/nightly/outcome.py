@@ -2,20 +2,32 @@
 
 A fail verdict of a run is a finding about the system, no matter how the process ended. Everything else that goes wrong
 has an outcome of its own. So a machine in trouble never counts as a failure of the system, nor as a pass.
+
+A night that was killed leaves ``running.json``. The runs of that attempt classify it, as far as they came.
 """
 
 import re
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.harness.core.files import read_json_if_valid
-from assay.harness.nightly.night_record import AttemptOutcome, CellKind, MatrixCell
+from assay.harness.core.files import read_json_if_valid, require_regular
+from assay.harness.nightly.night_record import (
+    AttemptOutcome,
+    AttemptResult,
+    CellKind,
+    MatrixCell,
+    Night,
+    NightFolder,
+    RunningAttempt,
+)
 from assay.harness.nightly.subprocess_runner import AttemptEnd
 from assay.harness.run import store
 from assay.harness.run.settings import DOCKER
@@ -39,6 +51,8 @@ LEFT_OUT: Final = re.compile(r"^.*\b[1-9]\d* (?:skipped|deselected)\b.*$", re.MU
 """A line of pytest that counts tests which were not run."""
 SEARCHED: Final = re.compile(r"^assay: (?:a search|\d+ searches) found nothing\b", re.MULTILINE)
 """The line of ``plugin.pass_remarks`` for searches without a finding, which leave no run."""
+LOG_TAIL: Final = 4 * 1024 * 1024
+"""Bytes that are read from the end of a log, which may be as large as the disk."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,52 @@ class MachineState:
 
     disk_full: Callable[[], bool]
     engine_answers: Callable[[], bool]
+
+
+HEALTHY: Final = MachineState(lambda: False, lambda: True)
+"""For an attempt whose end has a known cause."""
+
+
+def is_made_by(run: Path, process: str) -> bool:
+    """Returns whether this process made the run, because other sessions may use the same store.
+
+    Whole owners are compared: in two containers, two processes may have the same id.
+    """
+    info = store.read_info(run)
+    return info is not None and info.is_made_by(process)
+
+
+def classify_killed(root: Path, folder: NightFolder, night: Night, running: RunningAttempt) -> AttemptResult:
+    """Returns the result of an attempt whose night was killed. A failure of its runs until then counts."""
+    result = running.result
+    cell = next((one for one in night.cells if one.name == result.cell), None)
+    runs = [run for run in store.list_runs(root) if is_made_by(run, running.owner)]
+    if cell is None or not runs:
+        return result
+    ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
+    printed = ""
+    with suppress(OSError):  # the log is lost, and the runs say what they found
+        printed = read_printed(folder.path / result.log)
+    outcome, detail = classify(cell, ended, printed, list(map(read_seen_run, runs)), HEALTHY)
+    names = tuple(str(run.relative_to(root)) for run in runs)
+    return msgspec.structs.replace(result, outcome=outcome, detail=detail, runs=names)
+
+
+def find_unrecorded(root: Path, folder: NightFolder, night: Night) -> AttemptResult | None:
+    """Returns the attempt of a night that has not ended, if its runs have an outcome that no line records yet."""
+    running = folder.read_running()
+    if running is None or running.shrinks or any(one.started == running.result.started for one in folder.results()):
+        return None
+    result = classify_killed(root, folder, night, running)
+    return None if result.outcome is AttemptOutcome.INTERRUPTED else result
+
+
+def read_printed(log: Path) -> str:
+    """Reads the end of an attempt's log. Raises ``OSError``."""
+    require_regular(log)
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_TAIL))
+        return file.read().decode(errors="replace")
 
 
 def read_seen_run(run: Path) -> SeenRun:

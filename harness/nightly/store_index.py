@@ -4,11 +4,12 @@ No content of a store raises an error. A damaged, foreign or half-written part b
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -59,8 +60,13 @@ class _Plan(msgspec.Struct):
     schedule: "_Plan | None" = None
 
 
-def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
-    """Reads a store. For a defect that is not in ``defects``, any forbidden anomaly counts as caught."""
+def read_store(
+    root: Path, defects: DefectAnomalies, unrecorded: Mapping[Path, AttemptResult] = MappingProxyType({})
+) -> StoreContents:
+    """Reads a store. For a defect that is not in ``defects``, any forbidden anomaly counts as caught.
+
+    ``unrecorded``: more attempts, by the folder of their night.
+    """
     parts: dict[str, list[_NightPart]] = {}
     problems: list[str] = []
     expected = dict(defects)
@@ -71,6 +77,7 @@ def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
     readable, unreadable = record.scan_nights(root)
     for folder, night in readable:
         results = _read_lines(folder.results, folder, problems)
+        results += [unrecorded[folder.path]] if folder.path in unrecorded else []
         failures = _read_lines(folder.read_shrunk, folder, problems)
         lost = [
             *_read_lines(partial(folder.find_lost_lines, night), folder, []),

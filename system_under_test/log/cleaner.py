@@ -3,6 +3,7 @@
 A pass has two steps, as in Kafka:
 
 1. It reads the part of the log that was not cleaned yet (the dirty part), and remembers the last offset of each key.
+   All of it is checked before the first segment is replaced, because a damaged key would make other records obsolete.
 2. It rewrites all segments from the start, without the messages that a later one makes obsolete. Small neighboring
    segments are merged.
 
@@ -219,15 +220,25 @@ class _Pass:
         self._on_replaced(len(group))
 
     def _blocks(self, segment: Segment) -> Iterator[bytes]:
-        blocks = segment.blocks()
+        """Yields the bytes of each block, checked even if they were before: the disk may have damaged them since.
+
+        Only a later block, or the segment's end, shows that the last offset of a block is too high.
+        """
+        blocks, expected = segment.blocks(), segment.base_offset
         while True:
             if segment.closed or self._log.cuts != self.cuts:
                 raise CleaningInterrupted
             with self._log.recording_damage():
                 block = next(blocks, None)
+                data = block[1] if block is not None else b""
+                found = self._log.config.check(data, expected, segment.base_offset)
+                if found.size < len(data) or (block is None and expected != segment.next_offset):
+                    segment.rebuild_index()
+                    raise CleaningInterrupted  # the data are good, so the next pass finds a right index
             if block is None:
                 return
-            yield block[1]
+            expected = found.next_offset
+            yield data
 
     async def _yield_after(self, size: int) -> None:
         """Counts ``size`` bytes as processed, and lets other tasks run after every ``YIELD_BYTES``."""

@@ -275,7 +275,7 @@ class Segment:
         """
         if offset <= self.base_offset:
             return 0, self.base_offset, self.base_offset
-        start, data = self._block_of(offset - 1)
+        start, data = self._recheck_block_of(offset - 1)
         cut, next_offset = start, None
         for position, size, found in scan(data):
             if found >= offset:  # a compressed set that holds both the offset before and this one is removed as a whole
@@ -288,7 +288,7 @@ class Segment:
         """Returns the offset after the entry that ends at ``position``: the next one's, unless there is a gap."""
         if position == 0:
             return self.base_offset
-        start, data = self._block_of(self.index.offset_at(position - 1))
+        start, data = self._recheck_block_of(self.index.offset_at(position - 1))
         while start + len(data) < position:
             start += len(data)
             data = self._block(start)
@@ -348,6 +348,17 @@ class Segment:
             start = self.index.floor(offset)[1]
         return start, self._block(start)
 
+    def _recheck_block_of(self, offset: int) -> tuple[int, bytes]:
+        """Returns the block of :meth:`_block_of` for a truncation, checked even if it was checked before.
+
+        The disk may have damaged an offset since, and the truncation would remove other messages then.
+        """
+        start, data = self._block_of(offset)
+        if not self._is_block_good(start, data):
+            self.rebuild_index()
+            start, data = self._block_of(offset)
+        return start, data
+
     def _block(self, position: int) -> bytes:
         """Returns the checked bytes from an entry known to be at ``position`` to the end of its block."""
         if position < self._trusted_from:
@@ -364,17 +375,16 @@ class Segment:
         while position < end:
             stop = min(self.index.ceiling_position(position, self.size), self._trusted_from)
             if position not in self._verified:
-                if not self._is_block_good(position, stop):
-                    self._rebuild_index()
+                if not self._is_block_good(position, self.read(position, stop - position)):
+                    self.rebuild_index()
                     return True
                 self._verified.add(position)
             position = stop
         return False
 
-    def _is_block_good(self, position: int, end: int) -> bool:
-        """Returns whether exactly the block's entries are there, the first with the offset that the index promises."""
-        data = self.read(position, end - position)
-        offset = self.index.offset_at(position)
+    def _is_block_good(self, position: int, data: bytes) -> bool:
+        """Returns whether ``data`` is exactly the entries of the block, and the first has the offset of the index."""
+        offset, end = self.index.offset_at(position), position + len(data)
         found = self.config.check(data, offset, self.base_offset)
         # The block before the first index entry has only the base offset, at which a compacted segment need not begin.
         promised = not position or (found.count > 0 and found.first == offset)
@@ -383,7 +393,7 @@ class Segment:
         fits = found.size == end - position and found.next_offset <= following
         return promised and fits and found.problem is None
 
-    def _rebuild_index(self) -> None:
+    def rebuild_index(self) -> None:
         """Scans the segment after a bad block: rebuilds the index if the data are good, else raises CorruptLog."""
         with self._reading():
             scan = self.scan().run()

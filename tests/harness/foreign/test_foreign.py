@@ -427,9 +427,33 @@ def test_a_refused_cas_is_a_result_only_where_asked_for(tmp_path: Path) -> None:
         ("kv", "{:process 0 :type :invoke :f :put :value 7}", ":put takes a string; for numbers there is --model=reg"),
         ("kv", "{:process 0 :type :invoke :f :get} {:process 0 :type :ok :f :get :value 7}", "the result of :get is a"),
         ("set", "{:process 0 :type :invoke :f :read} {:process 0 :type :ok :f :read}", "is a vector, list or set, not"),
+        (
+            "kv",
+            '{:process 0 :type :invoke :f :put :value "a"} {:process 0 :type :ok :f :put :value "b"}',
+            "which of them",
+        ),
+        ("set", "{:process 0 :type :invoke :f :add :value 1} {:process 0 :type :ok :f :add :value 2}", "which of them"),
+        (
+            "fifo-queue",
+            "{:process 0 :type :invoke :f :enqueue :value 1} {:process 0 :type :ok :f :enqueue :value 2}",
+            "which of them",
+        ),
         ("mutex", "{:process 0 :type :invoke :f :lock}", ":lock is no operation of mutex, which has acquire, release"),
     ],
 )
 def test_values_must_be_those_of_the_model(tmp_path: Path, model: str, text: str, reason: str) -> None:
     with pytest.raises(MalformedError, match=reason):
         read_history(written(tmp_path, text), ForeignFormat.EDN, model)
+
+
+@pytest.mark.parametrize(
+    ("model", "results"),
+    [("register", ["[1,2]", "[1,2]", '{"set":[1,2]}']), ("set", ["[1,2]", "[1,2]", "[1,2]"])],
+)
+def test_only_the_model_of_a_set_takes_a_vector_for_a_set(tmp_path: Path, model: str, results: list[str]) -> None:
+    text = "".join(
+        f"{{:process 0 :type :invoke :f :read}} {{:process 0 :type :ok :f :read :value {value}}}"
+        for value in ("[1 2]", "(1 2)", "#{2 1}")
+    )
+    rows = read_history(written(tmp_path, text), ForeignFormat.EDN, model).ops.to_pylist()
+    assert [row["result"] for row in rows] == results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
@@ -18,7 +19,7 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly import night_record, night_runner
 from assay.harness.nightly.junit import to_junit
-from assay.harness.nightly.markdown import escape, make_code_block, to_markdown
+from assay.harness.nightly.markdown import escape, make_code_block, make_code_span, to_markdown
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import CellKind, MatrixCell, NightError
 from assay.harness.nightly.night_verdict import NightAccount, read_account
@@ -163,6 +164,43 @@ def test_half_a_line_whose_attempt_was_recorded_again_is_not_lost(tmp_path: Path
     assert (found.verdict, found.lost) == (Verdict.PASS, ())
 
 
+@pytest.mark.parametrize(
+    ("second", "verdict", "lost"),
+    [
+        ({}, Verdict.PASS, 0),
+        ({"seconds": 99.0}, Verdict.UNKNOWN, 1),
+        ({"outcome": Outcome.FAIL}, Verdict.FAIL, 1),
+        ({"outcome": Outcome.MISSED}, Verdict.FAIL, 1),
+        ({"outcome": Outcome.CRASHED}, Verdict.UNKNOWN, 1),
+    ],
+    ids=["equal", "another pass", "fail", "missed", "crashed"],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_second_result_of_an_attempt_is_no_pass_and_hides_no_failure(
+    tmp_path: Path, second: dict[str, Any], verdict: Verdict, lost: int, is_first: bool
+) -> None:
+    performed(tmp_path, [cell("pass", name="a"), cell("pass", name="b")])
+    folder = night_record.night_folder(tmp_path, "n")
+    (of_a, of_b) = sorted(folder.results(), key=lambda one: one.cell)
+    other = msgspec.structs.replace(of_a, **second)
+    (folder.path / "cells.jsonl").unlink()
+    for one in (of_b, *((other, of_a) if is_first else (of_a, other))):
+        folder.append_result(one)
+    found = of_night(tmp_path)
+    assert (found.verdict, len(found.lost)) == (verdict, lost)
+
+
+def test_an_interrupted_attempt_is_repeated_and_its_second_result_counts(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass", name="a")])
+    folder = night_record.night_folder(tmp_path, "n")
+    (result,) = folder.results()
+    (folder.path / "cells.jsonl").unlink()
+    folder.append_result(msgspec.structs.replace(result, outcome=Outcome.INTERRUPTED))
+    folder.append_result(result)
+    found = of_night(tmp_path)
+    assert (found.verdict, found.lost) == (Verdict.PASS, ())
+
+
 def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(NightError, match="too few for 3 parts"):
         night_runner.begin_night(tmp_path, "n", [cell("pass"), cell("fail")], 1.0, tmp_path, None, (1, 3))
@@ -194,6 +232,64 @@ def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:
     assert any("part 2 of 3" in one for one in read_store(tmp_path, {}).problems)
     performed(tmp_path, cells, "n", (2, 3))
     assert of_night(tmp_path).verdict is Verdict.PASS
+
+
+def kill_during(store: Path, name: str) -> None:
+    """Leaves the record as if the night had been killed during the attempt of this cell."""
+    folder = night_record.night_folder(store, "n")
+    results = folder.results()
+    (killed,) = [one for one in results if one.cell == name]
+    made_by = msgspec.json.decode((store / killed.runs[0] / "run.json").read_bytes())["owner"]
+    folder.write(msgspec.structs.replace(folder.read(), ended=msgspec.UNSET, attempts=0))
+    (folder.path / "cells.jsonl").unlink()
+    for one in results:
+        if one is not killed:
+            folder.append_result(one)
+    begun = msgspec.structs.replace(killed, outcome=Outcome.INTERRUPTED, detail="killed", runs=(), seconds=0.0)
+    folder.write_running(night_record.RunningAttempt(result=begun, owner=made_by))
+
+
+@pytest.mark.parametrize(
+    ("acts", "fields", "verdict", "code"),
+    [
+        (("pass",), {}, Verdict.UNKNOWN, ExitCode.UNKNOWN),
+        (("fail", "exit=1"), {}, Verdict.FAIL, ExitCode.FAIL),
+        (("fail=phantom", "exit=1"), CANARY, Verdict.UNKNOWN, ExitCode.UNKNOWN),
+    ],
+    ids=["pass", "fail", "canary"],
+)
+def test_a_night_that_was_killed_is_no_pass_and_what_its_last_run_found_counts(
+    tmp_path: Path,
+    acts: tuple[str, ...],
+    fields: dict[str, Any],
+    verdict: Verdict,
+    code: ExitCode,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    performed(tmp_path, [cell("pass", name="a"), cell(*acts, name="b", **fields), cell("pass", name="c")])
+    kill_during(tmp_path, "b")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    found = of_night(tmp_path)
+    assert (found.verdict, found.unended) == (verdict, ("n",))
+    assert [one.cell.name for one in found.cells] == (["a", "c"] if acts == ("pass",) else ["a", "b", "c"])
+    capsys.readouterr()
+    assert main(["summary", str(tmp_path)]) == code
+    printed = capsys.readouterr().out
+    assert "**Has not ended: n.**" in printed
+    assert ("**lost-write** in t" in printed) is (verdict is Verdict.FAIL)
+    suite = ET.fromstring(to_junit(found))[0]
+    assert suite.findall("testcase/error[@message='this night has not ended: it goes on, or was killed']")
+    assert suite.get("failures") == str(int(verdict is Verdict.FAIL))
+    assert {path: path.read_bytes() for path in before} == before, "a summary changes nothing"
+
+
+def test_a_night_that_was_killed_between_two_cells_is_no_pass(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass", name="a"), cell("pass", name="b")])
+    kill_during(tmp_path, "b")
+    night_record.night_folder(tmp_path, "n").write_running(None)
+    found = of_night(tmp_path)
+    assert (found.verdict, [one.name for one in found.idle]) == (Verdict.UNKNOWN, ["b"])
+    assert "Not begun, or not ended" in to_markdown(found)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +410,12 @@ def test_nothing_that_a_run_says_is_markup(words: str) -> None:
     assert fence == end
     assert set(fence) == {"`"}
     assert fence not in line
+    span = make_code_span(words or "v")
+    ticks = span[: len(span) - len(span.lstrip("`"))]
+    assert "\n" not in span
+    assert ticks
+    assert span.endswith(ticks)
+    assert max((len(run) for run in re.findall("`+", span[len(ticks) : -len(ticks)])), default=0) < len(ticks)
 
 
 @pytest.mark.parametrize("words", [HOSTILE, "\x00\x1b[31m]]>\u202e\uffff", "x" * 100_000])
@@ -323,6 +425,13 @@ def test_hostile_words_leave_a_document_that_can_be_read(tmp_path: Path, words: 
     found = read_account(tmp_path, made.path.name, known())
     assert ET.fromstring(to_junit(found))[0].get("errors") == "1"
     assert "<" not in to_markdown(found).replace("\\<", "")
+
+
+def test_a_version_does_not_leave_its_code_span(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass")])
+    folder = night_record.night_folder(tmp_path, "n")
+    folder.write(msgspec.structs.replace(folder.read(), version="x`<img src=x>`"))
+    assert ", at `` x`<img src=x>` ``." in to_markdown(of_night(tmp_path))
 
 
 def test_the_command_writes_both_and_has_the_exit_code_of_the_night(

@@ -263,6 +263,17 @@ def test_what_is_no_transaction_is_rejected(tmp_path: Path, capsys: pytest.Captu
         assert words in rejected(capsys, str(path), "--workload=long-fork")
 
 
+@pytest.mark.parametrize("ended", ["[]", "[[:append 1 1]]", "[[:append 1 1] [:append 3 2]]"])
+def test_a_transaction_that_ended_with_other_writes_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ended: str
+) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(done(0, "txn", "[[:append 1 1] [:append 2 2]]", ended)))
+    assert "operation 0 was called with [['append', 1, 1], ['append', 2, 2]] and ended ok with [" in rejected(
+        capsys, str(path), "--workload=list-append"
+    )
+
+
 def ids(*given: str) -> list[Event]:
     return [event for number, one in enumerate(given) for event in done(number % 3, "generate", "nil", one)]
 

@@ -15,7 +15,7 @@ from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log import cleaner
 from assay.system_under_test.log.cleaner import CleaningInterrupted, CleaningResult
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.errors import OffsetOutOfRange, SwapUnfinished
+from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange, SwapUnfinished
 from assay.system_under_test.log.files import format_segment_name
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import remove_expired_segments
@@ -125,6 +125,66 @@ def test_of_each_key_the_last_value_stays_at_its_offset_and_small_segments_becom
             log = await bench.open(clean=clean, recovery_point=log.end_offset)
             assert bench.stored() == before
             assert log.segment_offsets == (0, 9, 12, 15)
+
+    run(scenario)
+
+
+def flip_bit(disk: SimDisk, base: int, position: int) -> None:
+    """Flips the lowest bit of one byte of a segment, on the disk and not in memory."""
+    path = f"{DIRECTORY}/{format_segment_name(base)}.log"
+    content = bytearray(disk.read(path))
+    content[position] ^= 1
+    disk.write(path, bytes(content))
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+@pytest.mark.parametrize(
+    "place",
+    [ENTRY - 6, ENTRY - 1, 7, 2 * ENTRY + 7, 2 * ENTRY + 5],
+    ids=["key", "value", "offset", "last offset, lower", "last offset, higher"],
+)
+def test_a_damaged_record_costs_no_other_record_and_damages_the_log(place: int, is_reopened: bool) -> None:
+    """In the segment from offset 3. With its key flipped from ``c`` to ``b``, offset 3 would replace offset 1."""
+
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values("a1", "b1", "a2", "c1", "d1", "e1", "c2", "f1", "g1", "a3"))
+        if is_reopened:
+            await log.close()
+            log = await bench.open(clean=True, recovery_point=10)
+            bench.offsets()  # a reader has had every block checked
+        flip_bit(bench.disk, 3, place)
+        before = {path: bench.disk.read(path) for path in bench.disk.files() if path.endswith(".log")}
+        with pytest.raises(CorruptLog):
+            await bench.clean()
+        assert log.damage is not None
+        assert not bench.is_due(), "no pass is due for a damaged log"
+        first = f"{DIRECTORY}/{format_segment_name(0)}.log"
+        after = {path: bench.disk.read(path) for path in bench.disk.files() if path.endswith(".log")}
+        assert {path for path in before if after[path] != before[path]} <= {first}
+        kept = [m.key for m in message_set.decode(after[first])]
+        assert b"b" in kept, "nothing but the damaged record says that there is another"
+
+    run(scenario)
+
+
+def test_a_record_that_is_damaged_after_its_key_was_read_stops_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset has no CRC: at offset 2, the last value of ``c`` at offset 3 would look obsolete."""
+
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values("a1", "b1", "a2", "c1", "d1", "e1", "a3"))
+        allow_gaps = log.tombstones.allow_gaps
+
+        async def damage_and_allow_gaps(find_end: Callable[[], int]) -> None:
+            flip_bit(bench.disk, 3, 7)
+            await allow_gaps(find_end)
+
+        monkeypatch.setattr(log.tombstones, "allow_gaps", damage_and_allow_gaps)
+        with pytest.raises(CorruptLog):
+            await bench.clean()
+        assert log.damage is not None
+        assert b"c" in {m.key for m in message_set.decode(bench.disk.read(f"{DIRECTORY}/{format_segment_name(3)}.log"))}
 
     run(scenario)
 

@@ -199,6 +199,24 @@ def test_a_cut_log_takes_no_append_before_it_is_flushed() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(("interval", "keep"), [(0, 7), (4096, 7), (4096, 8)])
+def test_a_cut_removes_no_record_that_a_damaged_offset_seems_to_put_behind_it(interval: int, keep: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(index_interval_bytes=interval)
+        fill(log, 10)
+        await log.flush()
+        path = log.active.path
+        content = bytearray(bench.disk.read(path))
+        content[6 * ENTRY + 7] ^= 8  # offset 6 becomes 14
+        bench.disk.write(path, bytes(content))
+        with pytest.raises(CorruptLog):
+            log.truncate_to(keep)
+        assert log.damage is not None
+        assert bench.disk.read(path) == content
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["closed", "deleted"])
 def test_nothing_is_noted_for_the_cut_of_a_log_that_was_closed(gone: bool) -> None:
     async def scenario(bench: Bench) -> None:
