@@ -215,8 +215,13 @@ def _find_drain_reasons(engine: Engine) -> list[str]:
         where t.sentinel_call is null and c.name is null order by k.key nulls first
         """
     )
-    if rows:  # only a history with logs has the table
-        found = engine.rows("select key from log_value_offsets where sentinel = 1 and drained > 0 group by key")
+    if rows:
+        found = engine.rows("""
+            select s.key from log_effects s join log_effects d on s.key = d.key and s.value = d.value
+            where s.kind = 'append' and s.phase = 'sentinel' and s.outcome = 'ok'
+                and d.kind = 'observe' and d.phase = 'drain' and d.outcome = 'ok'
+            group by s.key
+            """)
         read = {row["key"] for row in found}
         rows = [row for row in rows if row["key"] not in read]
     reasons = [f"the drain did not reach a sentinel in {row['key']}" for row in rows[:10]]
