@@ -29,6 +29,7 @@ SMALL = {
     "trends": "--nights=5 --cells=3 --engines=duckdb",
     "many_runs": "--runs=4 --different=2 --operations=500 --sample=1 --engines=auto",
     "checks": "--models=log --effects=2000 --keys=2 --clients=5 --engines=duckdb",
+    "exposure": "--models=log --effects=2000 --keys=2 --clients=5 --runs=1",
 }
 LARGER = {
     "simulation": "--seconds=8 --rates=50",

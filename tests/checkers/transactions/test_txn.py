@@ -288,8 +288,8 @@ def test_too_little_is_unknown(tmp_path: Path) -> None:
     few = "only 4 operations succeeded, the contract asks for 10"
     (reason,) = judged(tmp_path / "2", thin, contract).unknown
     assert reason == f"{few}; let the run last longer (--time-limit), or raise --rate"
-    (one, *_) = judged(tmp_path / "one", store("ax1"), contract).unknown
-    assert one.startswith("only 1 operation succeeded, the contract asks for 10")
+    reasons = judged(tmp_path / "one", store("ax1"), contract).unknown
+    assert any(one.startswith("only 1 operation succeeded, the contract asks for 10") for one in reasons)
     assert judged(tmp_path / "3", thin).verdict is Verdict.PASS
 
 

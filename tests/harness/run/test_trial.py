@@ -409,7 +409,7 @@ def test_a_history_is_opened_once_for_verdict_text_and_report(
     assert run.judgement is not None
     first = run.judgement.findings[0]
     assert first.anomaly in run.judgement.forbidden
-    assert text.startswith(f"FAIL {first.anomaly}: ")
+    assert text.startswith(f"FAIL {first.anomaly}")
     assert (run.folder.path / "report.html").exists()
     assert opened == [run.folder.history]
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +27,7 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import SilentProgress
 from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.code_coverage.counter import CodePlace
-from assay.harness.search.example import Example
+from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.exploration import Exploration, make_search_space
 from assay.harness.search.explore import Explorer, FoundFailure
 from assay.harness.search.player import DIED, ENDLESS, NOT_STARTED, Player, PlayOutcome, make_outcome_without_history
@@ -42,6 +42,9 @@ from assay.workloads.broker.log_operations import traffic
 from helpers import process_tree
 from helpers.nightly import by_night
 from helpers.small_disk import small_disk
+
+OF_BROKER: Any = SimpleNamespace(system=Broker())
+"""Stands for an experiment of which only the system is read."""
 
 BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
 
@@ -235,7 +238,7 @@ def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(
     assert len(unended) == 2 == len(result.endless + result.died)
     nowhere: Any = None
     asked = Exploration(
-        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: f"pytest {made.seed} {made.replay}",
+        OF_BROKER, Settings(1, store=tmp_path), Budget(), "t", lambda made: f"pytest {made.seed} {made.replay}",
         SilentProgress(),
         nowhere,
     )  # fmt: skip
@@ -285,7 +288,7 @@ def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_sm
     assert result.found.outcome.failures == {"lost-write"}
     nowhere: Any = None
     asked = Exploration(
-        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
+        OF_BROKER, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
     )
     lines = asked._describe_unreplayed(result.found, result.broken).splitlines()
     assert lines[0].startswith("FOUND lost-write after ")
@@ -404,12 +407,12 @@ def test_what_was_found_is_said_on_a_full_disk(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space left"):
             (disk / "large").write_bytes(bytes(1 << 20))
         asked = Exploration(
-            nowhere, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
+            OF_BROKER, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
         )
         said = asked._describe_failure(found_in(example, "crash")).splitlines()
         assert said[0] == "FOUND crash after 7 examples, 2 s"
         assert "No space left" in said[1]
-        assert said[2:] == [f"  {line}" for line in example.lines()]
+        assert said[2:] == [f"  {line}" for line in example.lines(SystemParts())]
         assert list((disk / "found").iterdir()) == [], "nor is half of it left"
 
 
@@ -431,7 +434,7 @@ def test_no_search_takes_the_schedule_of_another(tmp_path: Path) -> None:
     """With the same seed and the same anomaly, as two tests of one session can have."""
     nowhere: Any = None
     asked = Exploration(
-        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: str(made.replay), SilentProgress(), nowhere
+        OF_BROKER, Settings(1, store=tmp_path), Budget(), "t", lambda made: str(made.replay), SilentProgress(), nowhere
     )
     steps = [FaultStep(float(at), "kill", Target(TargetKind.ONE), 1.0) for at in (1, 2)]
     found = [Example.of(replace(BASE, seed=0), FaultSchedule(0, (step,))) for step in steps]
@@ -454,7 +457,7 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
     nowhere: Any = None
     settings = Settings(1, store=tmp_path)
     asked = Exploration(
-        nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", SilentProgress(), nowhere
+        OF_BROKER, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", SilentProgress(), nowhere
     )
     said = asked._describe_unreplayed(found).splitlines()
     (kept,) = (tmp_path / "found").glob(f"{first.seed}-lost-write-*.json")
@@ -462,6 +465,8 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
         "FOUND lost-write after 7 examples, 2 s",
         "interrupted while it was made small: 1 of 3 steps are left; it was not played again",
     ]
-    assert [line for line in said if " s  kill " in line] == [f"  {line}" for line in found.example.lines()[-1:]]
+    assert [line for line in said if " s  kill " in line] == [
+        f"  {line}" for line in found.example.lines(SystemParts())[-1:]
+    ]
     assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
     assert decode_schedule(kept.read_bytes()) == found.example.schedule

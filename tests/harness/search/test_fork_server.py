@@ -26,7 +26,7 @@ from assay.harness.run.import_by_name import find_packages
 from assay.harness.run.settings import Settings
 from assay.harness.search import fork_server
 from assay.harness.search.code_coverage.source import find_modules
-from assay.harness.search.example import Example
+from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.fork_player import (
     MAX_DEATHS,
     TURNING_POINT_FACTOR,
@@ -90,7 +90,7 @@ def test_when_each_process_dies_the_error_names_an_example_such_that_it_can_be_p
     assert said == [
         f"each process that played one of {MAX_DEATHS} examples died (is memory used up?), the last of:",
         f"  seed {MAX_DEATHS - 1}",
-        *(f"  {line}" for line in an_example().lines()),
+        *(f"  {line}" for line in an_example().lines(SystemParts.of(experiment().system))),
     ]
 
 
