@@ -166,6 +166,9 @@ def test_half_a_line_whose_attempt_was_recorded_again_is_not_lost(tmp_path: Path
 def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(NightError, match="too few for 3 parts"):
         night_runner.begin_night(tmp_path, "n", [cell("pass"), cell("fail")], 1.0, tmp_path, None, (1, 3))
+    cells = [cell("pass", name=str(number)) for number in range(10_001)]
+    with pytest.raises(NightError, match="at most 10000 parts"):
+        night_runner.begin_night(tmp_path, "n", cells, 1.0, tmp_path, None, (1, 10_001))
 
 
 def test_parts_are_one_night_for_the_page_and_the_summary(tmp_path: Path) -> None:
