@@ -21,9 +21,11 @@ from assay.harness.foreign.edn import to_name
 from assay.harness.foreign.entry import INVOKE, Entry, parse_process, parse_type
 from assay.harness.foreign.source import MalformedError, Progress, TextPosition, read_lines, shorten
 
-LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
+# No two parts of a pattern may match the same blanks: the time of a search would grow with the square of their number.
+_LOGGER: Final = r"\bjepsen\.util\b[ \t]*+(?:[-:][ \t]++|(?<=[ \t]))"
+LINE: Final = re.compile(_LOGGER + r"(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
 """An operation, complete or not: a process, and the beginning of a type."""
-_BEGINNING: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
+_BEGINNING: Final = re.compile(_LOGGER + r"(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
 """The beginning of an operation. A line that ends there was cut. If a line has two, the end of the first is lost."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
 _ERROR_BEGINNINGS: Final = ':[{("#'

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from assay.harness.core.history import OPS
 from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode, MalformedError, read_history, recognise_format
 from assay.harness.foreign.pairing import STEP
+from assay.harness.foreign.source import read_lines
 
 from helpers.examples import some_of
 from helpers.foreign_histories import MODEL, Recorded, as_edn, as_log, histories
@@ -328,6 +331,23 @@ def test_lines_of_the_same_logger_about_something_else_are_left_out(tmp_path: Pa
     )
     foreign = read_history(path, ForeignFormat.JEPSEN_LOG, MODEL)
     assert (foreign.ops.num_rows, foreign.skipped) == (1, 4)
+
+
+@pytest.mark.parametrize("after", ["", "- ", "0", ":nemesis", "0 :ok :read"])
+def test_the_time_for_a_line_of_blanks_does_not_grow_with_the_square_of_its_length(tmp_path: Path, after: str) -> None:
+    line = f"jepsen.util{' ' * 100_000}{after}{' ' * 100_000}x"
+    path = written(tmp_path, f"INFO  jepsen.util - 0 :invoke :read nil\n{line}\n")
+    begun = time.process_time()
+    with contextlib.suppress(MalformedError):
+        read_history(path, ForeignFormat.JEPSEN_LOG, MODEL)
+    assert time.process_time() - begun < 5
+
+
+def test_the_time_for_an_endless_line_does_not_grow_with_the_square_of_its_length(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\n" + "b" * 300_000)
+    begun = time.process_time()
+    assert list(read_lines(path, lambda done: None, 1)) == [(1, "a", True), (2, "b" * 300_000, False)]
+    assert time.process_time() - begun < 5
 
 
 def test_an_ok_completion_may_leave_the_value_out_or_say_how_a_cas_went(tmp_path: Path) -> None:
