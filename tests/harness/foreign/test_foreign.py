@@ -281,6 +281,19 @@ def test_what_is_wrong_with_a_history_is_said_with_its_place(tmp_path: Path, nam
         ("\0\0INFO  jepsen.util - 0 :invoke :read nil\n", 1, 1, "a zero byte: the file is damaged"),
         ("INFO  jepsen.core - up\0\n", 1, 23, "a zero byte: the file is damaged"),
         ("INFO  jepsen.util - " + "9" * 5000 + " :ok :read 1\n", 1, 21, ":process is "),
+        (
+            "INFO  jepsen.util - \x1b[31m0 :ok :read 1\n",
+            1,
+            7,
+            "is not process, :type, :f and value: the line is damaged",
+        ),
+        ("INFO  jepsen.util - 0\t\x1b[31m:ok\x1b[0m\t:read\t1\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util\x1b[0m - 0 :ok :read 1\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util - -1 :invoke :read nil\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util - 0.5 :fail :read nil\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util - 0, :info :read nil\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util 0:ok :read 1\n", 1, 7, "is not process, :type, :f and value"),
+        ("jepsen.util - 0 :ok :read 1\tjepsen.util - \x1b[31m1 :ok :read 3\n", 1, 29, "a second operation on one line"),
     ],
 )
 def test_what_is_wrong_with_a_log_is_said_with_its_place(
@@ -327,10 +340,12 @@ def test_lines_of_the_same_logger_about_something_else_are_left_out(tmp_path: Pa
     path = written(
         tmp_path,
         "INFO  jepsen.util - 3 nodes are up\nINFO  jepsen.util - 0 :invoke :read nil\nINFO  jepsen.util - waiting\n"
-        "\tat jepsen.util$retry.invoke(util.clj:3)\nINFO  jepsen.util -\n",
+        "\tat jepsen.util$retry.invoke(util.clj:3)\nINFO  jepsen.util -\n"
+        "INFO  jepsen.util - 3 are :ok-ish :information\n"
+        "at jepsen.util$retry {:type :fail}, jepsen.util/timeout {:type :info}\n",
     )
     foreign = read_history(path, ForeignFormat.JEPSEN_LOG, MODEL)
-    assert (foreign.ops.num_rows, foreign.skipped) == (1, 4)
+    assert (foreign.ops.num_rows, foreign.skipped) == (1, 6)
 
 
 @pytest.mark.parametrize("after", ["", "- ", "0", ":nemesis", "0 :ok :read"])
