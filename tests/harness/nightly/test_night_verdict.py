@@ -57,6 +57,9 @@ def test_a_night_whose_record_is_damaged_is_not_hidden_by_an_older_one(tmp_path:
     with pytest.raises(NightError, match=r"o/night.json is not the record of a night.*--night=ID"):
         of_night(tmp_path)
     assert read_account(tmp_path, "n", known()).name == "n"
+    (tmp_path / "nights" / "n").rename(tmp_path / "elsewhere")
+    with pytest.raises(NightError, match=r"o/night.json is not the record of a night"):
+        of_night(tmp_path)
 
 
 def of_night(store: Path, marked: KnownFailures | None = None) -> NightAccount:
