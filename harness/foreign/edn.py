@@ -201,18 +201,20 @@ class EdnReader:
 
     def _skip(self) -> bool:
         """Skips to the next token. Returns False at the end of the file."""
+        in_comment = False
         while True:
+            if in_comment:
+                end = self._text.find("\n", self._at)
+                in_comment = end < 0
+                self._at = len(self._text) if in_comment else end
             match = _BLANK.match(self._text, self._at)
-            end = match.end() if match is not None else self._at
-            if end < len(self._text):
-                self._at = end
+            begin, self._at = self._at, match.end() if match is not None else self._at
+            if self._at < len(self._text):
                 return True
-            # A comment cut by the end of the buffer is read again with the next piece.
-            last = self._text.rfind("\n", self._at) + 1
-            cut = self._text.find(";", max(self._at, last))
-            self._at = end if cut < 0 else cut
+            # The rest of a comment that the end of the buffer cuts is skipped in the next piece.
+            last = self._text.rfind("\n", begin) + 1
+            in_comment = in_comment or self._text.find(";", max(begin, last)) >= 0
             if not self._grow():
-                self._at = len(self._text)
                 return False
 
     def _parse_next(self) -> Any:

@@ -13,6 +13,7 @@ there, or begin with one of ``: [ { ( " #``. Otherwise it could be more of the v
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +22,16 @@ from assay.harness.foreign.edn import to_name
 from assay.harness.foreign.entry import INVOKE, Entry, parse_process, parse_type
 from assay.harness.foreign.source import MalformedError, Progress, TextPosition, read_lines, shorten
 
-LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
+# No two parts of a pattern may match the same blanks: the time of a search would grow with the square of their number.
+_LOGGER: Final = r"\bjepsen\.util\b[ \t]*+(?:[-:][ \t]++|(?<=[ \t]))"
+LINE: Final = re.compile(_LOGGER + r"(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
 """An operation, complete or not: a process, and the beginning of a type."""
-_BEGINNING: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
+_BEGINNING: Final = re.compile(_LOGGER + r"(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
 """The beginning of an operation. A line that ends there was cut. If a line has two, the end of the first is lost."""
+_NAME: Final = re.compile(r"\bjepsen\.util\b(?![$/])")
+"""The logger, and no class or function of its name in a stack trace."""
+_TYPE: Final = re.compile(r":(?:invoke|ok|fail|info)(?![\w*+!?$%&=<>|'#/:.-])")
+"""The type of an operation, whatever stands before it, as a colour of a terminal."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
 _ERROR_BEGINNINGS: Final = ':[{("#'
 """Characters that begin an error other than a word. A word could be the rest of an unquoted value."""
@@ -57,21 +64,28 @@ class LogReader:
             yield self._parse_entry(number, line, match)
 
     def _reject_damaged(self, number: int, line: str, found: bool) -> None:
-        """Raises for a damaged operation, which would otherwise be skipped like any other line."""
+        """Raises for a damaged operation, which would otherwise be skipped like any other line.
+
+        ``found``: whether the line has an operation that can be read.
+        """
         if "\0" in line:
             place = TextPosition(number, line.index("\0") + 1)
             raise MalformedError(self._path, place, "a zero byte: the file is damaged, or in another encoding")
         if found and line.count("jepsen.util") == 1:
             return
         beginnings = list(_BEGINNING.finditer(line))
-        if len(beginnings) > 1:
-            place = TextPosition(number, beginnings[1].start() + 1)
+        starts = sorted({begin.start() for begin in beginnings}.union(_find_typed(line)))
+        if len(starts) > 1:
+            place = TextPosition(number, starts[1] + 1)
             raise MalformedError(self._path, place, "a second operation on one line: the end of the first is lost")
+        if found or not starts:
+            return
+        shown, place = shorten(line[starts[0] :]), TextPosition(number, starts[0] + 1)
         if beginnings and not line[beginnings[0].end() :].strip():
-            place = TextPosition(number, beginnings[0].start() + 1)
-            raise MalformedError(
-                self._path, place, f"{shorten(line[beginnings[0].start() :])} is cut after the process"
-            )
+            raise MalformedError(self._path, place, f"{shown} is cut after the process")
+        if not beginnings or _TYPE.search(line, beginnings[0].end()):
+            reason = "has the type of an operation, but is not process, :type, :f and value"
+            raise MalformedError(self._path, place, f"{shown} {reason}: the line is damaged or has colours")
 
     def _parse_entry(self, number: int, line: str, match: re.Match[str]) -> Entry:
         place = TextPosition(number, match.start("process") + 1)
@@ -116,3 +130,11 @@ class LogReader:
         except MalformedError:
             return text
         return to_name(value) if end == len(text) else text
+
+
+def _find_typed(line: str) -> Iterator[int]:
+    """Yields the start of each mention of the logger that a type follows, before the next mention."""
+    names = list(_NAME.finditer(line))
+    for name, following in zip_longest(names, names[1:]):
+        if _TYPE.search(line, name.end(), len(line) if following is None else following.start()):
+            yield name.start()

@@ -73,13 +73,18 @@ def read_pieces(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[
 
 def read_lines(path: Path, progress: Progress, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
     """Yields (number from 1, text without its end, whether it has an end) of each line."""
-    number, rest = 0, ""
+    number = 0
+    begun: list[str] = []  # pieces of a line whose end is still to come
     for text in read_pieces(path, progress, chunk):
-        *whole, rest = (rest + text).split("\n")
+        *whole, rest = text.split("\n")
+        if whole:
+            whole[0] = "".join((*begun, whole[0]))
+            begun = []
+        begun.append(rest)
         for line in whole:
             number += 1
             yield number, line.removesuffix("\r"), True
-    if rest:
+    if rest := "".join(begun):
         yield number + 1, rest, False
 
 

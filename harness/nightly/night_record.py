@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ SHRINKING: Final = "shrinking"
 NAME: Final = re.compile(r"\w[\w.-]*")
 STARTED: Final = re.compile(rb'"started":"([^"]+)"')
 CELL: Final = re.compile(rb'^\{"cell":("(?:[^"\\]|\\.)*")')
+MOST_PARTS: Final = 10_000
+Part = Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTS)]
 Line = TypeVar("Line", bound=msgspec.Struct)
 
 
@@ -121,9 +123,13 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     """Number of lines of ``cells.jsonl`` when the night ended. If there are fewer, outcomes are lost."""
     whole: str = ""
     """The name of the night, if this is a part of one."""
-    part: int = 1
-    parts: int = 1
+    part: Part = 1
+    parts: Part = 1
     format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        if self.part > self.parts:
+            raise ValueError(f"part {self.part} of {self.parts}")
 
     @property
     def name(self) -> str:

@@ -36,6 +36,7 @@ from assay.harness.core.files import SpecialFileError, open_lock
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs
 from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import (
+    MOST_PARTS,
     NAME,
     AttemptOutcome,
     AttemptResult,
@@ -361,6 +362,8 @@ def begin_night(
     part, parts = share
     if len(cells) < parts:
         raise NightError(f"--split={part}/{parts}: the matrix has {len(cells)} cells, too few for {parts} parts")
+    if parts > MOST_PARTS:
+        raise NightError(f"--split={part}/{parts}: a night has at most {MOST_PARTS} parts")
     taken = {path.name for path in (store / runs_of.NIGHTS).glob("*")}
     if name is None:
         day = now.date().isoformat()

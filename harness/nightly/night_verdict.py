@@ -124,11 +124,11 @@ class NightAccount:
 def read_account(store: Path, name: str | None, known: KnownFailures, part: int | None = None) -> NightAccount:
     """Reads the night of this name, or the newest; ``part``: one part of it. Raises :class:`NightError`."""
     every = read_nights(store)
-    if not every:
-        raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
     if name is None and (damaged := find_unreadable(store)):
         # It may be the newest, and may have failed. The verdict of an older night must not take its place.
         raise NightError(f"{damaged[0]}; which night is the newest is not known: remove its folder, or give --night=ID")
+    if not every:
+        raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
     name = name or every[-1][1].name
     parts = [(folder, night) for folder, night in every if night.name == name and part in (None, night.part)]
     if not parts:

@@ -11,7 +11,8 @@ Both columns of an index rise strictly.
 An index is only a cache, and is not fsynced before a clean close. A reader that looks up a position checks that the
 entry there has the promised offset. If not, it rebuilds the index from the segment. A stale index that is trusted makes
 readers skip records after a truncation. The time index is rebuilt unless the last stop was clean; entries from before a
-clean stop are compared with the messages before they are used.
+clean stop are compared with the messages before they are used. Either file may have lost its last entries: whatever
+follows the last entry that is there is read from the segment.
 """
 
 import struct

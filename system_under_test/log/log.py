@@ -293,7 +293,7 @@ class Log(SegmentList):
                 self.active.seal()
             self.purge()
             for segment in self.segments:
-                segment.times.finish(segment.size)
+                segment.times.finish()
                 await segment.index.fsync()
                 await segment.times.fsync()
                 segment.close()

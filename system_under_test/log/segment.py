@@ -238,7 +238,7 @@ class Segment:
         self._trusted_from = tail.start
         self.next_offset = tail.next_offset
         if closed_cleanly:
-            self.times.load(self.next_offset, self.size)
+            self.times.load(self.next_offset)
         else:
             self.times.forget()
 

@@ -2,7 +2,7 @@
 
 The time index is updated after appends. It is a cache: a search scans the messages for which it lacks entries. An entry
 found on disk is compared with the messages before it is used: its message must be the first with a timestamp at least
-that high.
+that high. The file may have lost its last entries, so the messages after the last one are read as well.
 """
 
 import contextlib
@@ -105,15 +105,9 @@ class SegmentTimes:
         self.update_index()
         self._add_index_entry()
 
-    def finish(self, size: int) -> None:
-        """Completes the index before a clean close, after which it is trusted.
-
-        It must cover all of the segment's ``size`` bytes, or be empty.
-        """
-        if self._read_to == size:
-            self._add_index_entry()
-        if self._read_to != size or self._index.newest != self._newest[0]:
-            self.forget()
+    def finish(self) -> None:
+        """Adds the entry of the youngest message before a clean close, so that a start has little to read."""
+        self._add_index_entry()
 
     def forget(self) -> None:
         """Clears the index of a segment that was truncated or is new. All timestamps are read again when needed."""
@@ -121,16 +115,18 @@ class SegmentTimes:
         self._newest = (NO_TIMESTAMP, self._segment.base_offset)
         self._read_to = self._indexed_at = 0
 
-    def load(self, next_offset: int, size: int) -> None:
-        """Trusts the index of a segment that was closed cleanly, if its last entry is right.
+    def load(self, next_offset: int) -> None:
+        """Takes over the index of a segment that was closed cleanly, if its last entry is right.
 
-        The segment ends at this offset and this byte.
+        The segment ends at this offset. The messages from that of the last entry on are read again when needed, because
+        the file may have lost younger entries. Usually they are one block.
         """
-        if not self._index.load(next_offset) or not self._is_last_entry_right():
+        last = self._find_last_entry() if self._index.load(next_offset) else None
+        if last is None:
             self.forget()
-        elif self._index.newest != NO_TIMESTAMP:
-            self._newest = self._index.newest, self._index.floor(self._index.newest)
-            self._read_to = self._indexed_at = size
+        else:
+            self._newest, self._read_to = last
+            self._indexed_at = self._read_to
 
     def replace(self, youngest: Iterable[tuple[int, int]], size: int) -> None:
         """Takes ``(timestamp, offset)`` of the youngest message of each block, from a scan of all ``size`` bytes."""
@@ -152,15 +148,18 @@ class SegmentTimes:
         found = self._index.find_loaded(timestamp)
         return found is None or self._find_first_as_young(found[0][0], since=found[1]) == found[0]
 
-    def _is_last_entry_right(self) -> bool:
-        """Returns whether the last entry's message has its timestamp.
+    def _find_last_entry(self) -> tuple[tuple[int, int], int] | None:
+        """Returns the last entry and its message's position; None if there is no entry, or no such message.
 
         Does not check that no earlier message is younger, because that scan would delay the start.
         """
         found = self._index.find_loaded(self._index.newest)
-        with contextlib.suppress(CorruptLog):  # the next reader gets this error
-            return found is None or self._find_first_as_young(found[0][0], since=found[0][1]) == found[0]
-        return False
+        if found is not None:
+            with contextlib.suppress(CorruptLog):  # the next reader gets this error
+                position = self._segment.locate(found[0][1])
+                if next(self._timestamps(position), (None, None, 0))[:2] == found[0]:
+                    return found[0], position
+        return None
 
     def _find_first_as_young(self, timestamp: int, *, since: int) -> tuple[int, int] | None:
         """Returns ``(timestamp, offset)`` of the first entry from offset ``since`` on that is at least this young."""

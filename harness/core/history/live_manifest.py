@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from assay.harness.core.operation import Completed, Effect
 
 UNFINISHED: Final = ".unfinished"
 SEALED: Final = "sealed.json"
+MOST_PARTS: Final = 1_000_000
 
 ReadUnfinished = Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
 """Returns the unfinished operations, each as if it had just been given up, with its effects."""
@@ -38,7 +39,7 @@ class LiveManifest(msgspec.Struct, frozen=True):
     """
 
     number: int
-    parts: dict[str, int]
+    parts: dict[str, Annotated[int, msgspec.Meta(ge=0, le=MOST_PARTS)]]
     under_way: dict[str, str]
 
     def paths(self, history: Path) -> dict[str, list[Path]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -181,6 +182,13 @@ def test_what_is_no_edn(text: str, line: int, column: int, reason: str, size: in
     assert caught.value.place is not None
     assert (caught.value.place.line, caught.value.place.column) == (line, column)
     assert str(caught.value).startswith(f"h.edn: line {line}, column {column}: ")
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n2;"])
+def test_the_time_for_a_comment_does_not_grow_with_the_square_of_its_length(end: str) -> None:
+    begun = time.process_time()
+    assert values("1;" + "a;" * 50_000 + end, 1) == values("1" + end)
+    assert time.process_time() - begun < 5
 
 
 @settings(max_examples=some_of(200), deadline=None)

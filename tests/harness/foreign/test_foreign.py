@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from assay.harness.core.history import OPS
 from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode, MalformedError, read_history, recognise_format
 from assay.harness.foreign.pairing import STEP
+from assay.harness.foreign.source import read_lines
 
 from helpers.examples import some_of
 from helpers.foreign_histories import MODEL, Recorded, as_edn, as_log, histories
@@ -278,6 +281,19 @@ def test_what_is_wrong_with_a_history_is_said_with_its_place(tmp_path: Path, nam
         ("\0\0INFO  jepsen.util - 0 :invoke :read nil\n", 1, 1, "a zero byte: the file is damaged"),
         ("INFO  jepsen.core - up\0\n", 1, 23, "a zero byte: the file is damaged"),
         ("INFO  jepsen.util - " + "9" * 5000 + " :ok :read 1\n", 1, 21, ":process is "),
+        (
+            "INFO  jepsen.util - \x1b[31m0 :ok :read 1\n",
+            1,
+            7,
+            "is not process, :type, :f and value: the line is damaged",
+        ),
+        ("INFO  jepsen.util - 0\t\x1b[31m:ok\x1b[0m\t:read\t1\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util\x1b[0m - 0 :ok :read 1\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util - -1 :invoke :read nil\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util - 0.5 :fail :read nil\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util - 0, :info :read nil\n", 1, 7, "is not process, :type, :f and value"),
+        ("INFO  jepsen.util 0:ok :read 1\n", 1, 7, "is not process, :type, :f and value"),
+        ("jepsen.util - 0 :ok :read 1\tjepsen.util - \x1b[31m1 :ok :read 3\n", 1, 29, "a second operation on one line"),
     ],
 )
 def test_what_is_wrong_with_a_log_is_said_with_its_place(
@@ -324,10 +340,29 @@ def test_lines_of_the_same_logger_about_something_else_are_left_out(tmp_path: Pa
     path = written(
         tmp_path,
         "INFO  jepsen.util - 3 nodes are up\nINFO  jepsen.util - 0 :invoke :read nil\nINFO  jepsen.util - waiting\n"
-        "\tat jepsen.util$retry.invoke(util.clj:3)\nINFO  jepsen.util -\n",
+        "\tat jepsen.util$retry.invoke(util.clj:3)\nINFO  jepsen.util -\n"
+        "INFO  jepsen.util - 3 are :ok-ish :information\n"
+        "at jepsen.util$retry {:type :fail}, jepsen.util/timeout {:type :info}\n",
     )
     foreign = read_history(path, ForeignFormat.JEPSEN_LOG, MODEL)
-    assert (foreign.ops.num_rows, foreign.skipped) == (1, 4)
+    assert (foreign.ops.num_rows, foreign.skipped) == (1, 6)
+
+
+@pytest.mark.parametrize("after", ["", "- ", "0", ":nemesis", "0 :ok :read"])
+def test_the_time_for_a_line_of_blanks_does_not_grow_with_the_square_of_its_length(tmp_path: Path, after: str) -> None:
+    line = f"jepsen.util{' ' * 100_000}{after}{' ' * 100_000}x"
+    path = written(tmp_path, f"INFO  jepsen.util - 0 :invoke :read nil\n{line}\n")
+    begun = time.process_time()
+    with contextlib.suppress(MalformedError):
+        read_history(path, ForeignFormat.JEPSEN_LOG, MODEL)
+    assert time.process_time() - begun < 5
+
+
+def test_the_time_for_an_endless_line_does_not_grow_with_the_square_of_its_length(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\n" + "b" * 300_000)
+    begun = time.process_time()
+    assert list(read_lines(path, lambda done: None, 1)) == [(1, "a", True), (2, "b" * 300_000, False)]
+    assert time.process_time() - begun < 5
 
 
 def test_an_ok_completion_may_leave_the_value_out_or_say_how_a_cas_went(tmp_path: Path) -> None:

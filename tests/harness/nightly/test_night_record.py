@@ -84,6 +84,19 @@ def test_a_night_is_read_as_it_was_written_and_one_of_another_format_is_not(tmp_
         NightFolder(tmp_path / "other").read()
 
 
+@pytest.mark.parametrize(("part", "parts"), [(1, 10**12), (10**12, 10**12), (1, 0), (0, 1), (3, 2), (1, 10_001)])
+def test_a_night_of_impossible_parts_is_damaged(tmp_path: Path, part: int, parts: int) -> None:
+    """Each missing part is a line of the summary, so a damaged number would take hours and all memory."""
+    recorded(tmp_path, "n", [])
+    recorded(tmp_path, "m", [])
+    path = tmp_path / "nights" / "n" / "night.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"part": part, "parts": parts}))
+    with pytest.raises(NightError, match=r"not the record of a night: .*part"):
+        night_record.night_folder(tmp_path, "n").read()
+    assert [one.night for _, one in night_record.read_nights(tmp_path)] == ["m"]
+    assert len(night_record.find_unreadable(tmp_path)) == 1
+
+
 def test_the_records_of_nights_are_no_runs_of_the_store(tmp_path: Path) -> None:
     recorded(tmp_path, "2026-11-21", [])
     assert store.list_runs(tmp_path) == []

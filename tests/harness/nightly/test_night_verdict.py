@@ -58,6 +58,9 @@ def test_a_night_whose_record_is_damaged_is_not_hidden_by_an_older_one(tmp_path:
     with pytest.raises(NightError, match=r"o/night.json is not the record of a night.*--night=ID"):
         of_night(tmp_path)
     assert read_account(tmp_path, "n", known()).name == "n"
+    (tmp_path / "nights" / "n").rename(tmp_path / "elsewhere")
+    with pytest.raises(NightError, match=r"o/night.json is not the record of a night"):
+        of_night(tmp_path)
 
 
 def of_night(store: Path, marked: KnownFailures | None = None) -> NightAccount:
@@ -204,6 +207,9 @@ def test_an_interrupted_attempt_is_repeated_and_its_second_result_counts(tmp_pat
 def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(NightError, match="too few for 3 parts"):
         night_runner.begin_night(tmp_path, "n", [cell("pass"), cell("fail")], 1.0, tmp_path, None, (1, 3))
+    cells = [cell("pass", name=str(number)) for number in range(10_001)]
+    with pytest.raises(NightError, match="at most 10000 parts"):
+        night_runner.begin_night(tmp_path, "n", cells, 1.0, tmp_path, None, (1, 10_001))
 
 
 def test_parts_are_one_night_for_the_page_and_the_summary(tmp_path: Path) -> None:

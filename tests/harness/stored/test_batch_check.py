@@ -288,13 +288,14 @@ def test_text_that_is_not_utf_8_is_said_of_its_own_history_alone(tmp_path: Path)
     assert second.text.startswith(f"{part}: row 1: argument does not fit string")
 
 
-def test_what_a_run_noted_of_how_far_it_was_may_be_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b'{"number":1,"parts":{"ops":2000000,"effects":0},"under_way":{}}'])
+def test_what_a_run_noted_of_how_far_it_was_may_be_damaged(tmp_path: Path, content: bytes) -> None:
     run = tmp_path / "run"
     shutil.copytree(SOME[3], run)
     (run / "history" / "closed.json").unlink()
     noted = run / "history" / ".unfinished" / "sealed.json"
     noted.parent.mkdir()
-    noted.write_bytes(b"")
+    noted.write_bytes(content)
     one, other = judged([run, SOME[1]])
     assert one.text.startswith(f"{noted} is damaged: ")
     assert "remove .unfinished/" in one.text

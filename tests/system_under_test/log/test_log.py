@@ -299,6 +299,52 @@ def test_any_flipped_bit_of_an_index_by_time_is_noticed_whatever_is_looked_up_fi
     run(scenario)
 
 
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_an_index_that_has_lost_its_end_is_completed(suffix: str) -> None:
+    """Also after a second clean stop. Retention would take an old segment with fresh records in its last messages."""
+    stamps = [10, 20, 15, 15, 20, 30, 20, 40, 40, 50, 10, 60]
+
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(index_interval_bytes=1)
+        for stamp in stamps:
+            log.append(validated(message_set.build([(None, b"v", stamp)])))
+        await log.close()
+        path = f"{DIRECTORY}/{0:020d}.{suffix}"
+        stored = bench.disk.read(path)
+        for size in range(len(stored)):
+            for wanted in range(5, 65, 5):
+                bench.disk.write(path, stored[:size])
+                log = await bench.open(clean=True, recovery_point=12, index_interval_bytes=1)
+                found = ((stamp, offset) for offset, stamp in enumerate(stamps) if stamp >= wanted)
+                assert log.find_offset_for_time(wanted) == next(found, None)
+                await log.close()
+                log = await bench.open(clean=True, recovery_point=12, index_interval_bytes=1)
+                assert log.segments[0].times.youngest_ms() == 60
+                await log.close()
+                assert bench.disk.read(path) == stored
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("entries", range(4))
+def test_retention_spares_fresh_records_that_the_index_by_time_has_lost(entries: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        shape: dict[str, Any] = {"segment_bytes": 4 * ENTRY, "index_interval_bytes": 1}
+        log = await bench.open(**shape)
+        now = int(bench.now * 1000)
+        for age in (900, 800, 700, 1, 1):
+            fill(log, 1, now - age)
+        await log.close()
+        path = f"{DIRECTORY}/{0:020d}.timeindex"
+        assert len(bench.disk.read(path)) == 4 * 12
+        bench.disk.write(path, bench.disk.read(path)[: entries * 12])
+        log = await bench.open(clean=True, recovery_point=5, **shape)
+        assert await remove_expired_segments(log, lambda: 5, retention_ms=500, retention_bytes=-1) == 0
+        assert log.start_offset == 0
+
+    run(scenario)
+
+
 def test_a_flush_does_not_count_what_came_after_it_began() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
