@@ -10,7 +10,9 @@ import gc
 import io
 import json
 import logging
+import os
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -26,6 +28,7 @@ import pytest
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Verdict
 from assay.cluster.node import Cluster, Node
+from assay.cluster.sim.process import ExitCalls
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, limit, repeat
@@ -434,6 +437,69 @@ def test_what_a_simulated_server_prints_and_does_not_catch_is_in_its_log(tmp_pat
         r"\(test_strange_code.py:\d+\) after \d+\.\d{3} s; logs/n1 has the traceback",
         remark,
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: os._exit(0), 0),
+        (lambda: os._exit(3), 3),
+        (lambda: os.abort(), 134),  # the function of the run, not that of the import
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), 137),
+    ],
+    ids=["exit-0", "exit-3", "abort", "kill"],
+)
+@pytest.mark.parametrize("place", ["callback", "task", "main"])
+def test_a_simulated_server_that_ends_its_process_at_once_ends_itself_alone(
+    tmp_path: Path, call: Any, code: int, place: str
+) -> None:
+    codes: list[Any] = []
+
+    async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
+        async def end() -> None:
+            await asyncio.sleep(0.05)
+            call()
+            print("goes on")
+
+        if place == "callback":
+            asyncio.get_running_loop().call_later(0.05, call)
+        elif place == "task":
+            self.ending = asyncio.create_task(end())
+        else:
+            await end()
+        await asyncio.Event().wait()
+        return 0
+
+    run = attempt(tmp_path, {"entry": entry}, {})
+    before = os._exit, os.abort, os.kill
+    try:
+        run.set_up()
+        assert run._trial is not None
+        (node,) = run._trial.cluster.nodes
+        run.run()
+        codes.append(node.exit_code)
+    finally:
+        run.tear_down()
+    assert (os._exit, os.abort, os.kill) == before
+    assert codes == [code]
+    assert not any("goes on" in path.read_text() for path in run.folder.logs.glob("*/process.log"))
+    assert run.judgement is not None
+    assert run.judgement.anomalies["unexpected-exit"] == 1
+
+
+def test_a_client_that_exits_with_0_ends_the_session_with_1_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    notes: list[str] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    calls = ExitCalls()
+    calls.begin(notes.append)
+    try:
+        os._exit(0)
+        os._exit(5)
+    finally:
+        calls.end()
+    assert codes == [1, 5]
+    assert notes == ["the test's code called os._exit(0) during a run: the session ends with exit code 1"]
 
 
 def test_logs_that_cannot_be_named_cost_no_verdict(tmp_path: Path) -> None:
