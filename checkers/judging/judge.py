@@ -11,9 +11,9 @@ without a sender proves nothing in it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from assay.checkers.check import (
     CheckCount,
     Family,
     PreparedInRounds,
+    PreparedTables,
     build,
     findings,
     run_check,
@@ -50,7 +51,7 @@ from assay.checkers.judging.history_views import count_kinds, register_contract,
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import MOST_FINDINGS, CheckCoverage, Finding, Judgement, Verdict
 from assay.checkers.judging.weaknesses import find_weaknesses
-from assay.checkers.objects.kinds import describe_nameless_kinds, list_kinds
+from assay.checkers.objects.kinds import MOST_NAMED, NAMELESS, describe_nameless_kinds, list_kinds
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import BROKEN_COUNT
 from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
@@ -61,12 +62,48 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 
+TYPO_RATIO: Final = 0.85
+"""Share of equal letters from which on an unknown kind makes a run without findings unknown, and is no kind of the
+user's own."""
+
+
 def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> dict[str, str | None]:
     """Returns each kind of effect that no check knows, such as a typo in a client's ``effects``, and the nearest known
-    one, if one is near."""
+    one, if one is near.
+
+    A user's check knows the kinds that its SQL names.
+    """
     checks = [check for family in families for check in family.checks]
     known = {kind for some in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in some}
-    return {kind: next(iter(get_close_matches(kind, sorted(known), 1)), None) for kind in sorted(set(kinds) - known)}
+    unknown = sorted(kind for kind in set(kinds) - known if not _is_named(kind, families))
+    return {kind: next(iter(get_close_matches(_normalize(kind), sorted(known), 1)), None) for kind in unknown}
+
+
+def _is_named(kind: str, families: Sequence[Family]) -> bool:
+    """Returns whether a family that a user has added names this kind in its SQL, or may name it in its own code."""
+    own = [family for family in families if not {id(check) for check in family.checks} <= _BUILT_IN]
+    return any(f"'{kind}'" in text for family in own for text in _list_queries(family)) or any(
+        family.prepare is not None and not isinstance(family.prepare, PreparedTables) for family in own
+    )
+
+
+def _list_queries(family: Family) -> Iterator[str]:
+    yield family.applies
+    yield from (view.sql for view in family.shared_views)
+    for check in family.checks:
+        yield from (check.evidence, check.examined)
+        yield from (view.sql for view in (*check.views, *check.evidence_views))
+        if check.exposure is not None:
+            yield check.exposure.rows
+
+
+def _normalize(kind: str) -> str:
+    return kind.strip().casefold().replace("_", "-")
+
+
+def is_misspelt(kind: str, near: str | None) -> bool:
+    """Returns whether a kind that no check knows is so near to a known one that it is probably a typo."""
+    return near is not None and SequenceMatcher(None, _normalize(kind), near).ratio() >= TYPO_RATIO
 
 
 def describe_unknown_kinds(unknown: Mapping[str, str | None]) -> list[str]:
@@ -75,6 +112,15 @@ def describe_unknown_kinds(unknown: Mapping[str, str | None]) -> list[str]:
         f"no check knows effects of kind {kind}" + (f"; was {near} meant?" if near else "")
         for kind, near in unknown.items()
     ]
+
+
+def describe_unread_effects(engine: Engine, kinds: Collection[str]) -> str:
+    """Returns a warning with the numbers of effects of these kinds."""
+    rows = engine.rows("select kind, sum(many) as many from effect_kinds group by kind order by kind")
+    rows = [row for row in rows if row["kind"] in kinds]
+    counts = ", ".join(f"{row['kind']} ({int(row['many'])})" for row in rows[:MOST_NAMED])
+    more = f" and {count_noun(len(rows) - MOST_NAMED, 'other kind')}" if len(rows) > MOST_NAMED else ""
+    return f"{count_noun(sum(int(row['many']) for row in rows), 'effect')} of kinds that no check reads: {counts}{more}"
 
 
 def describe_misspelt(misspelt: Mapping[str, str], against: Sequence[str]) -> str:
@@ -226,6 +272,11 @@ class _Judging:
         """Needs the loaded history."""
         return FindingContext(self.engine)
 
+    @cached_property
+    def unknown_kinds(self) -> dict[str, str | None]:
+        """Needs the loaded history."""
+        return find_unknown_kinds(self.kinds, self.families)
+
     @property
     def ended(self) -> bool:
         """Whether the run came to its own end, so that its deadlines count."""
@@ -262,6 +313,7 @@ class _Judging:
                 self._measure_coverage()
             self._compare_with_contract()
             self._report_missing_checks()
+            self._report_unread_effects()
         except KeyboardInterrupt:
             if self.watch is None:
                 raise
@@ -483,7 +535,7 @@ class _Judging:
             if anomaly not in (*self.applied, *excused, *self.missing) and self.contract.needs(anomaly)
         ]
         if without_data:
-            self.unknown += describe_unknown_kinds(find_unknown_kinds(self.kinds, self.families))
+            self.unknown += describe_unknown_kinds(self.unknown_kinds)
         silent = find_silent_verbs(self.engine) if without_data else {}
         missed = [anomaly for anomaly in without_data if silent or not self._may_lack_data(anomaly)]
         why = f"{NOT_APPLICABLE}{describe_silent_verbs(silent)}"
@@ -515,6 +567,21 @@ class _Judging:
             if not self.contract.tolerates(anomaly):
                 self.unknown.append(why)
 
+    def _report_unread_effects(self) -> None:
+        """Adds a warning if no check reads effects of some kinds, and a reason if such a kind is misspelt.
+
+        The reason is left out while checks are missing, because the kind may be theirs.
+        """
+        unread = {kind: near for kind, near in self.unknown_kinds.items() if kind not in NAMELESS}
+        if not unread or self.going_on:
+            return
+        if self.owes_exposure:
+            self.warnings.append(describe_unread_effects(self.engine, unread))
+        if not self.missing:
+            self.unknown += describe_unknown_kinds(
+                {kind: near for kind, near in unread.items() if is_misspelt(kind, near)}
+            )
+
     def _may_lack_data(self, anomaly: str) -> bool:
         """Returns whether a run may lack data for an anomaly's family without being unknown.
 
@@ -530,7 +597,7 @@ class _Judging:
         }
         if not judged or anomaly not in about_clients or self.contract.needed is not None:
             return False
-        return not find_unknown_kinds(self.kinds, self.families)
+        return not self.unknown_kinds
 
     def _find_overdue(self) -> set[str]:
         """Returns forbidden anomalies about deadlines that are in doubt because the tester stood still too long."""
@@ -546,8 +613,7 @@ class _Judging:
         now, contract = time.perf_counter(), self.contract
         overdue = self._find_overdue()
         against = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
-        unknown_kinds = find_unknown_kinds(self.kinds, self.families)
-        misspelt = {kind: near for kind, near in unknown_kinds.items() if near is not None}
+        misspelt = {kind: near for kind, near in self.unknown_kinds.items() if near is not None}
         failed = bool(against) and UNRECORDED not in self.kinds and not misspelt
         if against and UNRECORDED in self.kinds:
             self.unknown.insert(0, describe_unrecorded(self.engine, against))

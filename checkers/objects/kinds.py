@@ -18,7 +18,7 @@ MOST_NAMED: Final = 5
 KINDS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
 """A single scan, so that families that do not apply cost none."""
 
-_NAMELESS: Final = ("add", "remove", "read", "write", "cas")
+NAMELESS: Final = ("add", "remove", "read", "write", "cas")
 """Kinds that do not name their object."""
 
 _LOG: Final = ("append", "observe", "observe-begin", "observe-end", "end", "start", "seek", "reset", "drained")
@@ -59,7 +59,7 @@ def define_log_effects(engine: Engine) -> None:
 
 def describe_nameless_kinds(engine: Engine) -> list[str]:
     """Returns a reason why no family judges some keys, or nothing if all kinds name their object."""
-    keys = f"select key from effect_kinds where kind in ({quote_texts(_NAMELESS)}) group by key"
+    keys = f"select key from effect_kinds where kind in ({quote_texts(NAMELESS)}) group by key"
     rows = engine.rows(f"{keys} order by key nulls first limit {MOST_NAMED}")
     if not rows:
         return []

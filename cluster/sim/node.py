@@ -9,6 +9,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assay.cluster.node import (
@@ -219,6 +220,7 @@ class SimNode:
         self._task = self._spawn_main(self._process)
 
     def _spawn_main(self, process: Process) -> asyncio.Task[int]:
+        process.on_exit = partial(self._set_exit_code, process)
         task = process.spawn(self._main(self, process), name=f"{process.incarnation} main")
         task.add_done_callback(lambda done: self._finish(process, done), context=Context())
         return task
@@ -239,17 +241,21 @@ class SimNode:
             return
         error = None if task.cancelled() else task.exception()
         exit_code = 1 if task.cancelled() or error is not None else task.result()
-        if process is self._second_process:
-            self._second_exit_code = exit_code
-            if error is not None:
+        self._set_exit_code(process, exit_code)
+        if error is not None:
+            if process is self._second_process:
                 process.context.copy().run(_log.error, "ended by an exception", exc_info=error)
-        else:
-            self.exit_code = exit_code
-            if error is not None:
+            else:
                 text = "".join(traceback.format_exception(error))
                 expected = self._asked_to_end or isinstance(error, DiskRejectionError)
                 self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, expected, error))
         process.kill()
+
+    def _set_exit_code(self, process: Process, code: int) -> None:
+        if process is self._second_process:
+            self._second_exit_code = code
+        else:
+            self.exit_code = code
 
     @property
     def alive_since(self) -> float | None:

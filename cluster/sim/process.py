@@ -12,15 +12,20 @@ The loop, the transports, the disk and the runtime together keep three rules:
   until the call returns (:meth:`Process.wait`), without a signal.
 - *dead*: its callbacks never run again, and anything its code does while being unwound has no effect.
 - Unwinding happens at the kill, in creation order, not whenever the garbage collector finds the coroutines.
+
+All simulated processes share the tester's operating system process. :class:`ExitCalls` makes calls such as
+``os._exit`` end the simulated process instead.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -65,8 +70,8 @@ class Process:
     """
 
     __slots__ = (
-        "_held", "_loop", "_resources", "_waits_until", "context", "dead", "host", "incarnation", "name", "running",
-        "suspended",
+        "_held", "_loop", "_resources", "_waits_until", "context", "dead", "host", "incarnation", "name", "on_exit",
+        "running", "suspended",
     )  # fmt: skip
 
     def __init__(self, loop: Any, host: Any, name: str, incarnation: str) -> None:
@@ -79,6 +84,8 @@ class Process:
         self.suspended = False
         self._waits_until: float | None = None
         self._held: deque[Runnable] = deque()
+        self.on_exit: Callable[[int], None] = lambda code: None
+        """Called with the exit code if the process ends itself by :meth:`exit`."""
         self._resources: dict[Resource, None] = {}
         self.context: Context = copy_context()
         self.context.run(PROCESS.set, self)
@@ -169,6 +176,66 @@ class Process:
                 self._loop.call_soon(_unwind_remainder, task, self.context, context=Context())
             else:
                 unwind(task, self.context)
+
+    def exit(self, code: int) -> None:
+        """Ends the process at its own request; if it has stopped itself in this step, after the resume."""
+        if self.stopped:
+            self.call_after_resume(self.exit, code)
+        elif not self.dead:
+            self.on_exit(code)
+            self.kill()
+
+
+class ProcessExit(BaseException):
+    """Unwinds the step in which a simulated process has ended itself."""
+
+
+class ExitCalls:
+    """Replaces ``os._exit``, ``os.abort``, and ``os.kill`` with SIGKILL of the own process, from begin to end.
+
+    Servers call them after fatal errors. Called by a simulated process, they end only that process, with the exit code
+    of a real one. Called by other code during a run, ``os._exit(0)`` would end the session as if all tests had passed.
+    The tester then ends with 1 and says so.
+    """
+
+    def __init__(self) -> None:
+        self._exit, self._abort, self._kill = os._exit, os.abort, os.kill
+        self._pid = os.getpid()
+        self._note: Callable[[str], None] = print
+
+    def begin(self, note: Callable[[str], None]) -> None:
+        """Replaces the functions. ``note`` shows a line to the user."""
+        self._note = note
+        os._exit, os.abort, os.kill = self._replace_exit, self._replace_abort, self._replace_kill
+
+    def end(self) -> None:
+        """Restores the functions. Idempotent."""
+        if os._exit == self._replace_exit:
+            os._exit, os.abort, os.kill = self._exit, self._abort, self._kill
+
+    def _replace_exit(self, status: int) -> NoReturn:
+        _exit_simulated(status & 0xFF)
+        if status == 0 and os.getpid() == self._pid:  # a forked child may end as it likes
+            self._note("the test's code called os._exit(0) during a run: the session ends with exit code 1")
+            status = 1
+        self._exit(status)
+
+    def _replace_abort(self) -> NoReturn:
+        _exit_simulated(128 + signal.SIGABRT)
+        self._abort()
+
+    def _replace_kill(self, pid: int, number: int, /) -> None:
+        if pid == os.getpid() and number == signal.SIGKILL:
+            _exit_simulated(128 + signal.SIGKILL)
+        self._kill(pid, number)
+
+
+def _exit_simulated(code: int) -> None:
+    """Ends the simulated process that runs, and does not return then."""
+    process = PROCESS.get()
+    if process is not None:
+        process.exit(code)
+        raise ProcessExit(code)
 
 
 def _unwind_remainder(task: asyncio.Task[Any], context: Context) -> None:

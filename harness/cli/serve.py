@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from html import escape
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import ExitCode, InputError, note, parse_count
+from assay.harness.cli.command import ExitCode, InputError, describe_input_error, note, parse_count
 from assay.harness.cli.index import add_options, build_page_renderer
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ class PageServer(ThreadingHTTPServer):
 
 
 class PageCache:
-    """Cache of the page, which is rendered again on request, but not too often."""
+    """Cache of the page, which is rendered again on request, but not too often.
+
+    While the page cannot be rendered because of its input, such as a file that is being edited, the last page stays.
+    """
 
     def __init__(self, make: "Callable[[], RenderedPage]", clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
@@ -78,14 +82,28 @@ class PageCache:
         self._lock = threading.Lock()
         self._next = -float("inf")
         self._page = b""
+        self._problem: str | None = None
 
     def get(self) -> bytes:
         with self._lock:
             began = self._clock()
             if began >= self._next:
-                self._page = self._make().html.encode()
+                self._render()
                 self._next = self._clock() + max(MIN_PAUSE, PAUSE_FACTOR * (self._clock() - began))
             return self._page
+
+    def _render(self) -> None:
+        """Renders the page. A problem of the input is shown once, in one line, as at the start."""
+        try:
+            self._page, problem = self._make().html.encode(), None
+        except Exception as error:
+            problem = describe_input_error(error)
+            if problem is None:
+                raise
+            self._page = self._page or f"<!DOCTYPE html><title>assay</title><pre>{escape(problem)}</pre>".encode()
+        if problem not in (None, self._problem):
+            note(f"{problem}; the last page is shown until this is mended")
+        self._problem = problem
 
 
 class StoreRequestHandler(SimpleHTTPRequestHandler):

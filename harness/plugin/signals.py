@@ -33,6 +33,8 @@ RUNS: Final = "assay_runs"
 
 The file's name is the worker's process id. The controller needs the folder, because it collects no tests itself.
 """
+_EXIT: Final = os._exit
+"""Ends this process, even while a run has replaced ``os._exit`` (``assay.cluster.sim.process.ExitCalls``)."""
 
 
 class SessionSignals:
@@ -116,7 +118,7 @@ class SessionSignals:
         if self._runs is not None:
             shutil.rmtree(self._runs, ignore_errors=True)
         self._print(f"assay: a second signal, {number.name}: ended at once; {describe_leftovers()}")
-        os._exit(128 + number)
+        _EXIT(128 + number)
 
     def _pass_on(self, number: signal.Signals) -> bool:
         """Signals the workers with experiments. Returns False if there are none."""

@@ -30,7 +30,7 @@ from assay.cluster.node import NodeError
 from assay.cluster.owner import current_owner, find_parent, read_machine_id
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
-from assay.harness.core.report import find_location
+from assay.harness.core.report import describe_with_location, find_location
 from assay.harness.run import store
 from assay.harness.run.environments import World, cancel_tasks, close_loop
 from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random_mix
@@ -49,7 +49,7 @@ from assay.reports.evidence import look_up_evidence
 from assay.reports.failure_text import FailureFooter, describe
 from assay.reports.figures import FIGURES, measure_run
 
-__all__ = ["Attempt", "FaultUnavailableError", "InfrastructureError", "ReportPolicy"]
+__all__ = ["Attempt", "FaultUnavailableError", "InfrastructureError", "ReportPolicy", "SkippedTooLateError"]
 
 
 class ReportPolicy(enum.Enum):
@@ -62,6 +62,10 @@ class ReportPolicy(enum.Enum):
 
 class InfrastructureError(Exception):
     """The cluster or the system on it could not be started, so nothing is known about the system's correctness."""
+
+
+class SkippedTooLateError(Exception):
+    """User code raised a skip or the like after the run, so that it was not judged. The message names it."""
 
 
 @dataclass
@@ -198,10 +202,18 @@ class Attempt:
     def run(self) -> str | None:
         """Runs and judges the trial. Returns None if the verdict is pass, else the failure text.
 
-        Raises :class:`FullDiskError`, and exceptions of a generator or of a broken harness.
+        A run that user code skips after its first operation is judged as an interrupted one.
+
+        Raises :class:`FullDiskError`, :class:`SkippedTooLateError`, and exceptions of a generator or of a broken
+        harness.
         """
         with translate_full_disk(self.settings.store):
-            return self._run()
+            try:
+                return self._run()
+            except BaseException as error:
+                if self._hides_failure(error):  # a check of the user's has raised it
+                    raise SkippedTooLateError(f"the judgement was not completed: {describe_skip(error)}") from error
+                raise
 
     def _run(self) -> str | None:
         assert self._trial is not None
@@ -211,12 +223,14 @@ class Attempt:
                 with translate_full_disk(self.settings.store):
                     end = self._world.loop.run_until_complete(self._trial.run())
             except BaseException as error:
-                self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
-                raise
+                if not self._hides_failure(error):
+                    self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
+                    raise
+                end = TrialEnd("", interrupted=True, notes=(describe_skip(error),))
             # This is written first: if a later step fails, `assay check` must still know all reasons against a pass.
             self._end(
                 store.INTERRUPTED if end.interrupted else store.FINISHED,
-                digest=end.digest,
+                digest=end.digest or None,
                 notes=end.notes,
                 remarks=end.remarks,
                 stood_still=end.stood_still,
@@ -280,6 +294,10 @@ class Attempt:
             world.loop.run_until_complete(trial.keep_logs())
         return "\n".join([*read_last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
+    def _hides_failure(self, error: BaseException) -> bool:
+        """Returns whether pytest would take an exception of user code for a good end, although operations were made."""
+        return is_good_end(error) and self._trial is not None and self._trial.tally.operations > 0
+
     def _record_forced_end(self, number: signal.Signals) -> None:
         if self._info is not None and self._info.status == store.RUNNING:
             self._end(store.ERROR, problem=f"interrupted twice: ended at once by {number.name}")
@@ -295,6 +313,7 @@ class Attempt:
             self.engines,
             self.registry,
             interrupted=end.interrupted,
+            complete=history.closing_note is not None,
             notes=end.notes,
             stood_still=end.stood_still,
             watch=lambda what, done, total: None,  # with a callback, an interrupt keeps the findings so far
@@ -350,6 +369,22 @@ class Attempt:
         assert self._info is not None
         self._info = msgspec.structs.replace(self._info, **columns)
         self.folder.write_run(self._info)
+
+
+def is_good_end(error: BaseException) -> bool:
+    """Returns whether pytest does not count an exception as a failure: a skip, ``pytest.xfail`` or an exit with 0."""
+    import unittest
+
+    import pytest
+
+    if isinstance(error, pytest.exit.Exception):
+        return error.returncode == 0
+    return isinstance(error, pytest.skip.Exception | pytest.xfail.Exception | unittest.SkipTest)
+
+
+def describe_skip(error: BaseException) -> str:
+    """Returns the reason against a pass if user code has skipped a test whose run had begun."""
+    return f"the test's code raised {describe_with_location(error)}, when the run had made operations"
 
 
 def explain_start_failure(error: Exception) -> str:

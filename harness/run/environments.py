@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.rng import RandomSources
+from assay.cluster.sim.process import ExitCalls
 from assay.cluster.system import ZOOKEEPER_ROLE, SupportsZooKeeperClient, System
 from assay.harness.core.worker import abandon_task, exclude_abandoned
 from assay.harness.remote.runtime import ClientRuntime
@@ -132,6 +133,7 @@ class SimWorld:
         self.random_sources = self.loop.random_sources
         self._cluster: SimCluster | None = None
         self._logs: SimLogs | None = None
+        self._exit_calls = ExitCalls()
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         self.loop.call_before(when, call)
@@ -143,6 +145,7 @@ class SimWorld:
 
         self._logs = SimLogs(self.loop)
         self._logs.begin()
+        self._exit_calls.begin(note)
         counts = count_nodes(self._system, self._settings)
         cluster = SimCluster(self._system, counts, derive_seed(self._settings.seed, "cluster"), self._spares)
         self._cluster = cluster
@@ -178,6 +181,7 @@ class SimWorld:
         """Ends the cluster. It cannot be kept, because it ends with the process."""
         if self._cluster is not None:
             await self._cluster.close()
+        self._exit_calls.end()
         if self._logs is not None:
             self._logs.end()
 
@@ -193,6 +197,7 @@ class RealWorld:
         self.random_sources = RandomSources()
         self._cluster: Real | None = None
         self._growth: LogGrowthRecorder | None = None
+        self._exit_calls = ExitCalls()
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
@@ -200,6 +205,7 @@ class RealWorld:
     async def open(self, note: Callable[[str], None], *, track_logs: bool = True) -> Cluster:
         from assay.cluster.journal import state_folder
 
+        self._exit_calls.begin(note)
         self._cluster = self._make(
             self._system,
             count_nodes(self._system, self._settings),
@@ -239,6 +245,7 @@ class RealWorld:
         return [*missing, *unknown]
 
     async def close(self, *, keep: bool) -> None:
+        self._exit_calls.end()
         if self._growth is not None:
             await self._growth.stop()
         if self._cluster is not None:

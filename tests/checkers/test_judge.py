@@ -18,6 +18,7 @@ from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.judging.history_views import open_history
+from assay.checkers.judging.judge import find_unknown_kinds
 from assay.checkers.judging.judge import judge as judge_with
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
@@ -433,6 +434,35 @@ OWN = Family(
     checks=(EARLY,),
     applies="select count(*) as examined from effects where kind = 'append'",
 )
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"),
+    [("apend", "append"), ("Append", "append"), ("append ", "append"), ("observe_end", "observe-end"), ("audit", None)],
+)
+def test_effects_of_a_kind_that_no_check_reads_are_a_warning_and_unknown_if_misspelt(
+    tmp_path: Path, kind: str, meant: str | None
+) -> None:
+    book = run()
+    for row in book.rows[:2]:
+        row["kind"] = "audit"
+    book.rows[2]["kind"] = kind
+    judged = covered(tmp_path, book, faults=partition())
+    counts = "audit (3)" if kind == "audit" else ", ".join(sorted([f"{kind} (1)", "audit (2)"]))
+    assert f"3 effects of kinds that no check reads: {counts}" in judged.warnings
+    reason = f"no check knows effects of kind {kind}; was {meant} meant?"
+    assert (reason in judged.unknown) == (meant is not None)
+    assert not any("kind audit" in one for one in judged.unknown)
+
+
+def test_a_kind_that_a_users_own_check_names_is_read(tmp_path: Path) -> None:
+    book = run()
+    book.rows[0]["kind"] = "append-all"
+    own = replace(OWN, applies="select count(*) as examined from effects where kind in ('append', 'append-all')")
+    assert find_unknown_kinds({"append-all"}, FAMILIES) == {"append-all": "append"}
+    assert find_unknown_kinds({"append-all", "apend"}, (*FAMILIES, own)) == {"apend": "append"}
+    judged = verdict(tmp_path, book, COVERAGE.tolerate("early-send"), faults=partition(), families=(*TABLES, own))
+    assert not any("no check" in one for one in (*judged.warnings, *judged.unknown))
 
 
 def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Path) -> None:

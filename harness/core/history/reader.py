@@ -87,6 +87,8 @@ class HistoryReader:
         }
         self.closing_note = self._read_closing_note()
         """None if the run was cut short, or if another tool wrote the history."""
+        if paths is None and self.closing_note is None:
+            self._reject_unread_entries()
         parts = {name: [_check_part(path, name) for path in self._paths[name]] for name in SCHEMAS}
         self._probe_changed_footers()
         self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
@@ -209,6 +211,21 @@ class HistoryReader:
         if not paths and not optional:
             raise HistoryError(f"{folder} has no part: each data set has at least an empty one, with its schema")
         return paths
+
+    def _reject_unread_entries(self) -> None:
+        """Raises ``HistoryError`` if a data set's folder has an entry that is not read, such as a part in a subfolder.
+
+        A closing note shows whether rows are missing. Without a note they would be left out silently. Tools write
+        hidden files, and checksums, next to the parts.
+        """
+        for name, parts in self._paths.items():
+            folder = self.folder / name
+            for path in sorted(set(folder.iterdir()) - set(parts)) if folder.is_dir() else ():
+                if not path.name.startswith((".", "_")) and path.suffix != ".crc":
+                    raise HistoryError(
+                        f"{path} would not be read: the parts of a data set are files in its folder itself, with names "
+                        "that end in .parquet; rename or move it"
+                    )
 
     def _read_closing_note(self) -> ClosingNote | None:
         path = self.folder / CLOSED

@@ -21,6 +21,7 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.cli.serve import PageCache, PageServer, open_server
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
+from assay.reports.index.known import KnownFailuresError
 
 from helpers.morning_store import HOSTILE, LAST, Made, cell, night, result, write
 from helpers.served import serving
@@ -300,3 +301,34 @@ def test_the_page_is_made_again_only_after_a_while_that_grows_with_its_cost() ->
         fresh.get()
         now[0] += 1.0
     assert made == [0.0, 12.0, 24.0, 36.0], "two seconds each, then ten until the next"
+
+
+def test_the_last_page_stays_while_a_file_is_damaged_and_the_problem_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now, problems = [0.0], iter([None, "line 1 is no TOML", "line 1 is no TOML", None, "line 1 is no TOML", OSError()])
+
+    def make() -> Any:
+        problem = next(problems)
+        if isinstance(problem, OSError):
+            raise FileNotFoundError(2, "No such file or directory", "store")
+        if problem is not None:
+            raise KnownFailuresError(problem)
+        return SimpleNamespace(html=f"page of {now[0]:g}")
+
+    cache, pages = PageCache(make, lambda: now[0]), []
+    for _ in range(6):
+        pages.append(cache.get().decode())
+        now[0] += 10.0
+    assert pages == ["page of 0"] * 3 + ["page of 30"] * 3
+    said = "assay: line 1 is no TOML; the last page is shown until this is mended"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [said, said], "once each time"
+    assert lines[2].startswith("assay: store: No such file or directory")
+
+
+def test_a_page_that_never_was_is_the_problem() -> None:
+    def make() -> Any:
+        raise KnownFailuresError("<b> is no TOML")
+
+    assert "&lt;b&gt; is no TOML" in PageCache(make, lambda: 0.0).get().decode()

@@ -10,11 +10,15 @@ import gc
 import io
 import json
 import logging
+import os
 import re
+import signal
 import subprocess
 import sys
+import unittest
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +28,7 @@ import pytest
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Verdict
 from assay.cluster.node import Cluster, Node
+from assay.cluster.sim.process import ExitCalls
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, limit, repeat
@@ -32,7 +37,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.harness.nightly.outcome import SEARCHED
 from assay.harness.plugin import pass_remarks
 from assay.harness.run import store
-from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
+from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy, SkippedTooLateError
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 
@@ -286,6 +291,105 @@ def test_effects_that_are_missing_accuse_no_one(tmp_path: Path) -> None:
     assert "JSONDecodeError" in text
 
 
+def raise_good_end(name: str) -> Any:
+    match name:
+        case "skip":
+            pytest.skip("it drains too slowly")
+        case "importorskip":
+            pytest.importorskip("no_such_module")
+        case "xfail":
+            pytest.xfail("known")
+        case "exit":
+            pytest.exit("enough", returncode=0)
+        case _:
+            raise unittest.SkipTest("old version")
+
+
+def run_with_late_skip(root: Path, end: str, place: str, numbers: Iterator[int]) -> tuple[Attempt, str]:
+    """Plays a run that is skipped at its 20th operation."""
+
+    async def invoke(self: Any, operation: Operation) -> Completion:
+        await asyncio.sleep(0.01)
+        number = next(numbers)
+        if place == "client" and number >= 20:
+            raise_good_end(end)
+        return Completion(Outcome.OK, number)
+
+    def effects(completed: Completed) -> Sequence[Effect]:
+        number = completed.completion.result or 0
+        if place == "effects" and completed.index >= 20:
+            raise_good_end(end)
+        return [Effect("counter-add", "c", value=number)]
+
+    def step(context: Any) -> Operation:
+        if place == "generator" and context.time > 10**8:
+            raise_good_end(end)
+        return Operation("add", "c")
+
+    run = attempt(root, {}, {"invoke": invoke, "effects": staticmethod(effects)})
+    run.experiment = replace(run.experiment, body=lambda settings: limit(300, step))
+    try:
+        run.set_up()
+        text = run.run() or ""
+    finally:
+        run.tear_down()
+    return run, text
+
+
+@pytest.mark.parametrize(
+    ("end", "place"),
+    [
+        ("skip", "client"),
+        ("importorskip", "client"),
+        ("xfail", "client"),
+        ("skip", "effects"),
+        ("skip", "generator"),
+        ("unittest", "generator"),
+        ("exit", "generator"),
+    ],
+)
+def test_a_skip_in_the_middle_of_a_run_is_unknown_and_no_skip(tmp_path: Path, end: str, place: str) -> None:
+    run, text = run_with_late_skip(tmp_path, end, place, count())
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.UNKNOWN
+    assert re.match(
+        r"UNKNOWN: the test's code raised (Skipped|XFailed|Exit|SkipTest): .* at test_strange_code.py", text
+    )
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert (info.status, info.verdict) == (store.INTERRUPTED, "unknown")
+    assert "when the run had made operations" in info.notes[0]
+
+
+def test_a_skip_in_the_middle_of_a_run_hides_no_violation(tmp_path: Path) -> None:
+    run, text = run_with_late_skip(tmp_path, "skip", "client", chain([3, 3], range(4, 1000)))
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.FAIL
+    assert text.startswith("FAIL counter-duplicate")
+
+
+def test_a_skip_before_the_first_operation_stays_a_skip(tmp_path: Path) -> None:
+    run = attempt(tmp_path, {}, {})
+    run.experiment = replace(run.experiment, body=lambda settings: limit(9, lambda context: raise_good_end("skip")))
+    try:
+        run.set_up()
+        with pytest.raises(pytest.skip.Exception):
+            run.run()
+    finally:
+        run.tear_down()
+
+
+def test_a_check_that_skips_does_not_skip_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = attempt(tmp_path, {}, {})
+    monkeypatch.setattr(run, "_judge", lambda *_: raise_good_end("skip"))
+    try:
+        run.set_up()
+        with pytest.raises(SkippedTooLateError, match=r"not completed: .*Skipped: it drains too slowly"):
+            run.run()
+    finally:
+        run.tear_down()
+
+
 def test_a_log_with_half_a_character_is_kept_and_so_are_all_others(tmp_path: Path) -> None:
     async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
         print("bytes \udcff of a file", file=sys.stderr)
@@ -333,6 +437,69 @@ def test_what_a_simulated_server_prints_and_does_not_catch_is_in_its_log(tmp_pat
         r"\(test_strange_code.py:\d+\) after \d+\.\d{3} s; logs/n1 has the traceback",
         remark,
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: os._exit(0), 0),
+        (lambda: os._exit(3), 3),
+        (lambda: os.abort(), 134),  # the function of the run, not that of the import
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), 137),
+    ],
+    ids=["exit-0", "exit-3", "abort", "kill"],
+)
+@pytest.mark.parametrize("place", ["callback", "task", "main"])
+def test_a_simulated_server_that_ends_its_process_at_once_ends_itself_alone(
+    tmp_path: Path, call: Any, code: int, place: str
+) -> None:
+    codes: list[Any] = []
+
+    async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
+        async def end() -> None:
+            await asyncio.sleep(0.05)
+            call()
+            print("goes on")
+
+        if place == "callback":
+            asyncio.get_running_loop().call_later(0.05, call)
+        elif place == "task":
+            self.ending = asyncio.create_task(end())
+        else:
+            await end()
+        await asyncio.Event().wait()
+        return 0
+
+    run = attempt(tmp_path, {"entry": entry}, {})
+    before = os._exit, os.abort, os.kill
+    try:
+        run.set_up()
+        assert run._trial is not None
+        (node,) = run._trial.cluster.nodes
+        run.run()
+        codes.append(node.exit_code)
+    finally:
+        run.tear_down()
+    assert (os._exit, os.abort, os.kill) == before
+    assert codes == [code]
+    assert not any("goes on" in path.read_text() for path in run.folder.logs.glob("*/process.log"))
+    assert run.judgement is not None
+    assert run.judgement.anomalies["unexpected-exit"] == 1
+
+
+def test_a_client_that_exits_with_0_ends_the_session_with_1_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    notes: list[str] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    calls = ExitCalls()
+    calls.begin(notes.append)
+    try:
+        os._exit(0)
+        os._exit(5)
+    finally:
+        calls.end()
+    assert codes == [1, 5]
+    assert notes == ["the test's code called os._exit(0) during a run: the session ends with exit code 1"]
 
 
 def test_logs_that_cannot_be_named_cost_no_verdict(tmp_path: Path) -> None:

@@ -250,6 +250,23 @@ def test_a_part_that_cannot_be_read(
     assert reason in line
 
 
+@pytest.mark.parametrize("data", ["ops", "effects"])
+@pytest.mark.parametrize("name", ["day=2/part-1.parquet", "part-1.PARQUET", "part-1.parquet.gz", "part-1"])
+def test_a_part_that_would_not_be_read(history: Path, capsys: pytest.CaptureFixture[str], data: str, name: str) -> None:
+    (history / CLOSED).unlink()
+    added = history / data / name
+    added.parent.mkdir(exist_ok=True)
+    shutil.copy(part(history, data), added)
+    assert f"{history / data / Path(name).parts[0]} would not be read" in refused(history, capsys)
+
+
+def test_files_that_tools_write_next_to_parts_are_left_alone(history: Path) -> None:
+    (history / CLOSED).unlink()
+    for name in ("_SUCCESS", ".part-1.parquet.crc", "part-1.parquet.crc", "_metadata"):
+        (history / "ops" / name).touch()
+    assert open_history(history).rows("ops") > 0
+
+
 def test_a_part_that_is_missing(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
     part(history, "effects").unlink()
     line = refused(history, capsys)
