@@ -42,9 +42,6 @@ REWORDED: Final = {
     "nobody wrote it": "no one wrote it",
     "was told to begin": "had to begin",
     "Nobody of": "No one of",
-    's), the contract asks for 1"': (
-        's), the contract asks for 1; if the design allows that, name the fault in may_stall"'
-    ),
     "Of the 26 adds below 26 the acknowledged ones are 25": "Only 25 of the 26 adds below 26 had been acknowledged",
 }
 """Findings, and reasons not to pass, whose words have changed on purpose."""
@@ -54,6 +51,18 @@ LOG_END: Final = re.compile(
 )
 EARLIER: Final = re.compile(r"had been (?:acknowledged|read) [\d.]+ s earlier")
 """A part of the sentence that the text of :data:`LOG_END` lacks."""
+
+
+OF_LATER_RULES: Final = re.compile(r"\S+: .* (?:acknowledged|given|shown by a read)\b|no operation was answered after ")
+"""Reasons not to pass of rules that came later: of exposure, and of a system that falls silent."""
+
+
+def find_added(now: list[str], then: list[str]) -> list[str]:
+    """The present reasons without those of that time. They may end with more advice than at that time."""
+    rest = list(now)
+    for reason in then:
+        rest.remove(next(one for one in rest if one.startswith(reason)))
+    return rest
 
 
 def case(path: Path, engine: str) -> Any:
@@ -104,7 +113,7 @@ def test_a_stored_run_is_judged_as_it_was(path: Path, engine: str, capsys: pytes
     now = without_newer(json.loads(EARLIER.sub("had been there", said.out)), then)
     assert claims(now) == claims(then)
     assert {name: now[name] for name in SAME} == {name: then[name] for name in SAME}
-    assert now["unknown"] == then["unknown"]
+    assert all(OF_LATER_RULES.match(reason) for reason in find_added(now["unknown"], then["unknown"]))
     examined = {one["check"]: one for one in now["examined"]}
     for one in then["examined"]:
         assert {name: examined[one["check"]].get(name) for name in one} == one
