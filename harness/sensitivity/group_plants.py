@@ -115,7 +115,7 @@ def _hold_twice(rows: Rows, claim: Claim) -> Rows:
     work = _find_late_work(rows, first, second)
     if work is None:
         return rows
-    held = {name: first[name] for name in ("kind", "assignment", "owner", "error")} | {"kind": "renew"}
+    held = {name: first[name] for name in ("assignment", "owner", "error", "group", "generation")} | {"kind": "renew"}
     kept = [
         {**row, **held, "outcome": "ok"} if row["kind"] in _ENDS and _is_same_hold(row, first) else row for row in rows
     ]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from assay.harness.sensitivity.plant import Row, Rows
 
 _LOG: Final = ("append", "observe", "reported", "unreported")
+_UNREAD: Final = {"argument": "null", "result": None, "scheduled": None}
+"""Columns of operations that no check reads, and that may be large."""
 _PREFIX: Final = re.compile(r"copy(\d+)-")
 
 
@@ -78,8 +80,7 @@ def pack(
             own = {"op": row["op"] + number * stride, "group": _rename(row["group"], number), "value": value}
             effects.append({**move(row), **own})
         operations += [
-            {**move(ops[op]), "index": op + number * stride, "scheduled": None}
-            for op in sorted({row["op"] for row in rows})
+            {**move(ops[op]), "index": op + number * stride, **_UNREAD} for op in sorted({row["op"] for row in rows})
         ]
     columns: dict[str, list[list[Any]]] = {name: [] for name in DATA_SETS}
     for name, some in (("ops", operations), ("effects", effects)):
