@@ -63,6 +63,16 @@ class Poll:
         return (min(known, default=0), max(known, default=0))
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it ended ok, found nothing, and left its reader where it was."""
+        return (
+            not self.records
+            and self.end is not None
+            and self.begin["position"] == self.end["position"]
+            and is_ok(self.begin, *_POLL)
+        )
+
+    @property
     def passes(self) -> bool:
         """Whether it passed offsets: it ended ok, and further than it began."""
         begin, end = self.begin["position"], None if self.end is None else self.end["position"]
@@ -135,8 +145,9 @@ def _list_acked(rows: Rows) -> list[Row]:
 def select_window(rows: Rows, claim: Claim) -> Rows:
     """Keeps the part of the log around the records of the claim: a legal history of a shorter log.
 
-    Polls, seeks and resets are cut to the window. Reports about the log as a whole are dropped, except its start.
-    A poll that did not end ok may have moved its reader. If its records are cut off, the reader begins a new chain.
+    Polls, seeks and resets are cut to the window. Polls that found nothing are dropped, and so are reports about the
+    log as a whole, except its start. A poll that did not end ok may have moved its reader. If its records are cut off,
+    the reader begins a new chain.
     """
     named = [row["position"] for row in (claim.row, claim.other) if row is not None and row["position"] is not None]
     if not named:
@@ -152,15 +163,19 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
         first, last = poll.reach
         if (first < low or last >= high) and any(row["outcome"] != "ok" for row in poll.records):
             breaks[poll.reader].append(_moment_of(poll.records[-1]))
-        if first < high and last >= low:
+        if first < high and last >= low and not poll.is_idle:
             kept.append(cut(poll.begin))
             kept += [row for row in poll.records if row["position"] is None or low <= row["position"] < high]
             if poll.end is not None:
                 kept.append(cut(poll.end))
+    readers = {(row["process"], row["assignment"]) for row in kept}
     for row in derive(rows, _list_other_rows):
         if row["kind"] in ("seek", "reset"):
-            kept.append(cut(row))
-        elif row["position"] is None or row["kind"] == "start" or low <= row["position"] < high:
+            if (row["process"], row["assignment"]) in readers:
+                kept.append(cut(row))
+        elif (
+            row["position"] is None or (row["kind"] == "start" and row["position"] > 0) or low <= row["position"] < high
+        ):
             kept.append(row)
     placed = {row["value"] for row in kept if row["position"] is not None}
     return sorted(
