@@ -607,140 +607,113 @@ def _asks_for_epochs(contract: Contract) -> bool:
     return not contract.linearizable_ends
 
 
+_declare: Final = partial(Plant, kinds=_LOG, select=select_window)
+"""Declares a plant for records, whose copies have a part of a log."""
+
 LOG_PLANTS: Final = (
-    Plant(
+    _declare(
         anomaly="lost-write",
         meaning="an acknowledged record is missing from each poll that is called after the last fault",
-        kinds=_LOG,
         find_claims=partial(_find_records, read=False),
         edit=_hide_record,
-        select=select_window,
         missed=_NO_LATE_POLL,
     ),
-    Plant(
+    _declare(
         anomaly="vanished",
         meaning="a record that was read is missing from each poll that is called after the last fault",
-        kinds=_LOG,
         find_claims=partial(_find_records, read=True),
         edit=_hide_record,
-        select=select_window,
         missed=_NO_LATE_POLL,
     ),
-    Plant(
+    _declare(
         anomaly="duplicate",
         meaning="a record is at the end of the log once more",
-        kinds=_LOG,
         find_claims=_find_shown_once,
         edit=partial(_show_at_end, fresh=False),
-        select=select_window,
         missed="it was sent again, so it may be there twice",
     ),
-    Plant(
+    _declare(
         anomaly="phantom",
         meaning="a poll shows a value that no one sent",
-        kinds=_LOG,
         find_claims=_find_shown,
         edit=partial(_show_at_end, fresh=True),
-        select=select_window,
     ),
-    Plant(
+    _declare(
         anomaly="aborted-read",
         meaning="a poll shows a value whose send failed",
-        kinds=_LOG,
         find_claims=_find_failed_sends,
         edit=partial(_show_at_end, fresh=False),
-        select=select_window,
         missed="no complete poll was made",
     ),
-    Plant(
+    _declare(
         anomaly="inconsistent-offset",
         meaning="a poll shows another value at an offset",
-        kinds=_LOG,
         find_claims=_find_known_twice,
         edit=_show_other,
-        select=select_window,
         missed="no other operation showed this offset",
     ),
-    Plant(
+    _declare(
         anomaly="real-time-order",
         meaning="a record is placed before one that had been acknowledged when its send began",
-        kinds=_LOG,
         find_claims=partial(_find_successions, of_process=False),
         edit=_exchange,
-        select=select_window,
         missed="no acknowledged send was called after it",
     ),
-    Plant(
+    _declare(
         anomaly="nonmonotonic-send",
         meaning="two successive sends of one process are exchanged in the log",
-        kinds=_LOG,
         find_claims=partial(_find_successions, of_process=True),
         edit=_exchange,
-        select=select_window,
         missed="its process sent nothing later",
     ),
-    Plant(
+    _declare(
         anomaly="send-skip",
         meaning="a record of another process stands inside a message set",
-        kinds=_LOG,
         find_claims=_find_message_sets,
         edit=_exchange,
-        select=select_window,
         missed="no record follows it",
     ),
-    Plant(
+    _declare(
         anomaly="nonmonotonic-poll",
         meaning="a poll shows the last record of the poll before it once more",
-        kinds=_LOG,
         find_claims=_find_followed_polls,
         edit=_read_again,
-        select=select_window,
         missed="it was the first poll of its reader",
     ),
-    Plant(
+    _declare(
         anomaly="poll-skip",
         meaning="a poll leaves out a record that another reader saw",
-        kinds=_LOG,
         find_claims=_find_skippable,
         edit=_skip_first,
-        select=select_window,
         missed="it was the first poll of its reader, or no one else read the record",
     ),
-    Plant(
+    _declare(
         anomaly="position-jump",
         meaning="a poll begins behind the end of the poll before it",
-        kinds=_LOG,
         find_claims=_find_skippable,
         edit=_skip_first,
-        select=select_window,
         missed="it was the first poll of its reader, or no one else read the record",
     ),
-    Plant(
+    _declare(
         anomaly="misplaced-ack",
         meaning="a record is acknowledged with the offset of the next one",
-        kinds=_LOG,
         find_claims=_find_placed,
         edit=_misplace,
-        select=select_window,
         missed="no record follows it that was acknowledged and read",
     ),
-    Plant(
+    _declare(
         anomaly="offset-hole",
         meaning="an offset of a log is left out",
-        kinds=_LOG,
         find_claims=_find_passed,
         edit=_leave_out_offset,
-        select=select_window,
         missed="no complete poll passed its offset",
         requires=lambda contract: contract.dense_offsets,
     ),
-    Plant(
+    _declare(
         anomaly="altered-record",
         meaning="a record is read with another create time than it was sent with",
-        kinds=_LOG,
         find_claims=_find_dated,
         edit=_change_time,
-        select=select_window,
         missed="its send has no create time",
     ),
     *(
