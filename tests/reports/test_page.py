@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assay.checkers.judging.sensitivity import NotPlanted, PlantedShare, Sensitivity
 from assay.checkers.judging.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.operation import Outcome
 from assay.reports import page as page_module
@@ -111,6 +112,34 @@ def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WORDS = pytest.mark.usefixtures("words_alone")
+
+
+@WORDS
+def test_a_page_says_what_the_run_would_have_shown(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", judgement(Verdict.PASS), ordinary())
+    assert "What this run would have shown" not in parsed(run).text
+    share = PlantedShare(
+        anomaly="lost-write", meaning="an acknowledged record is lost", claims=40, exposed=20, planted=30, caught=15,
+        planted_exposed=30, caught_exposed=29, missed="<b>offset 3</b> of k: no one read it",
+        escaped=("k: offset 7",),
+    )  # fmt: skip
+    measured = Sensitivity(
+        shares=(share,), not_planted=(NotPlanted("no-recovery", "it is about a deadline"),), seed=0, seconds=1.0,
+        judging_seconds=1.0, copies=60, left_out="of 9 objects, 4 were looked at",
+    )  # fmt: skip
+    (run / "sensitivity.json").write_bytes(msgspec.json.encode(measured))
+    shown = parsed(run)
+    section = shown.text.partition("What this run would have shown")[2]
+    for words in (
+        "50 % of 30 (33 to 67 %)", "an acknowledged record is lost", "<b>offset 3</b> of k: no one read it",
+        "Not found, although the history shows it: k: offset 7", "1 anomaly for which nothing was planted",
+        "it is about a deadline: no-recovery", "The run is large: of 9 objects, 4 were looked at.",
+    ):  # fmt: skip
+        assert words in section, words
+    (run / "sensitivity.json").write_text('{"shares": []')
+    damaged = parsed(run).text
+    assert "What this run would have shown" not in damaged
+    assert "sensitivity.json" in damaged, "what cannot be read is named"
 
 
 def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(red_page: Parsed) -> None:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import date
@@ -519,3 +520,79 @@ def test_real_cells_in_the_simulation(tmp_path: Path) -> None:
     assert done.returncode == ExitCode.USAGE
     assert [len(one.runs) for one in found.values()].count(1) == 2
     assert shlex.split(found["run/test_log/none/sim"].command)[:2] == ["pytest", "workloads/test_log.py"]
+
+
+MEASURER = """\
+import json, sys, time
+from pathlib import Path
+run = Path(sys.argv[-1])
+store = run.parents[1]
+with (store / "measured").open("a") as file:
+    file.write(run.name + "\\n")
+acts = sys.argv[1:-1]
+if "hang" in acts:
+    (store / "waits").write_text("")
+    time.sleep(600)
+(run / "sensitivity.json").write_text("{")
+sys.exit(1)
+"""
+"""Stands in for `assay sensitivity`: notes the run, and fails."""
+
+
+def measured(store: Path) -> list[str]:
+    path = store / "measured"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_night_measures_the_first_run_that_passed_of_each_cell_and_no_other(tmp_path: Path) -> None:
+    store, said = tmp_path / "store", list[str]()
+    cells = [
+        cell("pass", repeat=2), cell("fail", "exit=1"), cell("unknown", "exit=1"),
+        cell("pass", name="canary", kind=CellKind.CANARY, defect="d"), cell("pass", name="last"),
+    ]  # fmt: skip
+    one = msgspec.structs.replace(begun(store, cells, "n"), sensitivity=True)
+    results = gone_on_with(store, one, measurer=(sys.executable, "-c", MEASURER), measures=said.append)
+    first = [one for one in results if one.attempt == 1 and one.cell in ("pass", "last")]
+    assert measured(store) == [one.runs[0].rpartition("/")[2] for one in first]
+    assert said == ["pass", "last"]
+    assert sorted(outcomes(results)) == ["fail", "missed", "pass", "pass", "pass", "unknown"], (
+        "a measurement that fails changes no outcome"
+    )
+    folder = night_record.night_folder(store, "n")
+    assert folder.results() == results
+    assert folder.read_running() is None
+    assert (folder.path / first[0].log).with_suffix(".sensitivity.log").exists()
+
+
+def test_a_night_measures_nothing_unless_asked(tmp_path: Path) -> None:
+    performed(tmp_path / "store", [cell("pass")], measurer=(sys.executable, "-c", MEASURER))
+    assert measured(tmp_path / "store") == []
+
+
+def test_a_measurement_that_hangs_ends_with_the_limit_of_its_cell(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    one = msgspec.structs.replace(begun(store, [cell("pass", timeout=8.0)]), sensitivity=True)
+    assert outcomes(gone_on_with(store, one, measurer=(sys.executable, "-c", MEASURER, "hang"))) == ["pass"]
+    assert (store / "waits").exists()
+
+
+def test_ctrl_c_while_a_night_measures_keeps_the_result(tmp_path: Path) -> None:
+    store, interrupt = tmp_path / "store", Interrupt()
+    one = msgspec.structs.replace(begun(store, [cell("pass"), cell("pass", name="b")], "n"), sensitivity=True)
+
+    over = threading.Event()
+
+    def stop() -> None:
+        while not (store / "waits").exists() and not over.is_set():
+            time.sleep(0.02)
+        interrupt.request()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    results = gone_on_with(store, one, measurer=(sys.executable, "-c", MEASURER, "hang"), interrupt=interrupt)
+    over.set()
+    thread.join()
+    assert outcomes(results) == ["pass"]
+    folder = night_record.night_folder(store, "n")
+    assert folder.results() == results
+    assert folder.read_running() is None

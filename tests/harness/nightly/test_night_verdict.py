@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.checkers.judging.sensitivity import PlantedShare, Sensitivity
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
@@ -438,6 +439,32 @@ def test_a_version_does_not_leave_its_code_span(tmp_path: Path) -> None:
     folder = night_record.night_folder(tmp_path, "n")
     folder.write(msgspec.structs.replace(folder.read(), version="x`<img src=x>`"))
     assert ", at `` x`<img src=x>` ``." in to_markdown(of_night(tmp_path))
+
+
+def test_low_sensitivity_and_missed_violations_are_named(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass", name="a|b"), cell("fail", "exit=1")])
+    assert "sensitivity" not in to_markdown(of_night(tmp_path))
+    fine = PlantedShare(
+        anomaly="set-lost", meaning="", claims=40, exposed=40, planted=30, caught=30, planted_exposed=30,
+        caught_exposed=30,
+    )  # fmt: skip
+    low = msgspec.structs.replace(fine, anomaly="stale-read", caught=15, missed="value <7> of k: no read followed")
+    escaped = msgspec.structs.replace(fine, anomaly="set-phantom", caught_exposed=29, escaped=("s: element 3",))
+    measured = Sensitivity(
+        shares=(fine, low, escaped), not_planted=(), seed=0, seconds=1.0, judging_seconds=1.0, copies=90
+    )
+    (passed,) = (one for one in of_night(tmp_path).cells if one.cell.name == "a|b")
+    path = tmp_path / passed.results[0].runs[0] / "sensitivity.json"
+    path.write_bytes(msgspec.json.encode(measured))
+    said = to_markdown(of_night(tmp_path))
+    assert "- a\\|b: stale-read 50 % of 30 (33 to 67 %); missed, for example: value \\<7\\> of k" in said
+    assert "- a\\|b: set-phantom: s: element 3" in said
+    assert (
+        said.index("### New failures") < said.index("### Low sensitivity") < said.index("### Violations that a check")
+    )
+    assert "set-lost" not in said
+    path.write_bytes(b'{"shares": 1}')
+    assert "sensitivity" not in to_markdown(of_night(tmp_path)), "a damaged file counts as none"
 
 
 def test_the_command_writes_both_and_has_the_exit_code_of_the_night(
