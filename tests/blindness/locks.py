@@ -93,7 +93,6 @@ def test_acquires_only_early(settings):
 
 @experiment(system=Toy("twice"), client=Lock, contract=forbid("double-ownership"))
 def test_one_client(settings):
-    """One client alone."""
     return locks.traffic("lock")
 
 

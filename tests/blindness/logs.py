@@ -88,7 +88,7 @@ def step_3s(number, context):
 
 @experiment(system=Toy(), client=Log, contract=CONTRACT_3s)
 def test_right_with_polls_by_hand(settings):
-    """One more record in the end, and then a read of everything by hand."""
+    """The test sends a last record and then reads everything by hand."""
     sentinel = Operation("send", KEY, [-1], Phase.SENTINEL)
     last = [Operation("poll", KEY, {"start": "earliest"}, Phase.DRAIN)] * 20
     return unfold(step_3s, 0) | phases(sentinel, last)
