@@ -1,10 +1,17 @@
 """Toy servers (sets, queues, registers, locks, logs) of one node, with bugs to switch on, and their clients.
 
 Protocol: one JSON line each way, ``[command, key, ...]`` and the answer.
-Bugs: memory (nothing is kept over a restart), nosync (no fsync), drop (each tenth change is acknowledged and left
-out), late-drop (the same, once a log has 200 records), dup (each tenth element is given out or stored twice), stale (a
-connection reads from a cache of two seconds), race (compare-and-set is not atomic), twice (after each third release the
-lock is also given to a second client), reorder (each tenth record is put before the last one).
+Bugs:
+
+- memory: nothing is kept over a restart
+- nosync: no fsync
+- drop: each tenth change is acknowledged and left out
+- late-drop: the same, after a log has 200 records
+- dup: each tenth element is given out or stored twice
+- stale: a connection reads from a cache of two seconds
+- race: compare-and-set is not atomic
+- twice: after each third release, the lock is also given to a second client
+- reorder: each tenth record is put before the last one
 """
 
 import asyncio
