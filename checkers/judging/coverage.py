@@ -29,7 +29,7 @@ from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.disturbance import FaultTimes, find_silences
 from assay.checkers.judging.health import Health, measure_health
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.sql_idioms import extract_topic, strip_incarnation
+from assay.checkers.sql_idioms import ROWS_SO_FAR, extract_topic, order_by, strip_incarnation
 from assay.checkers.times import seconds, shorten_times
 from assay.harness.core.printable import count_noun
 
@@ -55,16 +55,12 @@ class RecoverySubject:
 
     - ``change``, ``look``: names of an operation that changes the subject, and of one that reads it
     - ``change_sentence``, ``look_sentence``: what a finding says of a successful one
-    - ``query``: SQL that returns one row per heal and ``key``; ``id`` is the fault's id. ``changed``, ``looked``: times
-      of the first change and look that count. ``changes``, ``looks``: number of attempts that could prove that service
-      was not back (:data:`_IN_TIME`).
     """
 
     change: str
     look: str
     change_sentence: str
     look_sentence: str
-    query: str
 
 
 @dataclass(frozen=True)
@@ -120,13 +116,12 @@ def measure_coverage(
     recoveries: list[KeyRecovery] = []
     slow: list[Finding] = []
     if ended and any(fault.healed is not None for fault in faults):
-        engine.table("heals", _select_heals(contract.deadline))
-        engine.table("log_activity", _LOG_ACTIVITY)
-        found = [(subject, _group_by_fault(engine.rows(subject.query))) for subject in SUBJECTS]
+        _make_recovery_tables(engine, contract.deadline)
+        found = _group_by_fault(engine.rows(_RECOVERIES))
+        last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
         for fault in faults:
             if fault.healed is not None:
-                rows = [(subject, row) for subject, by_fault in found for row in by_fault.get(fault.id, ())]
-                of_fault, late = _find_recoveries(engine, contract, faults, fault, fault.healed, rows)
+                of_fault, late = _find_recoveries(contract, faults, fault, fault.healed, found.get(fault.id, ()), last)
                 recoveries += of_fault
                 slow += late
     return Coverage(tuple(map(shorten_times, reasons)), tuple(slow), tuple(recoveries))
@@ -229,18 +224,14 @@ def _find_drain_reasons(engine: Engine) -> list[str]:
 
 
 def _find_recoveries(
-    engine: Engine,
-    contract: Contract,
-    faults: list[FaultTimes],
-    fault: FaultTimes,
-    healed: int,
-    rows: Sequence[tuple[RecoverySubject, Row]],
+    contract: Contract, faults: list[FaultTimes], fault: FaultTimes, healed: int, rows: Sequence[Row], last: int
 ) -> tuple[list[KeyRecovery], list[Finding]]:
+    """Returns the recoveries after one heal, and the findings. ``last``: the time at which the history ends."""
     limit = healed + contract.deadline
     undisturbed = not any(other.disturbs(healed, limit) for other in faults if other.id != fault.id)
-    last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
     recoveries, late = [], []
-    for subject, row in rows:
+    for row in rows:
+        subject = SUBJECTS[row["subject"]]
         changed = None if row["changed"] is None else row["changed"] - healed
         looked = None if row["looked"] is None else row["looked"] - healed
         recoveries.append(KeyRecovery(subject, fault, row["key"], changed, looked))
@@ -257,29 +248,54 @@ def _find_recoveries(
 
 
 def _group_by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """Groups rows by fault and sorts them by key. Sorting here lets unordered queries run for many histories at
-    once."""
+    """Groups rows by fault and sorts them by subject and key. Sorting here lets unordered queries run for many
+    histories at once."""
     found: dict[int, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: (row["key"] is not None, row["key"] or "")):
+    for row in sorted(rows, key=lambda row: (row["subject"], row["key"] is not None, row["key"] or "")):
         found.setdefault(row["id"], []).append(row)
     return found
 
 
-def _select_heals(deadline: int) -> str:
-    """Returns SQL: each fault's last heal, half the deadline after it, and the deadline (``until``)."""
-    return f"""
+def _make_recovery_tables(engine: Engine, deadline: int) -> None:
+    """Creates what ``_RECOVERIES`` reads: the tries in the time of each heal's deadline, by key.
+
+    The work grows with the number of rows near heals and not with their product. So rows and heals meet in buckets of
+    time, which are at least as long as the deadline, and a time after the deadline is found by a running minimum.
+    """
+    bits = deadline.bit_length()
+    engine.table(
+        "heals",
+        f"""
         select id, healed, healed + {deadline // 2} as half, healed + {deadline} as until,
-            {(deadline - deadline // 2) // 2} as quarter
+            {(deadline - deadline // 2) // 2} as quarter, healed >> {bits} as bucket
         from (select id, max(case when phase = 'healed' then time end) as healed from faults group by id) h
         where healed is not null
-        """
+        """,
+    )
+    engine.view("heal_buckets", "select * from heals union all "
+                "select id, healed, half, until, quarter, bucket + 1 from heals")  # fmt: skip
+    engine.table(
+        "recovery_rows",
+        f"""
+        select 0 as subject, key, op, call, ret, call >> {bits} as bucket, position,
+            case when kind = 'append' then 1 else 0 end as changes,
+            case when kind = 'observe-begin' then 1 else 0 end as looks,
+            case when kind = 'append' and outcome = 'ok' then ret end as changed,
+            case when kind = 'observe-end' and outcome = 'ok' then ret end as looked
+        from effects where kind in ('append', 'observe-begin', 'observe-end')
+        union all
+        select 1, key, op, call, ret, call >> {bits}, 0,
+            case when kind <> 'read' then 1 else 0 end, case when kind = 'read' then 1 else 0 end,
+            case when kind <> 'read' and outcome = 'ok' then ret end,
+            case when kind = 'read' and outcome = 'ok' then ret end
+        from register_rows
+        """,
+    )
+    engine.table("recovery_tries", _TRIES)
+    engine.table("recovery_needs", _NEEDS.format(bits=bits))
+    engine.table("recovery_ends", _ENDS)
+    engine.table("recovery_soon", _SOON)
 
-
-_LOG_ACTIVITY: Final = """
-    select key, kind, op, call, ret, outcome, position from effects
-    where kind in ('append', 'observe-begin', 'observe-end')
-    """
-"""The rows that show a log's recovery, a small part of all."""
 
 _IN_TIME: Final = "(call >= h.half and least(ret, call + h.quarter) <= h.until)"
 """Whether a row's operation shows that the service was not back. It must have been called in the second half of the
@@ -287,40 +303,95 @@ deadline: tries right after the heal prove nothing about the rest. It must also 
 quarter of it for the answer: a call at the last moment proves nothing.
 """
 
-_LOGS: Final = f"""
-    select h.id, e.key, count(case when e.kind = 'append' and {_IN_TIME} then 1 end) as changes,
-        count(case when e.kind = 'observe-begin' and {_IN_TIME} then 1 end) as looks,
-        min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as changed,
-        min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
-            then e.ret end) as looked,
-        min(e.op) as first_op
-    from heals h join log_activity e on e.call >= h.healed left join (
-        select g.id, s.key,
-            least(max(least(s.position, {INFINITY - 1})) + 1, coalesce(min(t.settled), {INFINITY})) as needed
-        from heals g cross join log_sends s left join log_settled t on s.key = t.key left join (
-            select b.id, a.key, min(a.ret) as back from heals b join log_sends a
-                on a.call >= b.healed and a.ret <= b.until
-            where a.outcome = 'ok' group by b.id, a.key) f on s.key = f.key and g.id = f.id
-        where s.outcome = 'ok' and s.position is not null and (s.ret < g.healed or s.ret = f.back)
-        group by g.id, s.key) n on e.key = n.key and h.id = n.id
-    group by h.id, e.key
+_TRIES: Final = f"""
+    select h.id, h.healed, h.until, e.subject, e.key,
+        count(case when e.changes = 1 and {_IN_TIME} then 1 end) as changes,
+        count(case when e.looks = 1 and {_IN_TIME} then 1 end) as looks
+    from heal_buckets h join recovery_rows e on e.bucket = h.bucket
+    where e.call >= h.healed and e.call <= h.until
+    group by h.id, h.healed, h.until, e.subject, e.key
+    """
+"""Keys that clients worked with before the deadline."""
+
+_SO_FAR: Final = f"{{}} over (partition by subject, key {order_by('back, side, id')} {ROWS_SO_FAR})"
+
+_NEEDS: Final = f"""
+    select t.id, t.healed, t.until, t.subject, t.key, t.changes, t.looks,
+        least(greatest(coalesce(b.position, -1), coalesce(f.position, -1)) + 1, coalesce(s.settled, {INFINITY}))
+            as needed
+    from recovery_tries t
+        left join (
+            select id, key, position from (
+                select id, key, max(position) over (partition by key {order_by("time, side, id")} {ROWS_SO_FAR})
+                    as position
+                from (
+                    select key, ret as time, 1 as side, -1 as id, least(position, {INFINITY - 1}) as position
+                    from log_sends where outcome = 'ok' and position is not null
+                    union all
+                    select key, healed, 0, id, null from recovery_tries where subject = 0) as acked
+                ) as numbered
+            where id >= 0) b on b.id = t.id and b.key = t.key and t.subject = 0
+        left join (
+            select w.id, w.key, max(least(s.position, {INFINITY - 1})) as position from (
+                select h.id, a.key, min(a.ret) as back from heal_buckets h
+                    join (select key, call, ret, call >> {{bits}} as bucket from log_sends where outcome = 'ok') a
+                        on a.bucket = h.bucket
+                where a.call >= h.healed and a.ret <= h.until group by h.id, a.key) w
+                join log_sends s on s.key = w.key and s.ret = w.back
+            where s.outcome = 'ok' and s.position is not null
+            group by w.id, w.key) f on f.id = t.id and f.key = t.key and t.subject = 0
+        left join log_settled s on s.key = t.key and t.subject = 0
+    """
+"""With the end offset that a poll must reach: above all offsets acknowledged before the heal, and above the first one
+acknowledged after it. It is 0 for a register."""
+
+_ENDS: Final = f"""
+    select id, subject, key, changed, first_op, farthest from (
+        select id, subject, key, {_SO_FAR.format("min(changed)")} as changed, {_SO_FAR.format("min(op)")} as first_op,
+            {_SO_FAR.format("max(case when looked is not null then position end)")} as farthest
+        from (
+            select subject, key, 0 - call as back, 0 as side, -1 as id, op, position, changed, looked
+            from recovery_rows
+            union all
+            select subject, key, 0 - healed, 1, id, null, null, null, null from recovery_needs) as rows_and_heals
+        ) as numbered
+    where id >= 0
+    """
+"""By heal and key, over all rows called after the heal: the first change, operation, and the farthest look."""
+
+_SOON: Final = """
+    select n.id, n.subject, n.key, min(e.looked) as looked
+    from recovery_needs n join heal_buckets h on h.id = n.id
+        join recovery_rows e on e.bucket = h.bucket and e.subject = n.subject and e.key = n.key
+    where e.call >= n.healed and e.call <= n.until and e.position >= n.needed
+    group by n.id, n.subject, n.key
     """
 
-_REGISTERS: Final = f"""
-    select h.id, r.key,
-        count(case when r.kind <> 'read' and {_IN_TIME} then 1 end) as changes,
-        count(case when r.kind = 'read' and {_IN_TIME} then 1 end) as looks,
-        min(case when r.kind <> 'read' and r.outcome = 'ok' then r.ret end) as changed,
-        min(case when r.kind = 'read' and r.outcome = 'ok' then r.ret end) as looked,
-        min(r.op) as first_op
-    from heals h join register_rows r on r.call >= h.healed group by h.id, r.key
+_RECOVERIES: Final = """
+    select n.id, n.subject, n.key, n.changes, n.looks, e.changed, e.first_op,
+        case when w.looked <= n.until then w.looked else l.looked end as looked
+    from recovery_needs n
+        join recovery_ends e on e.id = n.id and e.subject = n.subject and e.key = n.key
+        left join recovery_soon w on w.id = n.id and w.subject = n.subject and w.key = n.key
+        left join (
+            select n.id, n.subject, n.key, min(r.looked) as looked
+            from recovery_needs n
+                join recovery_ends e on e.id = n.id and e.subject = n.subject and e.key = n.key
+                left join recovery_soon w on w.id = n.id and w.subject = n.subject and w.key = n.key
+                join recovery_rows r on r.subject = n.subject and r.key = n.key
+            where (w.looked is null or w.looked > n.until) and e.farthest >= n.needed
+                and r.call >= n.healed and r.position >= n.needed
+            group by n.id, n.subject, n.key) l on l.id = n.id and l.subject = n.subject and l.key = n.key
     """
+"""``changed``, ``looked``: times of the first change and look that count. ``changes``, ``looks``: number of attempts
+that could prove that service was not back (:data:`_IN_TIME`)."""
 
 
 SUBJECTS: Final = (
-    RecoverySubject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end", _LOGS),
-    RecoverySubject("write", "read", "write to {} was acknowledged", "read of {} was answered", _REGISTERS),
+    RecoverySubject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end"),
+    RecoverySubject("write", "read", "write to {} was acknowledged", "read of {} was answered"),
 )
+"""By the column ``subject``."""
 
 
 def _to_finding(
