@@ -16,12 +16,15 @@ have, because such a test pauses the holders.
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from assay import Completed, Completion, Context, Contract, Effect, Generator, Operation, Outcome, Phase, forbid, unfold
+from assay import Completed, Completion, Context, Effect, Generator, Operation, Outcome, Phase, unfold
 from assay.workloads.generic import sets
+
+if TYPE_CHECKING:
+    from assay import Contract
 
 THINK_SECONDS: Final = 0.05
 """Seconds between a holder's read and its write."""
@@ -96,7 +99,7 @@ def traffic(name: str) -> Generator:
     return unfold(step, 0) | [Operation(f, name, phase=Phase.DRAIN) for f in (ACQUIRE, GUARDED, RELEASE)] * 5
 
 
-def build_contract(*, may_stall: Sequence[str] = (), fenced_by_requests: bool = False) -> Contract:
+def build_contract(*, may_stall: Sequence[str] = (), fenced_by_requests: bool = False) -> "Contract":
     """Forbids actions under an old token, and two holders with one token, for :class:`Leases`.
 
     Two holders at once with different tokens are legal, because the lease of the first may have expired without its
@@ -105,6 +108,8 @@ def build_contract(*, may_stall: Sequence[str] = (), fenced_by_requests: bool = 
     A run with fewer than ``FEWEST_LEASES`` leases that another lease followed is unknown, because a lock that is hardly
     ever given proves nothing. ``may_stall``, ``fenced_by_requests``: as in ``assay.Contract``.
     """
+    from assay import forbid  # nodes have no contracts
+
     contract = forbid("fencing-violation", "double-ownership", may_stall=may_stall)
     contract = contract.need_exposed("fencing-violation", count=FEWEST_LEASES)
     return msgspec.structs.replace(contract, fenced_by_requests=fenced_by_requests)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tarfile
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from assay.cluster.system import (
     SupportsHold,
     SupportsReplicas,
     SupportsSettings,
+    SupportsZooKeeperClient,
     System,
 )
 from assay.harness.core.client import Endpoint
@@ -34,9 +35,9 @@ from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.faults import count_nodes
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads import test_offsets
 from assay.workloads.broker.offsets_client import OffsetsClient
 
+WORKLOADS = Path(__file__).parents[3] / "workloads"
 CAPABILITIES = (SupportsSettings, SupportsDataFiles, SupportsDataFolder, SupportsGroups, SupportsHold, SupportsReplicas)
 
 
@@ -142,23 +143,27 @@ sys.meta_path.insert(0, OnlyWhatANodeHas())
 sys.path[:] = [sys.argv[1], *(entry for entry in sys.path if entry.endswith("-packages") or "lib/python" in entry)]
 import assay.harness.remote.__main__
 from assay.harness.remote.runtime import import_object
-assert callable(import_object(sys.argv[3]))
-for name in sys.argv[4:]:
-    assert import_object(name)().effects
+for name in sys.argv[3:]:
+    assert callable(import_object(name))
 assert assay.harness.remote.__main__.__file__.startswith(sys.argv[1]), assay.harness.remote.__main__.__file__
 print("imported")
 """
 
 
-def shipped() -> list[Experiment]:
-    """The workloads whose clients live on nodes."""
-    found = [find_experiment(value) for value in vars(test_offsets).values()]
-    return [one for one in found if one is not None and one.client_nodes]
+def shipped() -> dict[str, Experiment]:
+    """Returns the workloads whose clients live on nodes."""
+    modules = [import_module(f"assay.workloads.{path.stem}") for path in sorted(WORKLOADS.glob("test_*.py"))]
+    found = {name: find_experiment(value) for module in modules for name, value in vars(module).items()}
+    return {name: one for name, one in found.items() if one is not None and one.client_nodes}
 
 
-def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path: Path) -> None:
+def test_workloads_with_client_nodes_are_found() -> None:
+    assert {"test_offsets", "test_lock"} <= shipped().keys()
+
+
+@pytest.mark.parametrize("experiment", [pytest.param(one, id=name) for name, one in shipped().items()])
+def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path: Path, experiment: Experiment) -> None:
     """Neither Arrow nor DuckDB, pytest or Hypothesis: the code as a container is given it, and the image's packages."""
-    (experiment,) = shipped()
     system = experiment.deployed_system()
     with tarfile.open(fileobj=io.BytesIO(code_archive.archive_code(list(system.source)))) as tar:
         for member in tar:
@@ -170,7 +175,8 @@ def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path
     assert not (copied / "assay" / "harness" / "run").exists()
     allowed = ",".join([*REQUIREMENTS, "assay"])
     client = f"{experiment.client.__module__}:{experiment.client.__qualname__}"
-    command = [sys.executable, "-c", BLOCKED, str(copied), allowed, system.zookeeper_client, client]
+    session = [system.zookeeper_client] if isinstance(system, SupportsZooKeeperClient) else []
+    command = [sys.executable, "-c", BLOCKED, str(copied), allowed, client, *session]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert done.stdout == "imported\n", done.stderr
 
