@@ -49,7 +49,11 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 LONGEST_SET: Final = 3
 TAIL_READERS: Final = 3
-"""Out of four clients that start to read a partition, this many begin at its end; the others read all of it."""
+"""Out of four clients that start to read a partition, this many begin at its end; the others begin earlier."""
+LOOKED_BEHIND: Final = 200
+"""Records before the end at which those others begin. If they read all, a run's cost would grow with its square."""
+LATELY: Final[Mapping[str, Any]] = {"start": EARLIEST, "within": LOOKED_BEHIND}
+"""The argument of a poll that begins ``LOOKED_BEHIND`` records before the end."""
 LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition; short, because the worker has other work."""
 THOUSAND: Final = 1000
@@ -181,11 +185,12 @@ class Observation(Read):
 
 
 class Poll(Observation):
-    """Reads on from the client's position in the partition. Argument: ``{"start", "seek"?, "until"?, "reader"?}``.
+    """Reads on from the client's position in the partition.
 
-    Without a position, or with ``seek``, it begins at ``start`` (``earliest`` or ``latest``) and gets a new
-    ``assignment``. ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of the same
-    client, with a position of its own.
+    Argument: ``{"start", "within"?, "seek"?, "until"?, "reader"?}``. Without a position, or with ``seek``, it begins at
+    ``start`` (``earliest`` or ``latest``) and gets a new ``assignment``. ``within``: at most so many records before the
+    end. ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of the same client, with a
+    position of its own.
 
     Result: ``{"begin", "records", "end", "assignment", "sought"?, "start"?: the reported log start, "node"?}``.
     """
@@ -197,8 +202,8 @@ class Poll(Observation):
         """Reads on in random partitions, for ever."""
 
         def read(context: Context) -> Operation:
-            start = EARLIEST if context.random_below(TAIL_READERS + 1, salt=3) == 0 else LATEST
-            return Operation(Poll.f, context.choose(keys, salt=4), {"start": start})
+            argument = LATELY if context.random_below(TAIL_READERS + 1, salt=3) == 0 else {"start": LATEST}
+            return Operation(Poll.f, context.choose(keys, salt=4), argument)
 
         return as_generator(read)
 
@@ -212,9 +217,12 @@ class Poll(Observation):
             earliest = argument["start"] == EARLIEST
             time = EARLIEST_TIME if earliest else LATEST_TIME
             position = await session.consumer().offsets(*split_key(key), time)
+            more = {"sought": True} | ({"start": position} if earliest else {})
+            if "within" in argument:
+                end = await session.consumer().offsets(*split_key(key), LATEST_TIME)
+                position = max(position, end - argument["within"])
             session.assignments[reader] = next(session.numbers)
             positions[reader] = position
-            more = {"sought": True} | ({"start": position} if earliest else {})
         begin = positions[reader]
         size = session.endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
         fetched = await self.fetch(key, begin, size, LONGEST_WAIT)
