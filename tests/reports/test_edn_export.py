@@ -69,5 +69,9 @@ def test_what_no_page_can_hold_is_left_out(tmp_path: Path, monkeypatch: Any) -> 
         monkeypatch.setattr(edn_export, "MOST_OPERATIONS", 59)
         assert edn_export.compress_history(recording) is None
         monkeypatch.setattr(edn_export, "MOST_OPERATIONS", 60)
+        assert edn_export.compress_history(recording) is not None
+        with monkeypatch.context() as short:
+            short.setattr(edn_export, "MOST_CHARACTERS", 100)
+            assert edn_export.compress_history(recording) is None
         monkeypatch.setattr(edn_export, "MOST_BYTES", 100)
         assert edn_export.compress_history(recording) is None
