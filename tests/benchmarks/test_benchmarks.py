@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -29,6 +30,7 @@ SMALL = {
     "trends": "--nights=5 --cells=3 --engines=duckdb",
     "many_runs": "--runs=4 --different=2 --operations=500 --sample=1 --engines=auto",
     "checks": "--models=log --effects=2000 --keys=2 --clients=5 --engines=duckdb",
+    "doubling": "--seconds=20 --doublings=1 --rate=50 --rounds=1",
     "exposure": "--models=log --effects=2000 --keys=2 --clients=5 --runs=1",
 }
 LARGER = {
@@ -65,6 +67,17 @@ BY_DAY = ("interpreter",)
 
 def test_every_benchmark_is_run_here() -> None:
     assert {path.stem for path in BENCHMARKS.glob("*.py")} == SMALL.keys() | ELSEWHERE
+
+
+def test_exponents_are_slopes_of_logarithms() -> None:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        doubling = importlib.import_module("doubling")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    lengths = [60, 120, 240, 480]
+    times = [{"linear": 0.001 * n, "square": n * n / 1e4, "fixed": 0.01} for n in lengths]
+    assert doubling.compute_exponents(lengths, times) == pytest.approx({"linear": 1, "square": 2})
 
 
 @pytest.mark.slow
