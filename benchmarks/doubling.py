@@ -69,10 +69,10 @@ def measure(run: Path, engine: str) -> tuple[dict[str, float], dict[str, int]]:
 
 
 def fit_exponent(lengths: Sequence[float], seconds: Sequence[float]) -> float:
-    """Returns the slope of the line through the logarithms."""
+    """Returns the slope of the line through the logarithms, 0 if it falls."""
     xs, ys = [log(length) for length in lengths], [log(max(one, 1e-6)) for one in seconds]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
+    return max(0.0, sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs))
 
 
 def compute_exponents(lengths: Sequence[int], times: Sequence[Mapping[str, float]]) -> dict[str, float]:
