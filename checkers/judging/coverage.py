@@ -35,6 +35,8 @@ from assay.harness.core.printable import count_noun
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
 
+MOST_SLOW: Final = 20
+"""Recoveries that the note of the check names."""
 _WITHOUT_SUCCESS: Final = (
     "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'queue-drained', 'assign', 'revoke', "
     "'lost', 'idle')"
@@ -84,15 +86,31 @@ class Coverage:
 
 
 def describe_slowest(recoveries: tuple[KeyRecovery, ...]) -> str | None:
-    """Returns each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``."""
-    lines = []
-    for fault, subject in dict.fromkeys((recovery.fault, recovery.subject) for recovery in recoveries):
-        mine = [recovery for recovery in recoveries if recovery.fault == fault and recovery.subject == subject]
-        changed, looked = _describe_worst([one.changed for one in mine]), _describe_worst([one.looked for one in mine])
-        lines.append(
-            f"fault {fault.id} ({fault.name}): {subject.change} {changed}, {subject.look} {looked} after the heal"
-        )
+    """Returns each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``.
+
+    If there are more than ``MOST_SLOW``, it names the slowest.
+    """
+    found: dict[tuple[int, str], list[KeyRecovery]] = {}
+    for recovery in recoveries:
+        found.setdefault((recovery.fault.id, recovery.subject.change), []).append(recovery)
+    groups = list(found.values())
+    if len(groups) > MOST_SLOW:
+        slowest = {id(group) for group in sorted(groups, key=_find_longest)[-MOST_SLOW:]}
+        groups = [group for group in groups if id(group) in slowest]
+    lines = [
+        f"fault {one.fault.id} ({one.fault.name}): {one.subject.change} {_describe_worst([r.changed for r in group])}, "
+        f"{one.subject.look} {_describe_worst([r.looked for r in group])} after the heal"
+        for group in groups
+        for one in group[:1]
+    ]
+    if len(groups) < len(found):
+        lines.append(f"{len(found) - len(groups)} others recovered sooner")
     return "; ".join(map(shorten_times, lines)) or None
+
+
+def _find_longest(group: list[KeyRecovery]) -> int:
+    """Returns the longest time of recovery; ``INFINITY`` for none."""
+    return max(INFINITY if time is None else time for one in group for time in (one.changed, one.looked))
 
 
 def _describe_worst(times: list[int | None]) -> str:

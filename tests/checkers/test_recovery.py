@@ -14,7 +14,7 @@ from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.sqlite import SQLite
 from assay.checkers.judging import coverage
 from assay.checkers.judging.contract import forbid
-from assay.checkers.judging.disturbance import read_faults
+from assay.checkers.judging.disturbance import FaultTimes, read_faults
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import judge
 
@@ -106,3 +106,30 @@ def test_times_are_those_of_the_definition(tmp_path: Path, seed: int, opens: typ
         judge(history, CONTRACT, engine, families=TABLES)
         found = coverage.measure_coverage(engine, CONTRACT, read_faults(engine), ended=True)
     assert {(one.fault.id, one.key, one.changed, one.looked) for one in found.recoveries} == compute(faults, rows)
+
+
+def make_recovery(fault: int, seconds: float | None, subject: int = 0) -> coverage.KeyRecovery:
+    times = FaultTimes(fault, "kill", 1, 2, failed=False, took_effect=True)
+    time = None if seconds is None else int(seconds * 1e9)
+    return coverage.KeyRecovery(coverage.SUBJECTS[subject], times, "a-0", time, time)
+
+
+def test_few_faults_are_all_described() -> None:
+    few = tuple(make_recovery(fault, fault / 4) for fault in (1, 2, 2))
+    assert coverage.describe_slowest(few) == (
+        "fault 1 (kill): send 0.250 s, poll 0.250 s after the heal; "
+        "fault 2 (kill): send 0.500 s, poll 0.500 s after the heal"
+    )
+    assert coverage.describe_slowest(()) is None
+
+
+def test_of_many_faults_the_slowest_are_described_in_their_order() -> None:
+    slow = {7: None, 30: 9.0, 55: 8.0}
+    many = tuple(make_recovery(fault, slow.get(fault, fault / 1000)) for fault in range(1, 61))
+    said = coverage.describe_slowest(many)
+    assert said is not None
+    places = [said.index(f"fault {fault} (kill)") for fault in slow]
+    assert places == sorted(places)
+    assert "fault 7 (kill): send never" in said
+    assert said.count("fault ") == coverage.MOST_SLOW
+    assert said.endswith("40 others recovered sooner")
