@@ -4,7 +4,6 @@ All simulated processes share this process's ``logging``, standard output and st
 the run's folder, not in the harness's own output. The error of a failed start shows the last lines.
 """
 
-import io
 import logging
 import re
 import sys
@@ -32,7 +31,7 @@ class SimLogs(logging.Handler):
         self._loop = loop
         self._lines: dict[str, deque[str]] = {}
         self._logger_state: tuple[int, bool] | None = None
-        self._streams: tuple[TextIO, TextIO] | None = None
+        self._streams: list[_SeparatedStream] = []
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
 
     def begin(self) -> None:
@@ -42,8 +41,7 @@ class SimLogs(logging.Handler):
         logger.setLevel(logging.INFO)
         logger.propagate = False
         logging.getLogger().addHandler(self)
-        self._streams = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = _SeparatedStream(sys.stdout, self), _SeparatedStream(sys.stderr, self)
+        self._streams = [_SeparatedStream(one, self) for one in (sys.stdout, sys.stderr)]
 
     def end(self) -> None:
         """Restores the loggers, standard output and standard error. Idempotent."""
@@ -53,8 +51,8 @@ class SimLogs(logging.Handler):
             logging.getLogger().removeHandler(self)
             logger.level, logger.propagate = self._logger_state
             self._logger_state = None
-            if self._streams is not None:
-                (sys.stdout, sys.stderr), self._streams = self._streams, None
+            while self._streams:
+                self._streams.pop().restore()
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
@@ -77,27 +75,34 @@ class SimLogs(logging.Handler):
             path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
 
 
-class _SeparatedStream(io.TextIOBase):
-    """Standard output or error that separates the output of simulated processes from that of the harness."""
+class _SeparatedStream:
+    """Separates the output of simulated processes from that of the harness, in standard output or error.
 
-    def __init__(self, real: TextIO, logs: SimLogs) -> None:
-        self._real = real
+    The stream stays in ``sys`` and only its ``write`` is replaced. pytest's capturing sets ``sys.stdout`` again at each
+    phase of a test and around each line of progress, and closes its own stream when the session is interrupted.
+    """
+
+    def __init__(self, stream: TextIO, logs: SimLogs) -> None:
+        self._stream = stream
         self._logs = logs
+        self._write = stream.write
+        self._replaced = vars(stream).get("write")
+        vars(stream)["write"] = self.write
 
     def write(self, text: str) -> int:
         process = PROCESS.get()
         if process is None:
-            return self._real.write(text)
+            return self._write(text)
         for line in text.splitlines():
             if line:
                 self._logs.add(process.name, line)
         return len(text)
 
-    def flush(self) -> None:
-        self._real.flush()
-
-    def isatty(self) -> bool:
-        return self._real.isatty()
+    def restore(self) -> None:
+        if self._replaced is None:
+            del vars(self._stream)["write"]
+        else:
+            vars(self._stream)["write"] = self._replaced
 
 
 LINES: Final = 8

@@ -92,6 +92,16 @@ def test_a_run_heals_and_is_checked_and_no_other_one_begins(
     assert (toy_project.path / "store/latest/verdict.json").exists()
 
 
+def test_an_interrupt_that_a_client_raises_ends_the_session_as_ctrl_c(toy_project: pytest.Pytester) -> None:
+    with_conftest(toy_project)
+    at_operation(toy_project, "raise KeyboardInterrupt")
+    result = toy_project.runpytest_subprocess(*SIM, "--repeat=2")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "lost sys.stderr" not in result.stderr.str()
+    assert latest(toy_project)["problem"] == "KeyboardInterrupt: "
+    assert len(list(toy_project.path.glob("store/*/2*"))) == 1
+
+
 def test_a_hangup_that_nohup_ignores_ends_nothing(toy_project: pytest.Pytester) -> None:
     with_conftest(toy_project)
     at_operation(toy_project, "conftest.send(signal.SIGHUP)")

@@ -402,6 +402,18 @@ def test_a_log_with_half_a_character_is_kept_and_so_are_all_others(tmp_path: Pat
     assert all("bytes \\udcff of a file" in text for text in said)
 
 
+def test_what_a_simulated_server_prints_under_pytest_is_in_its_log(toy_project: pytest.Pytester) -> None:
+    toy = toy_project.path / "toy_log.py"
+    began = "        try:\n            server.event("
+    assert began in toy.read_text()
+    later = "        asyncio.get_running_loop().call_later(3, print, 'in the run')\n        print('at the start')\n"
+    toy.write_text(toy.read_text().replace(began, later + began))
+    result = toy_project.runpytest_inprocess("--cluster=sim", "--nodes=1", "--seed=7", "--time-limit=5", "--rate=20")
+    result.assert_outcomes(passed=1)
+    (said,) = [path.read_text() for path in (toy_project.path / "store/latest/logs").glob("*/process.log")]
+    assert [line.split(maxsplit=1)[1] for line in said.splitlines()] == ["at the start", "in the run"]
+
+
 def test_what_a_simulated_server_prints_and_does_not_catch_is_in_its_log(tmp_path: Path) -> None:
     """And in no output of the harness. The verdict's footer names the first exception of each process."""
 
