@@ -1,7 +1,7 @@
 """Signals to a pytest session: SIGTERM and SIGHUP do what Ctrl-C does, and a second signal ends a run at once.
 
 1. During a run, the first signal asks the run to heal, check and report; then the session ends.
-2. While the fixtures of a run are taken down, the first signal lets that finish; then the session ends.
+2. While a run is reported or its fixtures are taken down, the first signal lets that finish; then the session ends.
 3. Everywhere else, such as during collection, a signal raises ``KeyboardInterrupt``.
 4. After a signal in a test with a run, the next one ends the process where it stands. The process prints what it
    leaves behind, from its undo journals.
@@ -37,6 +37,10 @@ _EXIT: Final = os._exit
 """Ends this process, even while a run has replaced ``os._exit`` (``assay.cluster.sim.process.ExitCalls``)."""
 
 
+def _record_only(number: signal.Signals) -> None:
+    """Handles a first signal in code that must finish; ``StopSignals.received`` has it."""
+
+
 class SessionSignals:
     """The plugin of one session."""
 
@@ -54,7 +58,7 @@ class SessionSignals:
             with self.signals.handling_first(raise_interrupt):
                 return (yield)
         try:
-            with self.signals.installed(), self.signals.handling_first(raise_interrupt):
+            with self.signals.installed(), self.signals.handling_first(_record_only):
                 return (yield)
         finally:
             if self.signals.received is not None and not item.session.shouldstop:
@@ -62,21 +66,16 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Lets a worker report that a signal ended the start of a cluster; otherwise it would count as crashed."""
-        try:
-            return (yield)
-        except KeyboardInterrupt as interrupt:
-            if self._input is None or self.signals.received is None or not self._is_experiment(item):
-                raise
-            raise pytest.fail.Exception(f"{interrupt} before the run began", pytrace=False) from None
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Records a first signal only, because the removal of a cluster must be complete."""
+        """Lets a signal end the start of a cluster. A worker reports it; otherwise it would count as crashed."""
         if not self._is_experiment(item):
             return (yield)
-        with self.signals.handling_first(lambda number: None):
-            return (yield)
+        try:
+            with self.signals.handling_first(raise_interrupt):
+                return (yield)
+        except KeyboardInterrupt as interrupt:
+            if self._input is None or self.signals.received is None:
+                raise
+            raise pytest.fail.Exception(f"{interrupt} before the run began", pytrace=False) from None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, Any]:
@@ -88,7 +87,7 @@ class SessionSignals:
             return (yield)
         self._config.pluginmanager.register(NoFurtherTests(self.signals), f"{PLUGIN}-no-further-tests")
         mine = Path(self._input[RUNS]) / str(os.getpid())
-        with self.signals.installed(), self.signals.handling_first(lambda number: None):
+        with self.signals.installed(), self.signals.handling_first(_record_only):
             mine.touch()
             try:
                 return (yield)

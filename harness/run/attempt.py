@@ -207,7 +207,8 @@ class Attempt:
         Raises :class:`FullDiskError`, :class:`SkippedTooLateError`, and exceptions of a generator or of a broken
         harness.
         """
-        with translate_full_disk(self.settings.store):
+        # A request must not end the report or the description of what was found, which may take seconds.
+        with translate_full_disk(self.settings.store), self.interrupt.recording_requests(self._record_forced_end):
             try:
                 return self._run()
             except BaseException as error:
@@ -218,29 +219,27 @@ class Attempt:
     def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
-        with self.interrupt.recording_requests(self._record_forced_end):
-            try:
-                with translate_full_disk(self.settings.store):
-                    end = self._world.loop.run_until_complete(self._trial.run())
-            except BaseException as error:
-                if not self._hides_failure(error):
-                    self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
-                    raise
-                end = TrialEnd("", interrupted=True, notes=(describe_skip(error),))
-            # This is written first: if a later step fails, `assay check` must still know all reasons against a pass.
-            self._end(
-                store.INTERRUPTED if end.interrupted else store.FINISHED,
-                digest=end.digest or None,
-                notes=end.notes,
-                remarks=end.remarks,
-                stood_still=end.stood_still,
-                problem="; ".join(end.problems) or None,
-            )
-            self._world.loop.run_until_complete(self._trial.keep_logs())
+        try:
+            with translate_full_disk(self.settings.store):
+                end = self._world.loop.run_until_complete(self._trial.run())
+        except BaseException as error:
+            if not self._hides_failure(error):
+                self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
+                raise
+            end = TrialEnd("", interrupted=True, notes=(describe_skip(error),))
+        # This is written first: if a later step fails, `assay check` must still know all reasons against a pass.
+        self._end(
+            store.INTERRUPTED if end.interrupted else store.FINISHED,
+            digest=end.digest or None,
+            notes=end.notes,
+            remarks=end.remarks,
+            stood_still=end.stood_still,
+            problem="; ".join(end.problems) or None,
+        )
+        self._world.loop.run_until_complete(self._trial.keep_logs())
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
-        with self.interrupt.raising_requests():
-            judgement = self.judgement = self._judge(history, end)
+        judgement = self.judgement = self._judge_unless_asked(history, end)
         self.folder.write_json("verdict.json", judgement)
         self._update_info(verdict=judgement.verdict)
         self.folder.write_json(FIGURES, measure_run(history))
@@ -305,6 +304,19 @@ class Attempt:
     def _keeps_cluster(self) -> bool:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
+
+    def _judge_unless_asked(self, history: HistoryReader, end: TrialEnd) -> Judgement:
+        """Returns what was found until a request to end, or the whole judgement if the request came outside of checks.
+
+        Such a request may come while an engine starts, or when the last check is done.
+        """
+        try:
+            with self.interrupt.raising_requests():
+                return self._judge(history, end)
+        except KeyboardInterrupt:
+            if not self.interrupt.by_user:
+                raise
+            return self._judge(history, end)
 
     def _judge(self, history: HistoryReader, end: TrialEnd) -> Judgement:
         judgement = judge_run(

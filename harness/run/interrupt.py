@@ -141,8 +141,11 @@ class Interrupt:
     def recording_requests(self, before_abort: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
         """Takes a first signal as a request, without interrupting the code inside the block.
 
-        ``before_abort``: called before a second signal ends the process at once.
+        ``before_abort``: called before a second signal ends the process at once. A signal that was only recorded
+        before the block is a request as well.
         """
+        if self._signals.received is not None:
+            self.request()
         before = self._signals.before_abort, self._signals.run
         self._signals.before_abort, self._signals.run = before_abort, self
         try:

@@ -79,7 +79,14 @@ class Exploration:
         self._modules: tuple[SourceModule, ...] = ()
 
     def run(self) -> str | None:
-        """Returns None if runs passed and none failed, else the failure text."""
+        """Returns None if runs passed and none failed, else the failure text.
+
+        A request to end interrupts only the search, and not the description of what it found.
+        """
+        with self.interrupt.recording_requests():
+            return self._run()
+
+    def _run(self) -> str | None:
         limit = self.settings.time_limit
         if limit < SHORTEST_RUN:
             return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {SHORTEST_RUN:g} or more"
@@ -91,12 +98,13 @@ class Exploration:
             return f"UNKNOWN: {error}"
         scratch, started = Path(tempfile.mkdtemp(prefix="assay-explore-")), datetime.now(UTC)
         try:
-            result = run_search(
-                lambda number, note: self._make_explorer(number, note, scratch), self.workers, self.progress.note
-            )
+            with self.interrupt.raising_requests():
+                result = run_search(
+                    lambda number, note: self._make_explorer(number, note, scratch), self.workers, self.progress.note
+                )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        self.interrupted = result.interrupted
+        self.interrupted = result.interrupted or self.interrupt.by_user
         self.progress.note(f"explored {result.tally}")
         self._store_coverage(result, started)
         text = self._make_text(result)

@@ -196,6 +196,37 @@ judge._Judging._compare_with_contract = names
     assert (latest(toy_project)["status"], latest(toy_project)["verdict"]) == ("finished", "unknown")
 
 
+AFTER_THE_RUN = """
+from assay.harness.run import attempt
+
+def at_each(owner, name):
+    whole = getattr(owner, name)
+    def replaced(*given, **named):
+        if asked() is None:
+            send(signal.SIGTERM)
+        return whole(*given, **named)
+    setattr(owner, name, replaced)
+
+at_each(attempt, "{place}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "workers"), [("open_history", ()), ("judge_run", ("-n1",)), ("measure_run", ()), ("describe", ("-n1",))]
+)
+def test_a_signal_after_the_run_hides_nothing_of_what_was_found(
+    toy_project: pytest.Pytester, place: str, workers: tuple[str, ...]
+) -> None:
+    if workers:
+        pytest.importorskip("xdist")
+    with_conftest(toy_project, AFTER_THE_RUN.format(place=place))
+    result = toy_project.runpytest_subprocess(*SIM, "--time-limit=2", "--defect=forgetful", "--repeat=2", *workers)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["FAIL inconsistent-offset*", "seed: *", "repeat: *"])
+    assert "crashed" not in result.stdout.str()
+    assert latest(toy_project)["verdict"] == "fail"
+
+
 DURING = """
 from assay.harness.run.trial import Trial
 
