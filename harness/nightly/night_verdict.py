@@ -136,8 +136,8 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: int 
         raise NightError(f"there is no night {name} in {store}. There are: {names}")
     unended = [(folder, night) for folder, night in parts if night.ended is msgspec.UNSET]
     found = [(folder.path, find_unrecorded(store, folder, night)) for folder, night in unended]
-    unrecorded = {path: result for path, result in found if result is not None}
-    stored = _drop_later_nights(read_store(store, {}, unrecorded), sanitize_text(name))
+    unrecorded = {path: one for path, one in found if one and one.outcome is not AttemptOutcome.INTERRUPTED}
+    stored = _drop_later_nights(read_store(store, {}), sanitize_text(name))
     failures = group_failures(stored, known)
     results = [
         (folder, night, [*folder.results(), *filter(None, [unrecorded.get(folder.path)])]) for folder, night in parts

@@ -101,12 +101,13 @@ def classify_killed(root: Path, folder: NightFolder, night: Night, running: Runn
 
 
 def find_unrecorded(root: Path, folder: NightFolder, night: Night) -> AttemptResult | None:
-    """Returns the attempt of a night that has not ended, if its runs have an outcome that no line records yet."""
+    """Returns the attempt that a night has begun and no line records yet; it is interrupted while its runs do not say
+    more. Raises ``OSError``.
+    """
     running = folder.read_running()
     if running is None or running.shrinks or any(one.started == running.result.started for one in folder.results()):
         return None
-    result = classify_killed(root, folder, night, running)
-    return None if result.outcome is AttemptOutcome.INTERRUPTED else result
+    return classify_killed(root, folder, night, running)
 
 
 def read_printed(log: Path) -> str:

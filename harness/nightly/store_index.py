@@ -4,12 +4,12 @@ No content of a store raises an error. A damaged, foreign or half-written part b
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
 from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, NightFolder
+from assay.harness.nightly.outcome import find_unrecorded
 from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.run_row import UNJUDGED, find_setting, read_figures, read_outline, read_trusted_judgement
 from assay.harness.run import store
@@ -60,24 +61,23 @@ class _Plan(msgspec.Struct):
     schedule: "_Plan | None" = None
 
 
-def read_store(
-    root: Path, defects: DefectAnomalies, unrecorded: Mapping[Path, AttemptResult] = MappingProxyType({})
-) -> StoreContents:
-    """Reads a store. For a defect that is not in ``defects``, any forbidden anomaly counts as caught.
-
-    ``unrecorded``: more attempts, by the folder of their night.
-    """
+def read_store(root: Path, defects: DefectAnomalies) -> StoreContents:
+    """Reads a store. For a defect that is not in ``defects``, any forbidden anomaly counts as caught."""
     parts: dict[str, list[_NightPart]] = {}
     problems: list[str] = []
     expected = dict(defects)
-    attempts: dict[str, tuple[record.Night, AttemptResult]] = {}
+    attempts: dict[str, _AttemptOfRun] = {}
     """The attempt of each run."""
     shrunk: dict[str, record.ShrunkFailure] = {}
     """The shrunk failure of each run."""
     readable, unreadable = record.scan_nights(root)
     for folder, night in readable:
         results = _read_lines(folder.results, folder, problems)
-        results += [unrecorded[folder.path]] if folder.path in unrecorded else []
+        begun = _read_begun_attempt(root, folder, night)
+        if begun is not None and begun.outcome is AttemptOutcome.INTERRUPTED:
+            attempts |= {run: _AttemptOfRun(night, begun.cell) for run in begun.runs}
+        elif begun is not None:
+            results.append(begun)
         failures = _read_lines(folder.read_shrunk, folder, problems)
         lost = [
             *_read_lines(partial(folder.find_lost_lines, night), folder, []),
@@ -88,7 +88,7 @@ def read_store(
         cells = {cell.name: cell for cell in night.cells}
         parts.setdefault(night.name, []).append(_NightPart(folder, night, cells, results))
         expected |= {cell.defect: cell.expected for cell in night.cells if cell.defect and cell.expected}
-        attempts |= {run: (night, result) for result in results for run in result.runs}
+        attempts |= {run: _AttemptOfRun(night, result.cell, result) for result in results for run in result.runs}
     problems += unreadable.values()
     damaged = list(problems)
     nights = [_make_night_entry(some, problems) for some in parts.values()]
@@ -110,6 +110,15 @@ def read_store(
     nights.sort(key=lambda night: night.started)
     return StoreContents(name=sanitize_text(root.name or str(root)), entries=tuple(entries), nights=tuple(nights),
                   problems=tuple(map(sanitize_text, problems)), damaged=tuple(map(sanitize_text, damaged)))  # fmt: skip
+
+
+class _AttemptOfRun(NamedTuple):
+    """The attempt that made a run."""
+
+    night: record.Night
+    cell: str
+    result: AttemptResult | None = None
+    """None while the attempt goes on, or if it was killed and its runs do not say how it ended."""
 
 
 class _NightPart(NamedTuple):
@@ -135,6 +144,14 @@ def _read_lines(read: Callable[[], list[T]], folder: NightFolder, problems: list
     except OSError as error:
         problems.append(f"{folder.path.name}: {error}")
         return []
+
+
+def _read_begun_attempt(root: Path, folder: NightFolder, night: record.Night) -> AttemptResult | None:
+    """Returns the attempt of a night that has not ended, if no line records it yet."""
+    if night.ended is msgspec.UNSET:
+        with suppress(OSError):  # the unreadable file is a problem already
+            return find_unrecorded(root, folder, night)
+    return None
 
 
 def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntry:
@@ -169,11 +186,11 @@ def _make_days(entries: list[Entry], recorded: set[str]) -> Iterator[NightEntry]
 
 def _make_run_entry(
     folder: Path,
-    attempt: tuple[record.Night, AttemptResult] | None,
+    attempt: _AttemptOfRun | None,
     shrunk: record.ShrunkFailure | None,
     defects: DefectAnomalies,
 ) -> Entry:
-    night, result = attempt or (None, None)
+    night, cell, result = attempt or (None, "", None)
     try:
         run, info, settings = read_outline(folder)
         judgement, reason = None, run.problem or ""
@@ -205,7 +222,7 @@ def _make_run_entry(
         extra_links=more,
         cell=_make_cell_key(*parts),
         base_system=sanitize_text(base),
-        night_cell="" if result is None else sanitize_text(result.cell),
+        night_cell=sanitize_text(cell),
         night=_to_utc(run.started)[:10] if night is None else sanitize_text(night.name),
         started=_to_utc(run.started),
         standing=verdict,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import CellKind
+from assay.harness.nightly.night_record import CellKind, RunningAttempt
 from assay.harness.nightly.rows import ABANDONED, DAMAGED
 from assay.harness.nightly.store_index import GONE, read_store
 from assay.harness.run import store
@@ -149,6 +149,23 @@ def test_attempts_go_with_their_runs_and_stand_alone_without(tmp_path: Path) -> 
     assert hung.links == [("log", "nights/2026-11-24/logs/a%20b.txt")]
     (of,) = found.nights
     assert (of.planned, of.done, of.ended, of.running_cell) == (3, 3, None, "")
+
+
+@pytest.mark.parametrize(("status", "verdict"), [("running", None), ("finished", "pass"), ("finished", "fail")])
+def test_runs_of_an_attempt_that_no_line_records_stand_under_their_night(
+    tmp_path: Path, status: str, verdict: str | None
+) -> None:
+    """The attempt goes on, or the night was killed during it."""
+    of = cell("test_log", "kill")
+    anomalies = ("lost-write",) if verdict == "fail" else ()
+    write(tmp_path, Made(LAST + timedelta(hours=30), status=status, verdict=verdict, anomalies=anomalies))
+    record = night(tmp_path, LAST, [of], [], ended=False)
+    record.write_running(RunningAttempt(result=result(of, Outcome.INTERRUPTED, detail="killed"), owner="1.2.3"))
+    entry = only(tmp_path)
+    assert (entry.night, entry.night_cell) == ("2026-11-24", of.name)
+    assert (entry.status, entry.standing) == (ABANDONED if status == "running" else status, verdict or RunVerdict.NONE)
+    (one,) = read_store(tmp_path, {}).nights
+    assert (one.name, one.done) == ("2026-11-24", int(verdict == "fail"))
 
 
 def test_a_failed_attempt_whose_runs_all_passed_is_a_failure_of_its_own(tmp_path: Path) -> None:
