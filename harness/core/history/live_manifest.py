@@ -17,7 +17,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from assay.harness.core.files import read_json
-from assay.harness.core.history.data_sets import HistoryError
+from assay.harness.core.history.data_sets import MAY_BE_MISSING, HistoryError
 from assay.harness.core.history.rows import COLUMNS, EffectRow, OpRow, to_op_row
 from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
@@ -34,7 +34,7 @@ class LiveManifest(msgspec.Struct, frozen=True):
     """The content of ``sealed.json``.
 
     - ``number``: the number of the seal, from 1.
-    - ``parts``: how many parts each data set has.
+    - ``parts``: how many parts each data set has; a data set of a later version may be absent.
     - ``under_way``: by data set, the file in this folder with the rows of unfinished operations. The name is stored.
     """
 
@@ -42,10 +42,18 @@ class LiveManifest(msgspec.Struct, frozen=True):
     parts: dict[str, Annotated[int, msgspec.Meta(ge=0, le=MOST_PARTS)]]
     under_way: dict[str, str]
 
+    def __post_init__(self) -> None:
+        lacking = [name for name in SCHEMAS if name not in self.parts and name not in MAY_BE_MISSING]
+        if lacking:
+            raise ValueError(f"no number of parts of {', '.join(lacking)}")
+        for name, file in self.under_way.items():
+            if name not in SCHEMAS or Path(file).name != file:
+                raise ValueError(f"{file!r} is no file of unfinished operations of a data set {name!r}")
+
     def paths(self, history: Path) -> dict[str, list[Path]]:
         """Returns the files of each data set, in writing order."""
         paths = {
-            name: [part_path(history, name, number) for number in range(count)] for name, count in self.parts.items()
+            name: [part_path(history, name, number) for number in range(self.parts.get(name, 0))] for name in SCHEMAS
         }
         for name, file in self.under_way.items():
             paths[name].append(history / UNFINISHED / file)

@@ -19,6 +19,8 @@ from assay.checkers.engine import Engines
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.core.history.live_manifest import read_manifest
+from assay.harness.core.history.schema import SCHEMAS
 from assay.harness.run.judging import SupportsOpen
 from assay.harness.run.store import RunInfo
 from assay.harness.stored import batch_check
@@ -288,7 +290,21 @@ def test_text_that_is_not_utf_8_is_said_of_its_own_history_alone(tmp_path: Path)
     assert second.text.startswith(f"{part}: row 1: argument does not fit string")
 
 
-@pytest.mark.parametrize("content", [b"", b'{"number":1,"parts":{"ops":2000000,"effects":0},"under_way":{}}'])
+def _manifest(under_way: dict[str, str], **parts: int) -> bytes:
+    return json.dumps({"number": 1, "parts": parts, "under_way": under_way}).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        _manifest({}, **dict.fromkeys(SCHEMAS, 0) | {"ops": 2_000_000}),
+        _manifest({}, **{name: 1 for name in SCHEMAS if name != "faults"}),
+        _manifest({"opps": "ops-under-way-000001.parquet"}, **dict.fromkeys(SCHEMAS, 1)),
+        _manifest({"ops": "../ops/part-000000.parquet"}, **dict.fromkeys(SCHEMAS, 1)),
+    ],
+    ids=["empty", "many parts", "without faults", "unknown data set", "another folder"],
+)
 def test_what_a_run_noted_of_how_far_it_was_may_be_damaged(tmp_path: Path, content: bytes) -> None:
     run = tmp_path / "run"
     shutil.copytree(SOME[3], run)
@@ -300,6 +316,16 @@ def test_what_a_run_noted_of_how_far_it_was_may_be_damaged(tmp_path: Path, conte
     assert one.text.startswith(f"{noted} is damaged: ")
     assert "remove .unfinished/" in one.text
     assert other.judgement is not None
+
+
+def test_a_manifest_of_before_a_later_data_set_can_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "history" / ".unfinished"
+    folder.mkdir(parents=True)
+    (folder / "sealed.json").write_bytes(_manifest({}, **{name: 1 for name in SCHEMAS if name != "looks"}))
+    manifest = read_manifest(folder.parent)
+    assert manifest is not None
+    found = manifest.paths(folder.parent)
+    assert (found["looks"], found["ops"]) == ([], [folder.parent / "ops" / "part-000000.parquet"])
 
 
 def test_executors_get_whole_paths_and_what_they_say_has_those_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
