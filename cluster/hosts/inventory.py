@@ -94,7 +94,22 @@ def _parse_inventory(path: Path) -> _RawInventory:
         raise InventoryError(f"{path}: its values are nested too deep") from None
     if not file.host:
         raise InventoryError(f"{path} names no host: each is a table [[host]] with an address")
+    for number, one in enumerate(file.host, 1):
+        _require_address(one, f"{path}: host {number}")
     return file
+
+
+def _require_address(raw: _RawAddress, where: str) -> None:
+    """Raises :class:`InventoryError` unless a host and its jump hosts have an address, and only texts of one line."""
+    if not raw.address:
+        raise InventoryError(f"{where} has no address")
+    if " " in raw.address:
+        raise InventoryError(f"{where}: {raw.address!r} is no address: it has a blank")
+    for key, text in msgspec.structs.asdict(raw).items():
+        if isinstance(text, str) and not text.isprintable():
+            raise InventoryError(f"{where}: {key} = {text!r} has a character that is not printable: remove it")
+    if raw.jump is not None:
+        _require_address(raw.jump, f"{where}, jump")
 
 
 def read_addresses(hosts: str) -> list[InventoryHost]:
@@ -105,11 +120,7 @@ def read_addresses(hosts: str) -> list[InventoryHost]:
     """
     if hosts.startswith(COMPOSE):
         return _read_compose(hosts.removeprefix(COMPOSE))
-    path = Path(hosts)
-    file = _parse_inventory(path)
-    for number, one in enumerate(file.host, 1):
-        if not one.address:
-            raise InventoryError(f"{path}: host {number} has no address")
+    file = _parse_inventory(Path(hosts))
     return [InventoryHost(one.role, SshAddress(one.address, "", "", "")) for one in file.host]
 
 
@@ -170,8 +181,6 @@ def _read_known_hosts(path: Path) -> paramiko.HostKeys:
 
 
 def _to_ssh_address(raw: _RawAddress, file: _RawInventory, known: paramiko.HostKeys, where: str) -> SshAddress:
-    if not raw.address:
-        raise InventoryError(f"{where} has no address")
     host_key = raw.host_key
     if not host_key:
         name = raw.address if raw.port == 22 else f"[{raw.address}]:{raw.port}"

@@ -190,9 +190,13 @@ def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iter
     for defect, expected, run in defects:
         for variant in _read_described_run(run, block, place) if run else _make_variants(kind, block, place):
             names = [] if run else [variant.workload, variant.nemesis]
-            parts = [kind, block.label, defect or "", *names, variant.cluster]
+            name = "/".join(part for part in (kind, block.label, defect, *names, variant.cluster) if part)
+            if not name.isprintable():
+                raise SettingsError(
+                    f"a cell would be named {name!r}, with a character that is not printable: remove it"
+                )
             yield MatrixCell(
-                name="/".join(part for part in parts if part),
+                name=name,
                 kind=kind,
                 workload=variant.workload,
                 system=place.system(block.system),

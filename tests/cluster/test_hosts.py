@@ -91,6 +91,11 @@ def test_of_several_host_keys_one_is_taken_whatever_their_order(tmp_path: Path) 
     [
         ("", "names no host"),
         ("[[host]]\nport = 22", "host 1 has no address"),
+        (
+            '[[host]]\naddress = "h"\nuser = "a\\u0000b"',
+            "host 1: user = 'a\\x00b' has a character that is not printable",
+        ),
+        ('[[host]]\naddress = "h"\njump = { address = "a\\nb" }', "host 1, jump: address = 'a\\nb' has a character"),
         ('[[host]]\naddress = "h"\nadress = "h"', "unknown field `adress`"),
         ('[[host]]\naddress = "h"\nport = "22"', "Expected `int`"),
         ("[[host", "hosts.toml: "),
@@ -384,6 +389,12 @@ def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path)
     ]
     file.write_text('[[host]]\nrole = "store"\n')
     with pytest.raises(InventoryError, match="host 1 has no address"):
+        inventory.read_addresses(str(file))
+    file.write_text('[[host]]\naddress = "a\\u0000b"\n')
+    with pytest.raises(InventoryError, match=r"host 1: address = 'a\\x00b' has a character that is not printable"):
+        inventory.read_addresses(str(file))
+    file.write_text('[[host]]\naddress = "a b"\n')
+    with pytest.raises(InventoryError, match="host 1: 'a b' is no address: it has a blank"):
         inventory.read_addresses(str(file))
     node = AttachedNode("n1", "server", 1, "10.0.0.11")
     assert asyncio.run(node.process()).state is ProcessState.RUNNING

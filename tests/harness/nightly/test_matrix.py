@@ -112,6 +112,14 @@ def test_stored_schedules_are_played(place: Path) -> None:
         ),
         (RUN.replace("[[run]]", "[run]"), "`$.run`"),
         (RUN + "nemeses = 1", "`$.run[0].nemeses`"),
+        (
+            RUN + 'label = "a\\nb"',
+            "[[run]] number 1: a cell would be named 'run/a\\nb/test_log/none/sim', with a character",
+        ),
+        (
+            RUN + 'nemeses = ["kill\\u0000"]',
+            "named 'run/test_log/kill\\x00/sim', with a character that is not printable",
+        ),
         (RUN + "repeat = 0", "`$.run[0].repeat`"),
         (RUN + "repeat = 100001", "<= 100000 - at `$.run[0].repeat`"),
         (RUN + "repeat = 9223372036854775807", "<= 100000 - at `$.run[0].repeat`"),
