@@ -115,6 +115,7 @@ async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callab
     end, last = await run.read_keys(max_keys)
     examined = tuple(segment for segment in plan.segments if segment.base_offset < end)
     before = sum(segment.size for segment in examined)
+    await log.tombstones.set_ends(log.find_gaps)
     await log.tombstones.allow_gaps(lambda: plan.end if log.cuts == plan.cuts else 0)
     for group in _group_segments(examined, log.config.segment_bytes, log.config.index_max_bytes, end):
         await run.rewrite(group, end, last)
@@ -208,6 +209,11 @@ class _Pass:
             if scan.problem is not None:
                 raise CorruptLog(path, scan.position, scan.next_offset, scan.problem)
             await file.fsync()
+            if group[-1] not in log.segments:
+                raise CleaningInterrupted
+            following = log.segments[log.segments.index(group[-1]) + 1].base_offset
+            if scan.next_offset < following:
+                await log.tombstones.add_ends(lambda: {following: scan.next_offset} if log.cuts == self.cuts else {})
             if not await swap.exchange_segments(log, group, scan, self.cuts):
                 raise CleaningInterrupted
         finally:

@@ -11,7 +11,6 @@ import posixpath
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.deletion import remove_log
@@ -65,7 +64,7 @@ class Log(SegmentList):
             log.config,
             clean=clean,
             recovery_point=recovery_point,
-            gaps=log.tombstones.gaps,
+            allows_gap=log.tombstones.allows_gap,
             preallocated=log.preallocation_note.exists,
             now_ms=log.now_ms,
             known_damage=log.damage_note.read() or log.tombstones.damage,
@@ -228,12 +227,13 @@ class Log(SegmentList):
         """
         if self.closed:
             return
-        gap = 0
+        gap = end = 0
         if self.start_offset <= offset < self.end_offset and self.found_damage is None:
-            gap = self._find_cut_point(offset).gap
+            cut = self._find_cut_point(offset)
+            gap, end = cut.gap, cut.next_offset
         if gap:
             await self.flush()
-        await self.tombstones.truncate(offset, gap)
+        await self.tombstones.truncate(offset, gap, end)
 
     async def abandon_cut(self) -> None:
         """Restores the notes after a ``prepare_cut`` without truncation, even one that failed or was cancelled.
@@ -241,11 +241,8 @@ class Log(SegmentList):
         Raises ``OSError``.
         """
         if self.tombstones.may_have_gaps:
-            await self.tombstones.allow_gaps(self._find_last_gap)
-
-    def _find_last_gap(self) -> int:
-        """Returns the base of the last segment with a gap before it; 0 if there is none."""
-        return max((b.base_offset for a, b in pairwise(self.segments) if a.next_offset < b.base_offset), default=0)
+            await self.tombstones.add_ends(self.find_gaps)
+            await self.tombstones.allow_gaps(lambda: max(self.find_gaps(), default=0))
 
     def _find_cut_point(self, offset: int) -> CutPoint:
         # At the log's start the first segment stays, empty: its name records where the log starts.

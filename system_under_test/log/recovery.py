@@ -67,7 +67,7 @@ async def load_segments(
     *,
     clean: bool,
     recovery_point: int | None,
-    gaps: int,
+    allows_gap: Callable[[int, int], bool],
     preallocated: bool,
     now_ms: Callable[[], int],
     known_damage: Damage | None = None,
@@ -76,8 +76,8 @@ async def load_segments(
 
     - ``recovery_point``: every offset below it had been fsynced; None: unknown, so no problem may be truncated
     - ``known_damage``: damage that an earlier process noted
-    - ``gaps``: before a segment that begins at or below this offset, compaction may have left a gap; any other gap is a
-      loss
+    - ``allows_gap``: returns whether compaction may have left a gap after a segment with this end, before one with this
+      base; any other gap is a loss
     - ``preallocated``: files may end in zeros, which are removed
 
     Raises ``OSError``.
@@ -100,7 +100,11 @@ async def load_segments(
         continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
         if overlaps and (not segment.file.size or continued):
             continue  # a failed roll or a user left this file: the previous segment has the same offsets
-        gap_allowed = bool(good) and good[-1].next_offset < segment.base_offset <= gaps
+        gap_allowed = (
+            bool(good)
+            and good[-1].next_offset < segment.base_offset
+            and allows_gap(good[-1].next_offset, segment.base_offset)
+        )
         if good and segment.base_offset != good[-1].next_offset and not gap_allowed:
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break

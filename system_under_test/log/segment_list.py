@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage, DamageNote
@@ -166,6 +167,10 @@ class SegmentList:
         self.set_segments((*self.segments, segment))
         return segment
 
+    def find_gaps(self) -> dict[int, int]:
+        """Returns the gaps between segments: by the base of the segment after each, the end of the one before it."""
+        return {b.base_offset: a.next_offset for a, b in pairwise(self.segments) if a.next_offset < b.base_offset}
+
     def keep_first(self, count: int) -> None:
         """Removes all but the first ``count`` segments, the last one first, so that a crash leaves a prefix."""
         self.abandon_swap()  # first: otherwise the next start could find the swap file and restore removed segments
@@ -223,6 +228,7 @@ class SegmentList:
                 await self.storage.fsync_directory(self.directory)
                 self._durable_directory_changes = directory_changes
             if self.unflushed_gap:
+                await self.tombstones.add_ends(self.find_gaps)
                 await self.tombstones.allow_gaps(lambda: self.unflushed_gap)
             self._durable_cuts = cuts
             self.flushed_offset = max(self.flushed_offset, self._flushing_to)

@@ -5,11 +5,15 @@ Compaction removes the values before a null value (a tombstone) at once. It remo
 0.10.2 uses the times of the segments' files for that, which a copy of the disk loses.
 
 A segment that was never cleaned ends where the next one begins. Below the offset ``gaps``, a segment may end earlier
-because of compaction. Beyond it, such a gap is a hole that a power loss has left.
+because of compaction. Beyond it, such a gap is a hole that a power loss has left. A hole below ``gaps`` would look like
+compaction, so each segment that may end earlier is noted with its end before it is put in place.
 
 The file ``compaction-checkpoint`` in the log's folder has these lines:
 
 - ``gaps OFFSET``
+- ``ends BASE END BASE END ...``, ascending: before the segment that begins at ``BASE``, the log may lack the offsets
+  from ``END`` on. Other segments follow each other without a gap. An earlier version has written no such line: gaps
+  below ``gaps`` may then be anywhere.
 - ``OFFSET TIME``, ascending: since this time (milliseconds of the node's clock), all tombstones below the offset have
   been cleaned at least once
 
@@ -17,7 +21,7 @@ While the file exists, there may be gaps within segments. It is never removed, b
 is no longer compacted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -42,6 +46,8 @@ class CompactionNotes(NamedTuple):
 
     gaps: int = 0
     rows: tuple[TombstoneAge, ...] = ()
+    ends: tuple[tuple[int, int], ...] | None = None
+    """``(base, end)``, ascending in both; None: unknown, because no pass of this version has noted them."""
 
 
 class Tombstones(LogStateFile):
@@ -68,6 +74,10 @@ class Tombstones(LogStateFile):
         """The offset below which a segment may end before the next one begins."""
         return self._state.gaps
 
+    def allows_gap(self, end: int, base: int) -> bool:
+        """Returns whether a segment may end at ``end`` if the next one begins at ``base``."""
+        return base <= self.gaps and (self._state.ends is None or dict(self._state.ends).get(base, base) <= end)
+
     def rows(self) -> tuple[TombstoneAge, ...]:
         """Returns the rows, ascending in offset and time."""
         return self._state.rows
@@ -90,6 +100,21 @@ class Tombstones(LogStateFile):
         if offset() > self.gaps or self._written is None:
             await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
 
+    async def set_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
+        """Notes all gaps that there are: by the base of the segment after each, the end of the one before it."""
+        await self._change(lambda state: state._replace(ends=tuple(sorted(ends().items()))))
+
+    async def add_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
+        """Notes further gaps, as :meth:`set_ends`, unless it is unknown which there are."""
+
+        def add(state: CompactionNotes) -> CompactionNotes:
+            known = dict(state.ends or ())
+            known |= {base: min(end, known.get(base, end)) for base, end in ends().items()}
+            return state if state.ends is None else state._replace(ends=tuple(sorted(known.items())))
+
+        if self.may_have_gaps:
+            await self._change(add)
+
     async def record_cleaning(self, horizon: int, offset: int, now_ms: int) -> None:
         """Drops the rows up to ``horizon``, whose tombstones are removed, and adds a row for those below ``offset``."""
 
@@ -102,14 +127,20 @@ class Tombstones(LogStateFile):
 
         await self._change(add_row)
 
-    async def truncate(self, offset: int, gap: int = 0) -> None:
-        """Adapts the file before a truncation at ``offset``. ``gap``: the log's end if it follows a gap, else 0."""
+    async def truncate(self, offset: int, gap: int = 0, end: int = 0) -> None:
+        """Adapts the file before a truncation at ``offset``.
+
+        ``gap``: the log's end if it follows a gap, else 0. ``end``: the offset at which that gap begins.
+        """
 
         def clip(state: CompactionNotes) -> CompactionNotes:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
-            return CompactionNotes(
-                max(gap, min(state.gaps, offset)), tuple(TombstoneAge(at, rows[at]) for at in sorted(rows) if at > 0)
-            )
+            ends = None
+            if state.ends is not None:
+                left = {base: before for base, before in state.ends if base <= offset} | ({gap: end} if gap else {})
+                ends = tuple(sorted(left.items()))
+            ages = tuple(TombstoneAge(at, rows[at]) for at in sorted(rows) if at > 0)
+            return CompactionNotes(max(gap, min(state.gaps, offset)), ages, ends)
 
         if self.may_have_gaps:
             await self._change(clip)
@@ -121,6 +152,8 @@ class Tombstones(LogStateFile):
                 return
             self._written = None
             lines = [f"gaps {state.gaps}", *(f"{offset} {time}" for offset, time in state.rows)]
+            if state.ends is not None:
+                lines.insert(1, " ".join(["ends", *(f"{base} {end}" for base, end in state.ends)]))
             await write_atomic(self._storage, self._path, format_lines(lines))
             self._state = self._written = state
             self.may_have_gaps = True
@@ -130,10 +163,18 @@ def _parse(path: str, data: bytes) -> CompactionNotes:
     words = parse_lines(path, data)
     try:
         (name, gaps), *pairs = words
-        state = CompactionNotes(int(gaps), tuple(TombstoneAge(int(offset), int(time)) for offset, time in pairs))
+        ends = None
+        if pairs and pairs[0][0] == "ends":
+            bases = list(map(int, pairs.pop(0)[1:]))
+            ends = tuple(zip(bases[::2], bases[1::2], strict=True))
+        rows = tuple(TombstoneAge(int(offset), int(time)) for offset, time in pairs)
+        state = CompactionNotes(int(gaps), rows, ends)
     except ValueError as error:
-        raise CheckpointError(f"{path}: expected 'gaps OFFSET' and then lines 'OFFSET TIME', found {words}") from error
+        raise CheckpointError(
+            f"{path}: expected 'gaps OFFSET', perhaps 'ends BASE END ...', and then lines 'OFFSET TIME', found {words}"
+        ) from error
     rising = all(a.offset < b.offset and a.time <= b.time for a, b in pairwise(state.rows))
+    rising &= all(a < b for a, b in pairwise(base for base, _ in state.ends or ()))
     if name != "gaps" or not rising:
         raise CheckpointError(f"{path}: expected 'gaps OFFSET', then ascending offsets and times; found {words}")
     return state

@@ -12,7 +12,8 @@ import pytest
 
 from assay.cluster.sim.disk import SimDisk, SimFile, SimStorage
 from assay.system_under_test.config import TopicConfig
-from assay.system_under_test.log import cleaner
+from assay.system_under_test.log import cleaner, swap
+from assay.system_under_test.log.checkpoints import format_lines
 from assay.system_under_test.log.cleaner import CleaningInterrupted, CleaningResult
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange, SwapUnfinished
@@ -125,6 +126,78 @@ def test_of_each_key_the_last_value_stays_at_its_offset_and_small_segments_becom
             log = await bench.open(clean=clean, recovery_point=log.end_offset)
             assert bench.stored() == before
             assert log.segment_offsets == (0, 9, 12, 15)
+
+    run(scenario)
+
+
+async def cleaned_with_gaps(bench: Bench) -> None:
+    """Offset 2 is gone at the end of the first segment, and 4 in the middle of the second one."""
+    await bench.open()
+    await bench.fill(*values("a1", "b1", "c1", "d1", "e1", "c2", "e2", "f1", "g1", "h1"))
+    await bench.clean()
+    assert (bench.offsets(), bench.log.segment_offsets) == ([0, 1, 3, 5, 6, 7, 8, 9], (0, 3, 6, 9))
+    await bench.log.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(("base", "kept", "end"), [(0, 1, 1), (0, 0, 0), (3, 1, 4), (3, 0, 3), (6, 2, 8)])
+def test_a_segment_that_has_lost_its_last_entries_damages_a_cleaned_log(
+    clean: bool, base: int, kept: int, end: int
+) -> None:
+    """The hole would pass for a gap that compaction has left. All bytes are kept."""
+
+    async def scenario(bench: Bench) -> None:
+        await cleaned_with_gaps(bench)
+        path = f"{DIRECTORY}/{format_segment_name(base)}.log"
+        bench.disk.write(path, bench.disk.read(path)[: kept * ENTRY])
+        before = {path: bench.disk.read(path) for path in bench.disk.files() if path.endswith(".log")}
+        storage, config = bench.disk.storage(fsync_delay=lambda: 0), bench.log.config
+        _, recovery = await Log.open(
+            storage, DIRECTORY, config, clean=clean, recovery_point=10, wall_clock=lambda: bench.now
+        )
+        assert (recovery.damaged, recovery.end) == (True, end)
+        assert recovery.problem is not None
+        assert f"but {end} comes next" in recovery.problem
+        assert {path: bench.disk.read(path) for path in before} == before
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_gaps_that_an_earlier_version_has_left_are_noted_by_the_next_pass(clean: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        await cleaned_with_gaps(bench)
+        path = f"{DIRECTORY}/{TOMBSTONES}"
+        lines = bench.disk.read(path).split(b"\n", 1)[1].decode().splitlines()
+        assert lines[1:3] == ["gaps 9", "ends 3 2"]
+        bench.disk.write(path, format_lines(["gaps 9"]))
+        await bench.open(clean=clean, recovery_point=10)
+        assert bench.offsets() == [0, 1, 3, 5, 6, 7, 8, 9]
+        await bench.fill(*values("h2", "i1", "j1"))
+        await bench.clean()
+        assert b"\nends 3 2\n" in bench.disk.read(path)
+        await bench.log.close()
+        await bench.open(clean=clean, recovery_point=13)
+        assert bench.offsets() == [0, 1, 3, 5, 6, 7, 8, 10, 11, 12]
+
+    run(scenario)
+
+
+def test_a_gap_that_was_noted_and_not_made_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is killed before it exchanges the first segment."""
+
+    async def killed(*_: Any) -> bool:
+        raise asyncio.CancelledError
+
+    async def scenario(bench: Bench) -> None:
+        await bench.open()
+        await bench.fill(*values("a1", "b1", "c1", "d1", "e1", "c2", "e2", "f1", "g1", "h1"))
+        monkeypatch.setattr(swap, "exchange_segments", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await bench.clean()
+        monkeypatch.undo()
+        await bench.open(clean=False, recovery_point=10)
+        assert bench.offsets() == [*range(10)]
 
     run(scenario)
 

@@ -72,11 +72,35 @@ def test_gaps_are_allowed_up_to_an_offset_which_a_cut_lowers() -> None:
     asyncio.run(check())
 
 
+def test_a_gap_may_begin_no_earlier_than_noted_which_a_cut_forgets() -> None:
+    async def check() -> None:
+        disk = SimDisk(Random(1))
+        tombstones = opened(disk)
+        await tombstones.allow_gaps(lambda: 30)
+        await tombstones.add_ends(lambda: {20: 15})
+        assert opened(disk).allows_gap(1, 30), "an earlier version, too, would have noted no more"
+        await tombstones.set_ends(lambda: {10: 7, 20: 15})
+        await tombstones.add_ends(lambda: {20: 14, 30: 28})
+        await tombstones.add_ends(lambda: {20: 16})
+        for one in (tombstones, opened(disk)):
+            assert [one.allows_gap(*gap) for gap in ((7, 10), (6, 10), (14, 20), (13, 20), (28, 30), (24, 25))] == [
+                True, False, True, False, True, False,
+            ]  # fmt: skip
+        await tombstones.truncate(25, 22, 21)
+        for one in (tombstones, opened(disk)):
+            assert [one.allows_gap(*gap) for gap in ((7, 10), (14, 20), (21, 22), (20, 22), (28, 30))] == [
+                True, True, True, False, False,
+            ]  # fmt: skip
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize(
     "rows",
     [
         *(b"0\n", b"1\n5 1\n", b"1\ngaps\n", b"1\ngaps x\n", b"1\nrows 1\n"),
         *(b"2\ngaps 1\n5 x\n", b"2\ngaps 1\n5\n", b"3\ngaps 1\n5 1\n5 2\n", b"3\ngaps 1\n5 2\n6 1\n", b"3\ngaps 1\n"),
+        *(b"2\ngaps 1\nends 5\n", b"2\ngaps 1\nends 5 x\n", b"2\ngaps 1\nends 5 4 5 3\n", b"2\ngaps 1\nend 5 4\n"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_damage_of_the_log_and_any_gap_may_be_meant(rows: bytes) -> None:
