@@ -4,13 +4,15 @@
 """
 
 import math
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 FILE: Final = "sensitivity.json"
 LOW_SHARE: Final = 0.8
 """Share of plants caught below which a run, a page or a night is marked."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A number in the file; a damaged one must not end the page of its run, nor that of a whole night."""
 _Z: Final = 1.96
 """The quantile of the normal distribution for an interval of 95 %."""
 
@@ -32,21 +34,27 @@ class PlantedShare(msgspec.Struct, frozen=True, kw_only=True):
     anomaly: str
     meaning: str
     """The violation in words."""
-    claims: int
+    claims: Count
     """Claims of the objects that were looked at."""
-    exposed: int
-    planted: int
+    exposed: Count
+    planted: Count
     """Violations planted into claims drawn from all claims."""
-    caught: int
-    planted_exposed: int
+    caught: Count
+    planted_exposed: Count
     """Violations planted into claims drawn from the exposed ones. All of them must be caught."""
-    caught_exposed: int
-    found_as: dict[str, int] = {}
+    caught_exposed: Count
+    found_as: dict[str, Count] = {}
     """Anomalies by which they were caught, with the numbers of violations."""
     missed: str | None = None
     """An example of a violation that was missed, and the reason."""
     escaped: tuple[str, ...] = ()
     """Claims that were exposed and whose violation was missed all the same: a defect of the check or of the plant."""
+
+    def __post_init__(self) -> None:
+        pairs = ("exposed", "claims"), ("caught", "planted"), ("caught_exposed", "planted_exposed")
+        for part, whole in pairs:
+            if getattr(self, part) > getattr(self, whole):
+                raise ValueError(f"{part} is {getattr(self, part)}, of {whole} {getattr(self, whole)}")
 
     @property
     def share(self) -> float | None:
@@ -85,7 +93,7 @@ class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of the measurement without the judgement of the run itself."""
     judging_seconds: float
     """Seconds of the judgement of the run."""
-    copies: int
+    copies: Count
     """Copies of the history that were judged."""
     left_out: str | None = None
     """The part of a large run that was left out: a clause."""

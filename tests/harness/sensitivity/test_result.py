@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from assay.checkers.judging.sensitivity import PlantedShare, wilson_interval
+from assay.checkers.judging.sensitivity import FILE, PlantedShare, Sensitivity, wilson_interval
+from assay.harness.core.files import read_json_if_valid
 
 
 @pytest.mark.parametrize(
@@ -47,3 +52,24 @@ def share(caught: int, planted: int) -> PlantedShare:
 def test_a_share_is_shown_with_its_interval(caught: int, planted: int, words: str, low: bool) -> None:
     one = share(caught, planted)
     assert (str(one), one.is_low) == (words, low)
+
+
+@pytest.mark.parametrize(
+    ("changes", "readable"),
+    [
+        ({}, True),
+        ({"planted": -5, "caught": -3}, False),
+        ({"caught": 31}, False),
+        ({"caught_exposed": 31}, False),
+        ({"claims": 29}, False),
+        ({"claims": 10**400, "planted": 10**400}, False),
+        ({"found_as": {"set-lost": -1}}, False),
+    ],
+)
+def test_numbers_that_contradict_each_other_are_damage(
+    tmp_path: Path, changes: dict[str, object], readable: bool
+) -> None:
+    one = {**msgspec.to_builtins(share(29, 30)), **changes}
+    whole = {"shares": [one], "not_planted": [], "seed": 0, "seconds": 1.0, "judging_seconds": 1.0, "copies": 60}
+    (tmp_path / FILE).write_text(json.dumps(whole))
+    assert (read_json_if_valid(tmp_path / FILE, Sensitivity) is not None) is readable
