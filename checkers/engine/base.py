@@ -112,8 +112,13 @@ def quote(name: str) -> str:
 
 
 def quote_texts(texts: Iterable[str]) -> str:
-    """Returns SQL: a list of literals. The texts must not contain quotes or backslashes."""
-    return ", ".join(f"'{text}'" for text in texts)
+    """Returns SQL: a list of literals. Raises ``ValueError`` for a quote, a backslash or a NUL: no text of a history
+    or of its contract may become SQL. Such texts go into a table (``Engine.load``).
+    """
+    given = list(texts)
+    if wrong := [text for text in given if any(letter in text for letter in "'\\\0")]:
+        raise ValueError(f"{wrong[0]!r} is no literal that all engines read alike")
+    return ", ".join(f"'{text}'" for text in given)
 
 
 def select_nothing(schema: pa.Schema | DataSet) -> str:

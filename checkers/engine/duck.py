@@ -179,7 +179,7 @@ class DuckDB(LazyEngine):
     def arrow(self, sql: str) -> pa.Table:
         self._relations.ensure(sql)
         try:
-            return _decode_texts(self._connection.sql(sql).to_arrow_table())
+            return _decode_texts(self._connection.sql(self._statement(sql)).to_arrow_table())
         except (duckdb.Error, RuntimeError) as error:
             raise _to_error(error, sql) from error
 
@@ -247,7 +247,10 @@ class DuckDB(LazyEngine):
 
     def _statement(self, sql: str) -> Any:
         if sql not in _parsed_statements:
-            (statement,) = self._connection.extract_statements(sql)
+            statements = self._connection.extract_statements(sql)
+            if len(statements) != 1:
+                raise EngineError(f"DuckDB runs one statement at a time, not {len(statements)}: {shorten(sql)}")
+            statement = statements[0]
             if len(_parsed_statements) >= KEPT_TEXTS:
                 _parsed_statements.clear()
             _parsed_statements[sql] = statement

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.checkers.engine import INFINITY, Engine, Row
-from assay.checkers.engine.base import quote_texts
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import OperationCount
@@ -138,13 +137,15 @@ def find_silent_end(engine: Engine, contract: Contract, faults: Sequence[FaultTi
 
     The last operations must be many, and be called over a longer time than a failover takes.
     """
-    refusals = quote_texts(contract.refusals) or "''"
-    answered = f"(outcome = 'ok' or (outcome = 'fail' and trim({ERROR_NAME}) in ({refusals})))"
     heals = [fault.healed for fault in faults if fault.healed is not None]
-    (row,) = engine.rows(f"select max(ret) as last from ops where {answered} and ret is not null")
-    if row["last"] is None:
+    ends = engine.rows(
+        f"select outcome, trim({ERROR_NAME}) as error, max(ret) as last from ops "
+        f"where outcome in ('ok', 'fail') and ret is not null group by outcome, trim({ERROR_NAME})"
+    )
+    answers = [int(row["last"]) for row in ends if row["outcome"] == "ok" or row["error"] in contract.refusals]
+    if not answers:
         return []
-    since = max([int(row["last"]), *heals])
+    since = max([*answers, *heals])
     silent = measure_health(engine, contract, f"call > {since}")
     (row,) = engine.rows(f"select max(call) as final from ops where call > {since}")
     issued = sum(count.issued for count in silent.counts.values())

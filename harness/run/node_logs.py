@@ -78,8 +78,8 @@ class SimLogs(logging.Handler):
 class _SeparatedStream:
     """Separates the output of simulated processes from that of the harness, in standard output or error.
 
-    The stream stays in ``sys``, and only its ``write`` is replaced. The capturing of pytest sets ``sys.stdout`` again at
-    each phase of a test and around each line of progress. It closes its own stream when the session is interrupted.
+    The stream stays in ``sys``, and only its ``write`` is replaced. The capturing of pytest sets ``sys.stdout`` again
+    at each phase of a test and around each line of progress. It closes its own stream when the session is interrupted.
     """
 
     def __init__(self, stream: TextIO, logs: SimLogs) -> None:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.engine.base import quote_texts
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.sensitivity import NotPlanted, PlantedShare, Sensitivity
@@ -169,6 +168,8 @@ def measure(
 
 def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[str], seed: int) -> DrawnObjects:
     """Reads objects in random order until they have ``MOST_ROWS`` effects; no compacted logs."""
+    import pyarrow as pa
+
     from assay.checkers.exposure import BOUND
     from assay.checkers.judging.history_views import register_data_sets
 
@@ -185,7 +186,8 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
             drawn.append(key)
             total += sizes[key]
     effects: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in engine.arrow(f"select * from effects where key in ({quote_texts(drawn)})").to_pylist():
+    engine.load("drawn_objects", pa.table({"key": pa.array(drawn, pa.string())}))
+    for row in engine.arrow("select e.* from effects e join drawn_objects d on d.key = e.key").to_pylist():
         effects[row["key"]].append(row)
     numbers = {row["op"] for rows in effects.values() for row in rows}
     ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}

@@ -78,10 +78,11 @@ def test_a_kind_that_was_never_answered_makes_the_run_unknown(
         assert said.startswith(f"{reason}; ")
 
 
-def test_a_refusal_may_have_a_name_of_its_own(tmp_path: Path) -> None:
-    rows = operations("set-remove", 20, 30, "fail", "not-today")
+@pytest.mark.parametrize("name", ["not-today", "can't", "a') or trim(null) in ('"])
+def test_a_refusal_may_have_a_name_of_its_own(tmp_path: Path, name: str) -> None:
+    rows = operations("set-remove", 20, 30, "fail", name)
     assert judged(tmp_path / "none", rows).verdict is Verdict.UNKNOWN
-    named = msgspec.structs.replace(IDS, refusals=forbid(refusals=["not-today"]).refusals)
+    named = msgspec.structs.replace(IDS, refusals=forbid(refusals=[name]).refusals)
     assert judged(tmp_path / "named", rows, named).verdict is Verdict.PASS
     assert "held" in named.refusals, "the usual ones stay"
 

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from assay.checkers.engine import (
     duck,
     engine_selection,
 )
+from assay.checkers.engine.base import quote_texts
 from assay.checkers.engine.sqlite import translate
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, GROUP_CONVERGENCE, ORPHANS
@@ -791,6 +793,20 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
 def test_duckdb_says_which_query_it_could_not_run() -> None:
     with DuckDB() as duck, pytest.raises(EngineError, match="could not run select nothing from nowhere"):
         duck.rows("select nothing from nowhere")
+
+
+@pytest.mark.parametrize("call", [DuckDB.rows, DuckDB.arrow])
+def test_duckdb_runs_one_statement_at_a_time(tmp_path: Path, call: Callable[[DuckDB, str], object]) -> None:
+    with closing(DuckDB(small=True)) as engine, pytest.raises(EngineError, match="one statement at a time, not 2"):
+        call(engine, f"select 1; copy (select 2) to '{tmp_path / 'file'}'")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["it's", "a\\b", "a\0b"])
+def test_a_text_that_engines_read_in_different_ways_is_no_literal(text: str) -> None:
+    assert quote_texts(["a", "b-c"]) == "'a', 'b-c'"
+    with pytest.raises(ValueError, match="is no literal that all engines read alike"):
+        quote_texts(["a", text])
 
 
 def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,20 @@ def test_the_numbers_of_a_tiny_run_with_a_key_that_no_one_reads(tmp_path: Path) 
     assert (found.escaped, found.left_out, found.not_planted) == ((), None, ())
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite"])
+@pytest.mark.parametrize("key", ["it's", "a\\' or 1 = 1", "a\0b", "INJECTED"], ids=["quote", "backslash", "NUL", "SQL"])
+def test_no_key_becomes_sql(tmp_path: Path, engine: str, key: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("a file of the user")
+    if key == "INJECTED":
+        statement = f"copy (select 42 as pwned) to '{victim}' (header false)"
+        key = f"a'); {statement}; select * from effects where key in ('a"
+    rows = [{**row, "key": key} for row in SEEN]
+    found = by_anomaly(measured(tmp_path / "history", rows, engine=engine))["set-lost"]
+    assert (found.claims, found.planted, found.caught) == (8, 8, 8)
+    assert victim.read_text() == "a file of the user"
+
+
 def test_a_read_before_the_heal_exposes_no_element_that_the_fault_may_have_destroyed(tmp_path: Path) -> None:
     shared = {"id": 1, "fault": "power-loss", "targets": "[]", "detail": "{}", **impact("power-loss")}
     loss = [
