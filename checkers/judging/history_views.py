@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import View, build
 from assay.checkers.engine import Engine, EngineError, EngineExhausted
+from assay.checkers.engine.base import quote_texts
 from assay.checkers.exposure import BOUND
 from assay.checkers.judging.contract import DEADLINES, Contract
 from assay.checkers.judging.history_integrity import require_readable
@@ -112,9 +113,7 @@ def _to_sql(number: int | None) -> str:
 
 def to_sql_literal(text: str) -> str:
     """Returns a compacted key as SQL. Raises ``HistoryError`` if the engines would read the text in different ways."""
-    if "\\" in text or "'" in text:
-        raise HistoryError(
-            f"the contract's compacted key {text!r} holds a quote or a backslash, which the engines' SQL write in "
-            "different ways; give the topic another name"
-        )
-    return f"'{text}'"
+    try:
+        return quote_texts([text])
+    except ValueError as error:
+        raise HistoryError(f"the contract's compacted key {error}; give the topic another name") from None

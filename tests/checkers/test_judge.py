@@ -167,6 +167,14 @@ def test_never_a_pass_with_something_against_it(tmp_path: Path, given: dict[str,
     assert any(reason in one for one in judged.unknown), judged.unknown
 
 
+@pytest.mark.parametrize("key", ["it's", "a\\b", "a\0b"])
+def test_a_compacted_key_that_engines_read_in_different_ways_is_named(tmp_path: Path, key: str) -> None:
+    write(tmp_path, [])
+    with pytest.raises(HistoryError) as raised:
+        judge(tmp_path, Contract(compacted=(key,)))
+    assert f"the contract's compacted key {key!r} is no literal" in str(raised.value)
+
+
 def test_an_interrupted_run_may_fail(tmp_path: Path) -> None:
     book = run(without=40, drained=True)
     judged = verdict(tmp_path, book, faults=partition(), interrupted=True)
