@@ -55,7 +55,12 @@ ENUM_COLUMNS: Final = ("key", "kind", "outcome", "phase")
 """Columns of repeated texts, by which checks join, group and sort."""
 MAX_ENUM_VALUES: Final = 1_000_000
 
-_CONFIG: Final = {"preserve_insertion_order": "false"}
+_CONFIG: Final = {
+    "preserve_insertion_order": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+"""Nothing is fetched from the network: the built-in extensions are enough to read Parquet files."""
 MAX_SESSIONS: Final = 4
 """Sessions per database: each leaves something behind, and after ten of them a judgement takes a fifth longer."""
 _shared: dict[int, tuple[Any, int]] = {}

@@ -802,6 +802,15 @@ def test_duckdb_runs_one_statement_at_a_time(tmp_path: Path, call: Callable[[Duc
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_duckdb_loads_no_extension_for_a_query(small: bool) -> None:
+    with closing(DuckDB(small=small)) as engine:
+        chosen = "select name, value from duckdb_settings() where name like 'auto%_known_extensions'"
+        assert {row["value"] for row in engine.rows(chosen)} == {"false"}
+        with pytest.raises(EngineError, match="httpfs"):
+            engine.rows("select * from read_text('http://127.0.0.1:9/leak')")
+
+
 @pytest.mark.parametrize("text", ["it's", "a\\b", "a\0b"])
 def test_a_text_that_engines_read_in_different_ways_is_no_literal(text: str) -> None:
     assert quote_texts(["a", "b-c"]) == "'a', 'b-c'"
