@@ -57,10 +57,16 @@ LOG_TAIL: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class SeenRun:
-    """A run of the attempt: its verdict, and the forbidden anomalies that were found."""
+    """A run of the attempt: its verdict, the forbidden anomalies that were found, and the problem that ended it."""
 
     verdict: str | None
     anomalies: tuple[str, ...] = ()
+    problem: str = ""
+
+    def is_skipped(self, reasons: Sequence[str]) -> bool:
+        """Returns whether the run has no verdict because its test was skipped, for one of these reasons."""
+        first = self.problem.partition("\n")[0]
+        return self.verdict is None and bool(first) and (first == store.ABORTED or any(first in one for one in reasons))
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def read_seen_run(run: Path) -> SeenRun:
     """Reads the verdict from a run's folder; a damaged verdict counts as none."""
     info = store.read_info(run)
     if info is None or info.verdict is None:
-        return SeenRun(None)
+        return SeenRun(None, problem="" if info is None else info.problem or "")
     judgement = read_json_if_valid(run / "verdict.json", Judgement)
     return SeenRun(None) if judgement is None else SeenRun(info.verdict, tuple(judgement.violations))
 
@@ -154,7 +160,8 @@ def classify(
 def _classify_green(cell: MatrixCell, printed: str, runs: Sequence[SeenRun]) -> tuple[AttemptOutcome, str]:
     skipped = SKIPPED.search(printed)
     # A test that is skipped because this machine lacks something leaves a folder without a verdict.
-    judged = [run for run in runs if run.verdict is not None or not skipped]
+    reasons = [found[1] for found in SKIPPED.finditer(printed)]
+    judged = [run for run in runs if not (reasons and run.is_skipped(reasons))]
     if not judged and (reason := _explain_no_run(cell, printed)) is not None:
         return AttemptOutcome.SKIPPED, _shorten(skipped[1] if skipped else reason)
     unknown = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in judged)

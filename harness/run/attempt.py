@@ -270,7 +270,7 @@ class Attempt:
             return
         if self._info.status == store.RUNNING:
             try:
-                self._end(store.ERROR, problem="the run was aborted", in_use=False)
+                self._end(store.ERROR, problem=store.ABORTED, in_use=False)
             except OSError as error:
                 if not is_full(error):  # a full disk has already ended the run, with a message of its own
                     raise

@@ -59,6 +59,8 @@ RUNNING: Final = "running"
 FINISHED: Final = "finished"
 INTERRUPTED: Final = "interrupted"
 ERROR: Final = "error"
+ABORTED: Final = "the run was aborted"
+"""The problem of a run that ended before it began: pytest skipped its test, or ended."""
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):

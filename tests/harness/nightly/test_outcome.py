@@ -13,11 +13,15 @@ from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import CellKind
 from assay.harness.nightly.outcome import MachineState, SeenRun, classify
 from assay.harness.nightly.subprocess_runner import AttemptEnd
+from assay.harness.run import store
 
 from helpers.night_cells import cell
 
 WELL = MachineState(disk_full=lambda: False, engine_answers=lambda: True)
 PASS, FAIL, UNKNOWN = SeenRun("pass"), SeenRun("fail", ("lost-write",)), SeenRun("unknown")
+LACKS = SeenRun(None, problem="the simulation has no threads")
+ABORTED = SeenRun(None, problem=store.ABORTED)
+BROKEN = SeenRun(None, problem="ValueError: 20")
 RUN = cell()
 CANARY = cell(kind=CellKind.CANARY, defect="d", expected=("lost-write", "vanished"))
 SKIPPED = "SKIPPED [1] workloads/test_log.py:20: the simulation has no threads\n==== 1 skipped in 0.1s ===="
@@ -34,8 +38,12 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
         (RUN, AttemptEnd(0), "1 xfailed", [PASS, UNKNOWN], Outcome.UNKNOWN, "1 of 2 runs did not pass"),
         (CANARY, AttemptEnd(0), "1 xfailed", [UNKNOWN], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
         (RUN, AttemptEnd(0), "1 passed", [SeenRun(None)], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
-        (RUN, AttemptEnd(0), SKIPPED, [SeenRun(None)], Outcome.SKIPPED, "the simulation has no threads"),
-        (RUN, AttemptEnd(0), SKIPPED, [PASS, SeenRun(None)], Outcome.PASS, ""),
+        (RUN, AttemptEnd(0), SKIPPED, [LACKS], Outcome.SKIPPED, "the simulation has no threads"),
+        (RUN, AttemptEnd(0), SKIPPED, [ABORTED], Outcome.SKIPPED, "the simulation has no threads"),
+        (RUN, AttemptEnd(0), SKIPPED, [PASS, LACKS], Outcome.PASS, ""),
+        (RUN, AttemptEnd(0), SKIPPED, [PASS, BROKEN], Outcome.UNKNOWN, "1 of 2 runs did not pass"),
+        (RUN, AttemptEnd(0), SKIPPED, [PASS, LACKS, BROKEN], Outcome.UNKNOWN, "1 of 3 runs did not pass"),
+        (RUN, AttemptEnd(0), SKIPPED, [SeenRun(None)], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
         (RUN, AttemptEnd(0), SKIPPED, [], Outcome.SKIPPED, "the simulation has no threads"),
         (RUN, AttemptEnd(0), BESIDE, [], Outcome.SKIPPED, "the simulation has no threads"),
         (RUN, AttemptEnd(0), "== 1 passed, 1 skipped in 0.1s ==", [], Outcome.SKIPPED, "1 passed, 1 skipped"),
@@ -120,7 +128,7 @@ MACHINES = st.builds(lambda full, there: MachineState(lambda: full, lambda: ther
     one=st.sampled_from([RUN, CANARY, cell(kind=CellKind.SCHEDULE, cluster="docker")]),
     ended=st.builds(AttemptEnd, st.integers(-64, 140), STOPS, st.just("why")),
     printed=PRINTED.map("\n".join),
-    runs=st.lists(st.sampled_from([PASS, UNKNOWN, SeenRun(None)]), max_size=3),
+    runs=st.lists(st.sampled_from([PASS, UNKNOWN, SeenRun(None), LACKS]), max_size=3),
     machine=MACHINES,
 )
 def test_without_a_failing_run_nothing_fails_and_only_what_ended_well_passes(
