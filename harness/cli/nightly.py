@@ -107,6 +107,8 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
         night = find_resumable_night(store, arguments.night, arguments.split)
         if shrink is not None:
             night = msgspec.structs.replace(night, shrink_seconds=shrink)
+        if not arguments.sensitivity:
+            night = msgspec.structs.replace(night, sensitivity=False)
         spent = sum(result.seconds for result in night_folder(store, night.night).results())
         left = night.budget_seconds - spent
         return night, left if arguments.budget is None else parse_seconds("--budget", arguments.budget)

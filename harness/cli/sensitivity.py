@@ -86,10 +86,14 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             anomalies=arguments.anomaly or None, watch=estimate.step,
         )  # fmt: skip
     data = msgspec.json.format(msgspec.json.encode(measured), indent=1)
-    if stored.run is not None and not arguments.anomaly:
-        write_atomically(stored.run / FILE, data)
-        note(f"written: {stored.run / FILE}; `assay report {stored.run}` draws it")
     print(data.decode() if arguments.json else describe(measured))
+    if stored.run is not None and not arguments.anomaly:
+        try:
+            write_atomically(stored.run / FILE, data)
+        except OSError as error:  # the run of another user, or one that was deleted meanwhile
+            note(f"not written: {stored.run / FILE}: {error}")
+        else:
+            note(f"written: {stored.run / FILE}; `assay report {stored.run}` draws it")
     return ExitCode.FAIL if measured.escaped else ExitCode.PASS
 
 

@@ -74,6 +74,17 @@ def test_json_is_the_content_of_the_file(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.encode() == (run / "sensitivity.json").read_bytes() + b"\n"
 
 
+def test_the_result_is_printed_though_its_file_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(tmp_path)
+    (run / "sensitivity.json").mkdir()
+    assert main(["sensitivity", str(run)]) == ExitCode.PASS
+    printed = capsys.readouterr()
+    assert printed.out.startswith("set-lost")
+    assert f"not written: {run / 'sensitivity.json'}: " in printed.err
+
+
 def test_a_part_of_the_anomalies_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Otherwise the report would show that part as if it were everything."""
     run = run_folder(tmp_path)

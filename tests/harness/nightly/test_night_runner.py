@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import os
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
+from assay.harness.cli.nightly import _prepare_night
 from assay.harness.nightly import night_record, night_runner
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import AttemptResult, CellKind, NightError
@@ -274,6 +276,15 @@ def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
         patch.setattr("assay.harness.nightly.subprocess_runner._watch", lambda *given: press())
         (found,) = asking.run()
     assert (found.outcome, found.detail) == (Outcome.INTERRUPTED, "by a second Ctrl-C")
+
+
+@pytest.mark.parametrize("measures", [True, False])
+def test_a_resumed_night_measures_no_sensitivity_if_told_so(tmp_path: Path, measures: bool) -> None:
+    night_runner.begin_night(tmp_path / "store", "n", [cell("pass")], 100.0, tmp_path, None, sensitivity=True)
+    arguments = argparse.Namespace(
+        store=tmp_path / "store", night="n", resume=True, split=(1, 1), shrink=None, budget=None, sensitivity=measures
+    )
+    assert _prepare_night(arguments)[0].sensitivity is measures
 
 
 def test_a_resumed_night_runs_cells_of_the_matrix_and_asks_for_all_others(
