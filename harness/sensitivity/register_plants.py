@@ -1,5 +1,6 @@
 """Plants for registers, and for the committed offsets of groups, which are registers, too."""
 
+from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
 from assay.harness.sensitivity.object_plants import find_reads, read_fresh_value
@@ -23,9 +24,11 @@ def _find_writes(rows: Rows, bound: int) -> list[Claim]:
     reads = _list_reads(rows)
     last = max((row["call"] for row in reads), default=-1)
     written = sorted((row for row in rows if is_ok(row, *_WRITES)), key=returned)
+    returns = list(map(returned, written))
     claims = []
     for row in written:
-        former = max((one for one in written if returned(one) < row["call"]), key=returned, default=None)
+        before = bisect_left(returns, row["call"])
+        former = written[bisect_left(returns, returns[before - 1])] if before else None
         since = max(returned(row), bound)
         claims.append(Claim(_describe(row), last > since, since, row["value"], row, former))
     return claims
@@ -45,9 +48,11 @@ def _read_former(rows: Rows, claim: Claim) -> Rows:
 def _find_reads_before_writes(rows: Rows, bound: int) -> list[Claim]:
     """Lists reads, each with the first write that was called after it."""
     writes = sorted((row for row in rows if is_ok(row, *_WRITES)), key=lambda row: int(row["call"]))
+    calls = [row["call"] for row in writes]
     claims = []
     for row in _list_reads(rows):
-        later = next((one for one in writes if one["call"] > row["ret"]), None)
+        place = bisect_right(calls, row["ret"])
+        later = writes[place] if place < len(writes) else None
         claims.append(Claim(f"the answer of operation {row['op']}", later is not None, row=row, other=later))
     return claims
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,7 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.sensitivity import measure as measuring
 from assay.harness.sensitivity.measure import measure
+from assay.harness.sensitivity.register_plants import _find_reads_before_writes, _find_writes
 
 from helpers.fault_rows import impact
 from helpers.log_histories import Book, Row, effect, write
@@ -114,6 +117,38 @@ def test_no_key_becomes_sql(tmp_path: Path, engine: str, key: str) -> None:
     found = by_anomaly(measured(tmp_path / "history", rows, engine=engine))["set-lost"]
     assert (found.claims, found.planted, found.caught) == (8, 8, 8)
     assert victim.read_text() == "a file of the user"
+
+
+def registers(count: int, seed: int) -> list[dict[str, Any]]:
+    """Returns overlapping writes and reads of one register in random order of their times, many of them equal."""
+    rng = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    for op in range(count):
+        call = rng.randrange(2 * count)
+        kind = rng.choice(["register-write", "register-read"])
+        row = effect(op, 0, kind, "k", call, call + rng.randrange(1, 9), value=op, process=op)
+        rows.append({"version": None, "position": None, **row})
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_register_claim_names_the_write_before_or_after_it(seed: int) -> None:
+    rows = registers(30, seed)
+    writes = [row for row in rows if row["kind"] == "register-write"]
+    for claim in _find_writes(rows, 0):
+        assert claim.row is not None
+        before = [one for one in writes if one["ret"] < claim.row["call"]]
+        assert (claim.other or {}).get("ret") == max((one["ret"] for one in before), default=None)
+    for claim in _find_reads_before_writes(rows, 0):
+        assert claim.row is not None
+        after = [one for one in writes if one["call"] > claim.row["ret"]]
+        assert (claim.other or {}).get("call") == min((one["call"] for one in after), default=None)
+
+
+def test_claims_of_one_large_register_are_found_in_a_moment() -> None:
+    rows, begun = registers(30_000, 1), time.process_time()
+    assert len(_find_writes(rows, 0)) + len(_find_reads_before_writes(rows, 0)) == len(rows)
+    assert time.process_time() - begun < 5
 
 
 def test_a_read_before_the_heal_exposes_no_element_that_the_fault_may_have_destroyed(tmp_path: Path) -> None:
