@@ -279,7 +279,7 @@ def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("measures", [True, False])
-def test_a_resumed_night_measures_no_sensitivity_if_told_so(tmp_path: Path, measures: bool) -> None:
+def test_a_resumed_night_may_go_on_without_sensitivity(tmp_path: Path, measures: bool) -> None:
     night_runner.begin_night(tmp_path / "store", "n", [cell("pass")], 100.0, tmp_path, None, sensitivity=True)
     arguments = argparse.Namespace(
         store=tmp_path / "store", night="n", resume=True, split=(1, 1), shrink=None, budget=None, sensitivity=measures
