@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,15 +82,28 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     store = arguments.store.resolve()
     path = night_folder(store, night.night)
     runner = NightRunner(
-        store, path, night, budget, note=_make_printer(night), begins=_show_beginning, stopping=_show_stopping,
-        shrank=_show_shrunk,
-        shrinks=lambda cell: _show_progress(f"{cell}: its failure is being shrunk ..."),
-        measures=lambda cell: _show_progress(f"{cell}: its sensitivity is being measured ..."),
+        store, path, night, budget,
+        note=_ignore_failure(_make_printer(night)),
+        begins=_ignore_failure(_show_beginning),
+        stopping=_ignore_failure(_show_stopping),
+        shrank=_ignore_failure(_show_shrunk),
+        shrinks=_ignore_failure(lambda cell: _show_progress(f"{cell}: its failure is being shrunk ...")),
+        measures=_ignore_failure(lambda cell: _show_progress(f"{cell}: its sensitivity is being measured ...")),
     )  # fmt: skip
     part = f", part {night.part} of {night.parts}" * (night.parts > 1)
     note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
     runner.run()
     return _summarise(night, path, known, interrupted=runner.interrupt.requested)
+
+
+def _ignore_failure(show: Callable[..., None]) -> Callable[..., None]:
+    """Returns a printer that ignores failures: a night goes on if the disk of its output is full."""
+
+    def show_if_possible(*shown: Any) -> None:
+        with suppress(OSError):
+            show(*shown)
+
+    return show_if_possible
 
 
 def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -470,6 +471,25 @@ def test_exit_codes(
         assert re.search(
             r"\nfail fail-exit=1, 1 of 1: lost-write in 1 of 1 runs\n  pytest fail exit=1 --seed=\d+\n", printed
         )
+
+
+def test_a_night_goes_on_if_the_disk_of_its_output_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = (cell("pass"), cell("pass", name="other"))
+    monkeypatch.setattr("assay.harness.nightly.matrix.read_plan", lambda path: (cells, 0.0))
+    monkeypatch.setattr(
+        "assay.harness.nightly.night_runner.NightRunner", partial(night_runner.NightRunner, program=PROGRAM)
+    )
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115  closing it fails
+    monkeypatch.setattr(sys, "stdout", full)
+    with suppress(OSError):
+        main(["nightly", "--budget=60s", f"--store={tmp_path}", "--night=n", "--no-sensitivity"])
+    monkeypatch.undo()
+    with suppress(OSError):
+        full.close()
+    folder = night_record.night_folder(tmp_path, "n")
+    assert outcomes(folder.results()) == ["pass", "pass"]
+    assert folder.read().ended
 
 
 @pytest.mark.parametrize(
