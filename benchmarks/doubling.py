@@ -7,8 +7,8 @@
    histories have the rows of real runs: faults, events, looks, and readers that seek.
 2. Each is judged, and its page is written, ``--rounds`` times. The least time of each part counts.
 3. The exponent of each part is printed; 1 is linear. It is the slope of the logarithm of its time over that of the
-   run's length, by least squares, in the ``FITTED`` longest runs. A part that takes less than ``LEAST`` in the longest run has no
-   exponent, because fixed costs hide it.
+   run's length, by least squares, in the ``FITTED`` longest runs. A part that takes less than ``LEAST`` in the
+   longest run has no exponent, because fixed costs hide it.
 
 ``--folder`` keeps the runs for the next time; without it they are deleted.
 """
