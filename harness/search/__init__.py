@@ -6,11 +6,11 @@ Only ``harness.plugin`` and ``harness.cli`` import this package. Its modules, in
 - ``strategies``: Hypothesis strategies that draw examples
 - ``player``: plays an example in this process, with a folder for the run
 - ``fork_player``: plays many examples in memory, with the help of ``fork_server``
-- ``fork_server``: the fork server, a process that plays examples and forks at moments worth branching from
+- ``fork_server``: the fork server, a process that plays examples and forks at points worth branching from
 - ``fork_supervisor``: starts a new fork server when one had to be ended
 - ``coverage_features``: features of a finished run, which steer the search
 - ``online_features``: the same features while the run goes on
-- ``archive``: chooses the moment to branch from
+- ``archive``: chooses the fork point to branch from
 - ``branch_faults``: draws the faults of a branch
 - ``explore``: one search
 - ``workers``: a search on each core

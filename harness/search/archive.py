@@ -1,14 +1,14 @@
-"""Archive of the moments from which a search can branch, and the choice of the next one.
+"""Archive of the fork points from which a search can branch, and the choice of the next one.
 
 The idea is Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"):
 
 1. A cell is a class of states, here one feature. Runs are compared by the cells that they reach.
-2. The archive keeps a moment for new cells.
-3. The probability of a moment falls with the visits to its cells, and with the times it was chosen already.
+2. The archive keeps a fork point for new cells.
+3. The probability of a fork point falls with the visits to its cells, and with the times it was chosen already.
 4. Domain knowledge may raise or lower a weight, as in Go-Explore.
 
-Returning to a moment costs nothing here, because a process waits there. Playing the rest of the run does cost time, so
-the weight includes it, as AFL prefers inputs that run quickly.
+Returning to a fork point costs nothing here, because a process waits there. Playing the rest of the run costs time,
+so the weight includes it, as AFL prefers inputs that run quickly.
 """
 
 import math
@@ -20,20 +20,20 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST_MOMENTS: Final = 24
-"""Moments that are kept, each a waiting process. The moment with the lowest weight is dropped first."""
+MOST_FORK_POINTS: Final = 24
+"""Fork points that are kept, each a waiting process. The fork point with the lowest weight is dropped first."""
 
 
 @dataclass
 class ArchiveEntry(Generic[T]):
-    """A moment that the search can branch from.
+    """A fork point that the search can branch from.
 
     - ``cells``: the cells that were new when the run reached them
     - ``favour``: a factor on its weight
-    - ``cost``: the work left to be played, in one unit for all moments
+    - ``cost``: the work left to be played, in one unit for all fork points
     """
 
-    moment: T
+    item: T
     cells: tuple[str, ...]
     favour: float = 1.0
     cost: float = 1.0
@@ -41,7 +41,7 @@ class ArchiveEntry(Generic[T]):
 
 
 class Archive(Generic[T]):
-    """Weighted collection of moments. ``uniform`` gives all moments one weight, for comparison."""
+    """Weighted collection of fork points. ``uniform`` gives all fork points one weight, for comparison."""
 
     def __init__(self, *, uniform: bool = False) -> None:
         self._uniform = uniform
@@ -61,24 +61,24 @@ class Archive(Generic[T]):
         """Records the cells that a finished run reached."""
         self._visits.update(set(cells))
 
-    def add(self, moment: T, cells: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
-        """Adds a moment, and returns those that were dropped for it. The rest is as in :class:`ArchiveEntry`."""
-        self._entries.append(ArchiveEntry(moment, tuple(cells), favour, cost))
+    def add(self, item: T, cells: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
+        """Adds a fork point, and returns those that were dropped for it. The rest is as in :class:`ArchiveEntry`."""
+        self._entries.append(ArchiveEntry(item, tuple(cells), favour, cost))
         dropped = []
-        while len(self._entries) > MOST_MOMENTS:
+        while len(self._entries) > MOST_FORK_POINTS:
             least = min(self._entries, key=self.weight)
             self._entries.remove(least)
-            dropped.append(least.moment)
+            dropped.append(least.item)
         return dropped
 
     def disfavour(self, selects: Callable[[T], bool], factor: float) -> None:
-        """Multiplies the favour of the moments that ``selects`` selects by ``factor``."""
+        """Multiplies the favour of the fork points that ``selects`` selects by ``factor``."""
         for entry in self._entries:
-            if selects(entry.moment):
+            if selects(entry.item):
                 entry.favour *= factor
 
     def drop(self, entry: ArchiveEntry[T]) -> None:
-        """Removes a moment whose process is gone."""
+        """Removes a fork point whose process is gone."""
         self._entries.remove(entry)
 
     def weight(self, entry: ArchiveEntry[T]) -> float:
@@ -89,7 +89,7 @@ class Archive(Generic[T]):
         return entry.favour / math.sqrt(entry.cost * (1 + rarest + entry.chosen))
 
     def choose(self, rng: Random) -> ArchiveEntry[T] | None:
-        """Draws the next moment to branch from, or None if there is none."""
+        """Draws the next fork point to branch from, or None if there is none."""
         if not self._entries:
             return None
         (entry,) = rng.choices(self._entries, [self.weight(one) for one in self._entries])
@@ -97,6 +97,6 @@ class Archive(Generic[T]):
         return entry
 
     def clear(self) -> list[T]:
-        """Removes and returns all moments."""
-        dropped, self._entries = [entry.moment for entry in self._entries], []
+        """Removes and returns all fork points."""
+        dropped, self._entries = [entry.item for entry in self._entries], []
         return dropped

@@ -1,4 +1,4 @@
-"""Draws the faults of a branch: usually one or two, at the moment at which the branch begins or at an event soon after.
+"""Draws the faults of a branch: usually one or two, at the fork point or at an event soon after.
 
 A branch begins where new behaviour was observed. Its faults resemble the aftershocks of ``strategies``. They strike
 within milliseconds, hit the node of the event or a leader, and last.
@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from assay.harness.search.example import Example
-from assay.harness.search.fork_server import Moment
+from assay.harness.search.fork_server import ForkPoint
 from assay.harness.search.strategies import (
     DURATIONS,
     GRID,
@@ -42,31 +42,31 @@ SHARE_TURNING_POINTS: Final = 0.7
 SHARE_LONG: Final = 0.7
 """Share of the faults that last long enough for the system to notice."""
 DELAYS: Final = (0.0, *SHORT_DELAYS, 0.05, 0.2)
-"""Seconds from the moment to a fault that does not wait for an event."""
+"""Seconds from the fork point to a fault that does not wait for an event."""
 
 
-def draw_branch_steps(rng: Random, moment: Moment, space: SearchSpace) -> Sequence[FaultStep]:
+def draw_branch_steps(rng: Random, fork_point: ForkPoint, space: SearchSpace) -> Sequence[FaultStep]:
     """Draws the faults of a branch, in the order of their times; each fits into the rest of the run."""
-    example, at = moment.example, moment.at
+    example, at = fork_point.example, fork_point.at
     if rng.random() < SHARE_WITHOUT_FAULTS or example.time_limit - MARGIN - at < 2 / GRID:
         return ()
-    steps = [_draw_step(rng, moment, space) for _ in range(rng.choice(FAULT_COUNTS))]
+    steps = [_draw_step(rng, fork_point, space) for _ in range(rng.choice(FAULT_COUNTS))]
     return sorted((fit_step_into_run(step, example, space, at) for step in steps), key=lambda step: step.at)
 
 
-def _draw_step(rng: Random, moment: Moment, space: SearchSpace) -> FaultStep:
-    name = _draw_fault(rng, moment.example, space)
+def _draw_step(rng: Random, fork_point: ForkPoint, space: SearchSpace) -> FaultStep:
+    name = _draw_fault(rng, fork_point.example, space)
     seed = rng.getrandbits(32)
-    census = space.census(moment.example.nodes, moment.example.zookeepers)
+    census = space.census(fork_point.example.nodes, fork_point.example.zookeepers)
     drawn, parameters = space.catalogue[name].draw(Random(seed), census, None)
     duration = rng.choice(LONG_DURATIONS if rng.random() < SHARE_LONG else DURATIONS)
     if not space.events or rng.random() >= SHARE_TRIGGERED:
-        key = moment.key if moment.key in space.keys else None
-        target = _draw_target(rng, drawn, _find_event_server(moment) or drawn, space, key)
-        return FaultStep(moment.at + rng.choice(DELAYS), name, target, duration, parameters, seed)
+        key = fork_point.key if fork_point.key in space.keys else None
+        target = _draw_target(rng, drawn, _find_event_server(fork_point) or drawn, space, key)
+        return FaultStep(fork_point.at + rng.choice(DELAYS), name, target, duration, parameters, seed)
     target = _draw_target(rng, drawn, Target(TargetKind.ORIGIN), space)
     trigger = OnEvent(_draw_event(rng, space), delay=rng.choice(SHORT_DELAYS), within=5.0, optional=True)
-    step = FaultStep(moment.at, name, target, duration, parameters, seed)
+    step = FaultStep(fork_point.at, name, target, duration, parameters, seed)
     return msgspec.structs.replace(step, trigger=trigger)
 
 
@@ -86,10 +86,10 @@ def _draw_target(rng: Random, drawn: Target, own: Target, space: SearchSpace, ke
     return rng.choice([own, own, *key_targets] if space.keys else [own])
 
 
-def _find_event_server(moment: Moment) -> Target | None:
-    """Returns the server on which the moment's event occurred, or None if it was no server."""
-    servers = {f"n{number}" for number in range(1, moment.example.nodes + 1)}
-    return named_target(moment.node) if moment.node in servers else None
+def _find_event_server(fork_point: ForkPoint) -> Target | None:
+    """Returns the server on which the fork point's event occurred, or None if it was no server."""
+    servers = {f"n{number}" for number in range(1, fork_point.example.nodes + 1)}
+    return named_target(fork_point.node) if fork_point.node in servers else None
 
 
 def _draw_event(rng: Random, space: SearchSpace) -> str:

@@ -11,8 +11,8 @@ These features exist:
 - a fault, with the time since an event before it (in powers of two of milliseconds), which leads the search to exact
   moments
 
-``OnlineFeatures`` finds the features of a run while it goes on. They decide at which moments a search may branch. The
-finished run has the same features, except for counts, which have grown, and times between events and faults.
+``OnlineFeatures`` finds the features of a run while it goes on. They decide where a search may branch. The finished
+run has the same features, except for counts, which have grown, and times between events and faults.
 """
 
 from __future__ import annotations

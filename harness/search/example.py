@@ -52,7 +52,7 @@ class Example(msgspec.Struct, frozen=True):
     def keep_steps(self, numbers: Collection[int]) -> Example:
         """Returns a copy with only these steps, counted from 1, or itself if none would be left.
 
-        The copy has no branches, because another run would not reach their moments again.
+        The copy has no branches, because another run would not reach their fork points again.
         """
         kept = [step for number, step in enumerate(self.schedule.all_steps, start=1) if number in numbers]
         return self.with_schedule(sorted(kept, key=lambda step: step.at)) if kept else self

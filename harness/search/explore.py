@@ -34,7 +34,7 @@ from assay.harness.search.branch_faults import draw_branch_steps
 from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.example import Example
 from assay.harness.search.fork_player import DrawSteps
-from assay.harness.search.fork_server import Moment
+from assay.harness.search.fork_server import ForkPoint
 from assay.harness.search.player import DIED, ENDLESS, PlayOutcome
 from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.strategies import SearchSpace, draw_example
@@ -215,8 +215,8 @@ class Explorer:
         )
         return None if first is None else (first, first)
 
-    def _draw_branch_steps(self, rng: Random, moment: Moment) -> Sequence[FaultStep]:
-        return draw_branch_steps(rng, moment, replace(self._space, events=tuple(sorted(self._events))))
+    def _draw_branch_steps(self, rng: Random, fork_point: ForkPoint) -> Sequence[FaultStep]:
+        return draw_branch_steps(rng, fork_point, replace(self._space, events=tuple(sorted(self._events))))
 
     def _learn_all(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
         """Learns from runs, and returns the first example that failed."""

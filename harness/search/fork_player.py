@@ -24,18 +24,18 @@ from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounte
 from assay.harness.search.code_coverage.source import SourceModule
 from assay.harness.search.coverage_features import RunFeatures
 from assay.harness.search.example import Example, SystemParts
-from assay.harness.search.fork_server import FailedPlay, FinishedPlay, ForkServer, Moment, PlayRequest
+from assay.harness.search.fork_server import FailedPlay, FinishedPlay, ForkPoint, ForkServer, PlayRequest
 from assay.harness.search.fork_supervisor import ForkSupervisor
 from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, make_outcome, make_outcome_without_history
 from assay.nemesis.schedule.schedule import Branch, FaultStep
 
-MOMENTS_PER_RUN: Final = 6
-"""Maximum number of moments of one run."""
+FORK_POINTS_PER_RUN: Final = 6
+"""Maximum number of fork points of one run."""
 TURNING_POINT_FACTOR: Final = 4.0
-"""Factor on the weight of a moment with a turning point of the system."""
+"""Factor on the weight of a fork point with a turning point of the system."""
 UNKNOWN_FACTOR: Final = 0.25
-"""Factor on the weight of the moments of a run judged unknown. Such a run is mostly so broken that its branches show
-nothing either.
+"""Factor on the weight of the fork points of a run judged unknown. Such a run is mostly so broken that its branches
+show nothing either.
 """
 MAX_DEPTH: Final = 2
 """Maximum number of branches of a run, each from the one before."""
@@ -45,15 +45,15 @@ PATIENCE: Final = 120.0
 MAX_DEATHS: Final = 5
 """Processes that may die in a row, each with another run. More deaths have another cause, such as lack of memory."""
 
-DrawSteps = Callable[[Random, Moment], Sequence[FaultStep]]
-"""Draws the faults of a branch that starts at the moment."""
+DrawSteps = Callable[[Random, ForkPoint], Sequence[FaultStep]]
+"""Draws the faults of a branch that starts at the fork point."""
 
 
 @dataclass(frozen=True)
 class WaitingProcess:
-    """A process that waits at a moment; closing the connection ends it."""
+    """A process that waits at a fork point; closing the connection ends it."""
 
-    moment: Moment
+    fork_point: ForkPoint
     connection: Connection
     known: int
     """Number of places of the code coverage that the process knows, in the order of discovery."""
@@ -71,7 +71,7 @@ class ForkPlayer:
     """Plays examples in a fork server, from construction until ``close``. It is not thread-safe.
 
     Lines and branches of ``modules`` are counted. A run that takes longer than ``patience`` seconds is killed, with all
-    moments of its process. If the process dies by itself, a new one plays the next example.
+    fork points of its process. If the process dies by itself, a new one plays the next example.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ForkPlayer:
 
     def close(self) -> None:
         """Ends all processes. Idempotent."""
-        self._drop_moments()
+        self._drop_fork_points()
         self._server.close()
         self._supervisor.close()
 
@@ -119,7 +119,7 @@ class ForkPlayer:
         for example in examples:
             if enough() or _is_last_alarming(played):
                 break
-            played.append(self._play_whole(example, MOMENTS_PER_RUN))
+            played.append(self._play_whole(example, FORK_POINTS_PER_RUN))
         return self._judge_all(played)
 
     def branch(
@@ -127,7 +127,7 @@ class ForkPlayer:
     ) -> list[tuple[Example, PlayOutcome]]:
         """Plays ``count`` branches of earlier runs and judges them together.
 
-        It stops early if no moment is left, ``enough`` returns true or a run is alarming.
+        It stops early if no fork point is left, ``enough`` returns true or a run is alarming.
         """
         examples: list[Example] = []
         played: list[Run] = []
@@ -135,72 +135,72 @@ class ForkPlayer:
             entry = self._archive.choose(rng)
             if entry is None:
                 break
-            moment = entry.moment.moment
-            steps = draw_steps(rng, moment)
-            example = moment.example.with_branch(Branch(moment.at, rng.getrandbits(32), tuple(steps)))
+            fork_point = entry.item.fork_point
+            steps = draw_steps(rng, fork_point)
+            example = fork_point.example.with_branch(Branch(fork_point.at, rng.getrandbits(32), tuple(steps)))
             run = self._play_branch(entry, example)
             if run is not None:
                 examples.append(example)
                 played.append(run)
         return list(zip(examples, self._judge_all(played), strict=True))
 
-    def _play_whole(self, example: Example, moments: int = 0) -> Run:
+    def _play_whole(self, example: Example, fork_points: int = 0) -> Run:
         """Plays an example from its start, in the fork server."""
         try:
-            self._request(example, moments)
+            self._request(example, fork_points)
         except OSError:  # the process died while it was idle
             self._restart()
-            self._request(example, moments)
+            self._request(example, fork_points)
         return self._receive(self._server, example)
 
-    def _request(self, example: Example, moments: int) -> None:
-        known = self._archive.known_cells if moments else frozenset()
-        self._server.send(PlayRequest(example, moments, known, tuple(self._code)[self._server_knows :]))
+    def _request(self, example: Example, fork_points: int) -> None:
+        known = self._archive.known_cells if fork_points else frozenset()
+        self._server.send(PlayRequest(example, fork_points, known, tuple(self._code)[self._server_knows :]))
         self._server_knows = len(self._code)
 
     def _play_branch(self, entry: ArchiveEntry[WaitingProcess], example: Example) -> Run | None:
-        """Plays a branch. Returns None if the process of the moment is gone; the moment is dropped then."""
-        moments = MOMENTS_PER_RUN if len(example.schedule.branches) < MAX_DEPTH else 0
+        """Plays a branch. Returns None if the process of the fork point is gone; the fork point is dropped then."""
+        fork_points = FORK_POINTS_PER_RUN if len(example.schedule.branches) < MAX_DEPTH else 0
         ours, theirs = Pipe()
         try:
-            code = tuple(self._code)[entry.moment.known :]
-            entry.moment.connection.send(PlayRequest(example, moments, self._archive.known_cells, code))
-            send_handle(entry.moment.connection, theirs.fileno(), None)
+            code = tuple(self._code)[entry.item.known :]
+            entry.item.connection.send(PlayRequest(example, fork_points, self._archive.known_cells, code))
+            send_handle(entry.item.connection, theirs.fileno(), None)
         except OSError:
             self._archive.drop(entry)
-            entry.moment.connection.close()
+            entry.item.connection.close()
             return None
         finally:
             theirs.close()
         with contextlib.closing(ours):
             return self._receive(ours, example)
 
-    def _drop_moments(self) -> None:
+    def _drop_fork_points(self) -> None:
         self._close_all(self._archive.clear())
 
     def _receive(self, connection: Connection, example: Example) -> Run:
-        """Waits for the run, and archives its moments."""
-        moments: list[WaitingProcess] = []
+        """Waits for the run, and archives its fork points."""
+        fork_points: list[WaitingProcess] = []
         try:
-            run = self._await_run(connection, example, moments)
+            run = self._await_run(connection, example, fork_points)
             if isinstance(run, FinishedPlay):
-                while moments:
-                    self._archive_moment(moments.pop(0), run)
+                while fork_points:
+                    self._archive_fork_point(fork_points.pop(0), run)
             return run
         finally:
-            self._close_all(moments)  # the run did not end normally
+            self._close_all(fork_points)  # the run did not end normally
 
-    def _await_run(self, connection: Connection, example: Example, moments: list[WaitingProcess]) -> Run:
-        """Returns the run; its moments go into ``moments``."""
+    def _await_run(self, connection: Connection, example: Example, fork_points: list[WaitingProcess]) -> Run:
+        """Returns the run; its fork points go into ``fork_points``."""
         deadline = time.monotonic() + self._patience
         try:
             while True:
                 if not connection.poll(max(0.0, deadline - time.monotonic())):
                     return self._replace_endless()
                 answer = connection.recv()
-                if not isinstance(answer, Moment):
+                if not isinstance(answer, ForkPoint):
                     break
-                moments.append(WaitingProcess(answer, Connection(recv_handle(connection)), len(self._code)))
+                fork_points.append(WaitingProcess(answer, Connection(recv_handle(connection)), len(self._code)))
         except (EOFError, OSError):  # OSError: in the middle of a message
             return self._replace_dead(example)
         self._deaths = 0
@@ -213,10 +213,10 @@ class ForkPlayer:
         self.seconds += answer.seconds
         return answer
 
-    def _archive_moment(self, waiting: WaitingProcess, run: FinishedPlay) -> None:
-        moment = waiting.moment
-        favour = TURNING_POINT_FACTOR if moment.event in self._turning_points else 1.0
-        self._close_all(self._archive.add(waiting, moment.features, favour, 1 + run.work - moment.work))
+    def _archive_fork_point(self, waiting: WaitingProcess, run: FinishedPlay) -> None:
+        fork_point = waiting.fork_point
+        favour = TURNING_POINT_FACTOR if fork_point.event in self._turning_points else 1.0
+        self._close_all(self._archive.add(waiting, fork_point.features, favour, 1 + run.work - fork_point.work))
 
     def _close_all(self, waiting: Iterable[WaitingProcess]) -> None:
         for process in waiting:
@@ -241,8 +241,8 @@ class ForkPlayer:
         return make_outcome_without_history(DIED)
 
     def _restart(self) -> None:
-        """Replaces the fork server; all moments are lost with the old one."""
-        self._drop_moments()
+        """Replaces the fork server; all fork points are lost with the old one."""
+        self._drop_fork_points()
         self._server.close()
         try:
             self._server, self._server_knows = self._supervisor.start(), 0
@@ -259,7 +259,7 @@ class ForkPlayer:
             for run, outcome in zip(runs, judged, strict=True)
             if isinstance(run, FinishedPlay) and outcome.verdict == Verdict.UNKNOWN
         ]
-        self._archive.disfavour(lambda waiting: waiting.moment.example in doubtful, UNKNOWN_FACTOR)
+        self._archive.disfavour(lambda waiting: waiting.fork_point.example in doubtful, UNKNOWN_FACTOR)
         return judged
 
     def _judge(self, played: Sequence[FinishedPlay], features: Sequence[RunFeatures]) -> list[Judgement]:

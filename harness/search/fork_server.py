@@ -1,14 +1,14 @@
-"""Fork server: the process that plays the examples of a search, and forks at moments worth branching from.
+"""Fork server: the process that plays the examples of a search, and forks at points worth branching from.
 
 It keeps everything in memory and loads neither Arrow nor NumPy nor DuckDB, because they start threads, and only a
 process with one thread can fork safely. Runs go through a pipe to the process that judges.
 
-A *moment* is a fork of a run between two steps of its event loop, made when the run has reached a new state:
+A *fork point* is a fork of a run between two steps of its event loop, made when the run has reached a new state:
 
 1. The fork waits and plays nothing itself.
 2. For each branch it forks again. The child goes on from there, with other chance and further faults.
-3. A run with moments waits for them at its end, because the kernel kills each process of this tree when its parent is
-   gone. So no process outlives the search, however that ends.
+3. A run with fork points waits for them at its end, because the kernel kills each process of this tree when its parent
+   is gone. So no process outlives the search, however that ends.
 """
 
 import asyncio
@@ -43,13 +43,13 @@ from assay.harness.search.example import Example
 PR_SET_PDEATHSIG: Final = 1
 """Option of Linux' prctl(2)."""
 MIN_GAP: Final = 0.1
-"""Minimum seconds between two moments of a run."""
+"""Minimum seconds between two fork points of a run."""
 NEW_CODE: Final = "new code"
 """The feature for lines or branches that no run had reached. All newly covered lines share one feature: as separate
 features, each would look rarer than any event.
 """
 LAST_SECONDS: Final = 1.5
-"""Seconds before the time limit in which no moment is made, because too little of the run is left."""
+"""Seconds before the time limit in which no fork point is made, because too little of the run is left."""
 
 Origin = tuple[str | None, str | None, str | None]
 """A node, an event that it logged, and the key that the event is about."""
@@ -58,21 +58,21 @@ NO_ORIGIN: Final = (None, None, None)
 
 @dataclass(frozen=True)
 class PlayRequest:
-    """Request to play an example from its start, or, sent to a moment, a branch of it.
+    """Request to play an example from its start, or, sent to a fork point, a branch of it.
 
-    - ``moments``: how many moments the run may have, each with a feature that is not ``known``
+    - ``fork_points``: how many fork points the run may have, each with a feature that is not ``known``
     - ``code``: places that were reached elsewhere and may be unknown to the receiver
     """
 
     example: Example
-    moments: int = 0
+    fork_points: int = 0
     known: frozenset[str] = frozenset()
     code: tuple[CodePlace, ...] = ()
 
 
 @dataclass(frozen=True)
 class FinishedPlay:
-    """A run that ended. ``features``: those that it reached, if it may have moments."""
+    """A run that ended. ``features``: those that it reached, if it may have fork points."""
 
     example: Example
     columns: Columns
@@ -106,7 +106,7 @@ class FailedPlay:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ForkPoint:
     """A waiting fork of a run, ``at`` seconds of its main phase.
 
     ``features`` are the new ones. ``node`` logged the ``event`` about ``key`` that led to the last of them. All three
@@ -159,7 +159,7 @@ class ForkServer:
         self._connection = connection
         self._counter = counter
         self._branched = False
-        """Whether this is a child that goes on from a moment."""
+        """Whether this is a child that goes on from a fork point."""
 
     def serve(self) -> None:
         """Answers requests until the other end is closed."""
@@ -189,20 +189,20 @@ class ForkServer:
                 os._exit(0)
 
     def _play(self, request: PlayRequest) -> FinishedPlay | FailedPlay:
-        self._run = _Run(request, self._fork_moment, self._counter)
+        self._run = _Run(request, self._fork_at, self._counter)
         try:
             return self._run.play(self._experiment, self._base, self._registry)
         except Exception:  # noqa: BLE001 - the judging process raises it
             return FailedPlay(traceback.format_exc(), self._run.take_new_code())
 
-    def _fork_moment(self, moment: Moment) -> None:
-        """Forks a moment between two steps of a run. Returns in the run itself, and in each child that goes on from
+    def _fork_at(self, fork_point: ForkPoint) -> None:
+        """Forks the process between two steps of a run. Returns in the run itself, and in each child that goes on from
         here.
         """
         ours, theirs = Pipe()
         if fork_single_threaded() != 0:
             theirs.close()
-            self._connection.send(moment)
+            self._connection.send(fork_point)
             send_handle(self._connection, ours.fileno(), None)
             ours.close()
             return
@@ -227,10 +227,10 @@ class _Run:
     """Run of an example."""
 
     def __init__(
-        self, request: PlayRequest, fork_moment: Callable[[Moment], None], counter: CoverageCounter | None = None
+        self, request: PlayRequest, fork_at: Callable[[ForkPoint], None], counter: CoverageCounter | None = None
     ) -> None:
         self.request = request
-        self._fork_moment = fork_moment
+        self._fork_at = fork_at
         self._counter = counter
         if counter is not None:
             counter.add_known(request.code)
@@ -238,17 +238,17 @@ class _Run:
         self._online = OnlineFeatures()
         self._features: set[str] = set()
         self._new_features: list[str] = []
-        self._moments = 0
+        self._fork_points = 0
         self._origin: Origin = NO_ORIGIN
         """Node, event and key of the latest event that led to one of the new features."""
-        self._last_moment = -math.inf
+        self._last_fork_point = -math.inf
         self._began = time.process_time()
         self._trial: Trial | None = None
 
     def play(self, experiment: Experiment, base: Settings, registry: Registry) -> FinishedPlay:
         example = self.request.example
         settings = resolve_random_mix(experiment, example.vary(base))
-        history = _ReportingHistory(self) if self.request.moments else HistoryInMemory()
+        history = _ReportingHistory(self) if self.request.fork_points else HistoryInMemory()
         trial = self._trial = make_trial(
             apply_mixes(experiment, settings),
             settings,
@@ -291,41 +291,41 @@ class _Run:
         self._online.add_fault(number, name, phase)
 
     def add_event(self, row: tuple[Any, ...]) -> None:
-        """Takes an event. If it led to a new feature, a moment may follow at the end of the loop's current step."""
+        """Takes an event. If it led to a new feature, a fork point may follow at the end of the loop's current step."""
         _, node, _, _, event, key, epoch, _, _, _, value, *_ = row
         features = {*self._online.add_event(node, event, key, epoch, value), self._online.count_feature(event)}
         new = features - self._features - self.request.known
         self._features |= features
-        self._plan_moment(new, (node, event, key))
+        self._plan_fork_point(new, (node, event, key))
 
     def add_new_code(self) -> None:
         """Takes newly covered code, like an event; called in the middle of the system's code."""
         if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._new_features:
             self._features.add(NEW_CODE)
-            self._plan_moment({NEW_CODE})
+            self._plan_fork_point({NEW_CODE})
 
-    def _plan_moment(self, new: Collection[str], origin: Origin | None = None) -> None:
+    def _plan_fork_point(self, new: Collection[str], origin: Origin | None = None) -> None:
         trial = self._trial
-        if new and trial is not None and trial.tally.stage == "main" and self._moments < self.request.moments:
+        if new and trial is not None and trial.tally.stage == "main" and self._fork_points < self.request.fork_points:
             if not self._new_features:
-                trial.world.between_steps(trial.world.loop.time(), self._make_moment)
+                trial.world.between_steps(trial.world.loop.time(), self._make_fork_point)
             self._new_features += sorted(new)
             self._origin = origin or self._origin
 
-    def _make_moment(self) -> None:
+    def _make_fork_point(self) -> None:
         new_features, self._new_features = tuple(self._new_features), []
         origin, self._origin = self._origin, NO_ORIGIN
         assert self._trial is not None
         conductor, limit = self._trial.conductor, self._trial.settings.time_limit
         loop: Any = self._trial.world.loop
-        if not (conductor.start_time and self._last_moment + MIN_GAP <= conductor.elapsed < limit - LAST_SECONDS):
+        if not (conductor.start_time and self._last_fork_point + MIN_GAP <= conductor.elapsed < limit - LAST_SECONDS):
             return
         at = self._find_branch_time()
         if at is None or self._trial.tally.stage != "main":
             return
-        self._moments += 1
-        self._last_moment = conductor.elapsed
-        self._fork_moment(Moment(self.request.example, at, new_features, *origin, work=loop.scheduled))
+        self._fork_points += 1
+        self._last_fork_point = conductor.elapsed
+        self._fork_at(ForkPoint(self.request.example, at, new_features, *origin, work=loop.scheduled))
 
     def _find_branch_time(self) -> float | None:
         """Returns the current time in seconds of the main phase, such that a replay branches exactly here, or None.
@@ -346,7 +346,7 @@ class _Run:
         """Continues with the last branch of the example, in a child that was forked here."""
         assert self._trial is not None
         asyncio._set_running_loop(self._trial.world.loop)  # asyncio also identifies a running loop by its process
-        self.request, self._moments, self._last_moment = request, 0, self._trial.conductor.elapsed
+        self.request, self._fork_points, self._last_fork_point = request, 0, self._trial.conductor.elapsed
         if self._counter is not None:
             self._counter.discard_new()
             self._counter.add_known(request.code)
@@ -356,7 +356,7 @@ class _Run:
 
 
 class _ReportingHistory(HistoryInMemory):
-    """History in memory that reports events and faults to a run that may have moments."""
+    """History in memory that reports events and faults to a run that may have fork points."""
 
     def __init__(self, run: _Run) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ class ForkSupervisor:
         self._orders.close()
 
     def start(self) -> Connection:
-        """Kills the current fork server with all its moments, if there is one, and starts a new one."""
+        """Kills the current fork server with all its fork points, if there is one, and starts a new one."""
         ours, theirs = Pipe()
         send_handle(self._orders, theirs.fileno(), None)
         theirs.close()

@@ -1,11 +1,11 @@
-"""Moments of rare states are left more often; so are those that were not left yet."""
+"""Fork points of rare states are left more often; so are those that were not left yet."""
 
 from __future__ import annotations
 
 from collections import Counter
 from random import Random
 
-from assay.harness.search.archive import MOST_MOMENTS, Archive
+from assay.harness.search.archive import MOST_FORK_POINTS, Archive
 
 
 def test_the_rare_is_chosen_more_often_and_what_was_chosen_less() -> None:
@@ -17,9 +17,9 @@ def test_the_rare_is_chosen_more_often_and_what_was_chosen_less() -> None:
     archive.add("seen once", ["common", "rare"])
     assert archive.known_cells == {"common", "rare"}
     rng = Random(1)
-    first = Counter(str(chosen.moment) for chosen in (archive.choose(rng) for _ in range(30)) if chosen is not None)
+    first = Counter(str(chosen.item) for chosen in (archive.choose(rng) for _ in range(30)) if chosen is not None)
     assert first["seen once"] > 2 * first["often seen"]
-    rare = next(kept for kept in archive._entries if kept.moment == "seen once")
+    rare = next(kept for kept in archive._entries if kept.item == "seen once")
     assert archive.weight(rare) < 1 / 2**0.5, "it has been chosen"
 
 
@@ -29,7 +29,7 @@ def test_what_is_favoured_is_chosen_so_many_times_as_often_and_kept_longer() -> 
     archive.add("other", ["b"])
     favoured, other = archive._entries
     assert archive.weight(favoured) == 4 * archive.weight(other)
-    gone = [one for number in range(MOST_MOMENTS) for one in archive.add(f"{number}", ["c"])]
+    gone = [one for number in range(MOST_FORK_POINTS) for one in archive.add(f"{number}", ["c"])]
     assert len(gone) == 2
     assert "turning point" not in gone
 
@@ -46,7 +46,7 @@ def test_what_is_disfavoured_is_chosen_less_often() -> None:
     archive: Archive[str] = Archive()
     archive.add("of a run that was unknown", ["a"])
     archive.add("other", ["b"])
-    archive.disfavour(lambda moment: moment != "other", 0.25)
+    archive.disfavour(lambda item: item != "other", 0.25)
     doubtful, other = archive._entries
     assert archive.weight(doubtful) == archive.weight(other) / 4
 
@@ -62,12 +62,12 @@ def test_uniform_choice_knows_no_rarity() -> None:
 def test_no_more_are_kept_than_there_may_be_and_the_least_rare_goes_first() -> None:
     archive: Archive[int] = Archive()
     gone: list[int] = []
-    for number in range(MOST_MOMENTS + 5):
+    for number in range(MOST_FORK_POINTS + 5):
         for _ in range(1 + number % 7):
             archive.record_visits([f"cell {number}"])
         gone += archive.add(number, [f"cell {number}"])
-    assert len(archive) == MOST_MOMENTS
+    assert len(archive) == MOST_FORK_POINTS
     assert len(gone) == 5
     assert all(number % 7 >= 4 for number in gone)
-    assert archive.clear() == [kept for kept in range(MOST_MOMENTS + 5) if kept not in gone]
+    assert archive.clear() == [kept for kept in range(MOST_FORK_POINTS + 5) if kept not in gone]
     assert archive.choose(Random(1)) is None

@@ -34,7 +34,7 @@ from assay.harness.search.fork_player import (
     ForkPlayer,
     ForkServerError,
 )
-from assay.harness.search.fork_server import Moment
+from assay.harness.search.fork_server import ForkPoint
 from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
 from assay.nemesis.schedule.target import parse_target
@@ -178,13 +178,13 @@ def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(playe
 
 
 @pytest.mark.slow
-def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: ForkPlayer) -> None:
+def test_fork_points_of_a_run_that_was_unknown_are_left_less_often(player: ForkPlayer) -> None:
     vain = msgspec.structs.replace(KILL, trigger=OnEvent("never-comes", within=1.0, optional=True))
     idle, struck = an_example(1, vain), an_example(2, KILL)
     assert [outcome.verdict for outcome in player.play_all([idle, struck], never)] == ["unknown", "pass"]
     favours: dict[int, set[float]] = {1: set(), 2: set()}
     for kept in player._archive._entries:
-        favours[kept.moment.moment.example.seed].add(kept.favour)
+        favours[kept.item.fork_point.example.seed].add(kept.favour)
     assert favours[1]
     assert favours[1] <= {UNKNOWN_FACTOR, UNKNOWN_FACTOR * TURNING_POINT_FACTOR}
     assert favours[2]
@@ -192,18 +192,18 @@ def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: ForkPlaye
 
 
 @pytest.mark.slow
-def test_a_moment_costs_what_is_left_to_be_played_there_also_in_a_run_that_left_another(player: ForkPlayer) -> None:
+def test_a_fork_point_costs_what_is_left_to_be_played_there_also_in_a_run_that_left_another(player: ForkPlayer) -> None:
     player.play_all([an_example(1, KILL)], never)
-    costs = {kept.moment.moment.at: kept.cost for kept in player._archive._entries}
+    costs = {kept.item.fork_point.at: kept.cost for kept in player._archive._entries}
     assert len(costs) > 1
     by_time = [cost for _, cost in sorted(costs.items())]
     assert by_time == sorted(by_time, reverse=True)
     assert len(set(by_time)) == len(by_time)
     player.branch(Random(1), stopping, 4, never)
-    of_branches = [kept for kept in player._archive._entries if kept.moment.moment.example.schedule.branches]
+    of_branches = [kept for kept in player._archive._entries if kept.item.fork_point.example.schedule.branches]
     assert of_branches
     for kept in of_branches:
-        (branch,) = kept.moment.moment.example.schedule.branches
+        (branch,) = kept.item.fork_point.example.schedule.branches
         assert 0 < kept.cost < 1.5 * costs[branch.at], "what was played before does not count"
 
 
@@ -240,8 +240,8 @@ def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(
     assert again.digest is not None
 
 
-def stopping(rng: Random, moment: Moment) -> list[FaultStep]:
-    return [FaultStep(moment.at + 0.1, "stop", parse_target("n2"), 0.3, seed=rng.getrandbits(32))]
+def stopping(rng: Random, fork_point: ForkPoint) -> list[FaultStep]:
+    return [FaultStep(fork_point.at + 0.1, "stop", parse_target("n2"), 0.3, seed=rng.getrandbits(32))]
 
 
 def facts(outcome: Any) -> tuple[object, ...]:
@@ -306,8 +306,8 @@ def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_bra
 def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlayer, tmp_path: Path) -> None:
     """A healthy run is left by kills: what only these reach is counted, each place once, over all processes."""
 
-    def killing(rng: Random, moment: Moment) -> list[FaultStep]:
-        return [FaultStep(moment.at + 0.1, "kill", parse_target(f"n{number}"), 0.5) for number in (1, 2, 3)]
+    def killing(rng: Random, fork_point: ForkPoint) -> list[FaultStep]:
+        return [FaultStep(fork_point.at + 0.1, "kill", parse_target(f"n{number}"), 0.5) for number in (1, 2, 3)]
 
     healthy = Example.of(Settings(1, time_limit=4.0, rate=20.0), FaultSchedule(0))
     base = player._player.base
@@ -316,13 +316,13 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlay
         first, again = counting.play_all([healthy, healthy], never)
         words = [word for kept in counting._archive._entries for word in kept.cells]
         of_events = [
-            kept.moment.moment for kept in counting._archive._entries if set(kept.cells) - {fork_server.NEW_CODE}
+            kept.item.fork_point for kept in counting._archive._entries if set(kept.cells) - {fork_server.NEW_CODE}
         ]
         left = counting.branch(Random(1), killing, 3, never)
         last = counting.play(healthy)
     (plain,) = player.play_all([healthy], never)
     assert of_events
-    assert all(moment.node and moment.event for moment in of_events), "new code beside it hides no event"
+    assert all(fork_point.node and fork_point.event for fork_point in of_events), "new code beside it hides no event"
     outcomes = [first, again, *(outcome for _, outcome in left), last]
     everything = [place for outcome in outcomes for place in outcome.code]
     assert facts(first) == facts(again) == facts(plain)
@@ -355,14 +355,14 @@ from assay.workloads.broker.log_client import LogClient
 from assay.workloads.test_log import test_log
 
 left = []
-def leave(moment):
-    left.append(moment.at)
+def leave(fork_point):
+    left.append(fork_point.at)
     assert len(os.listdir("/proc/self/task")) == 1
 kill = FaultStep(0.6, "kill", parse_target("n1"), 1.0, seed=3)
 example = Example.of(Settings(1, time_limit=4.0, rate=20.0), FaultSchedule(0, (kill,)))
 count = CoverageCounter(find_modules(find_packages(find_experiment(test_log).system)))
 count.start()
-run = fork_server._Run(fork_server.PlayRequest(example, moments=3), leave, count)
+run = fork_server._Run(fork_server.PlayRequest(example, fork_points=3), leave, count)
 played = run.play(find_experiment(test_log), Settings(1), Registry.standard())
 assert len(left) == 3
 assert len(played.code) > 1000
@@ -374,7 +374,7 @@ print(played.digest)
 
 @pytest.mark.slow
 def test_what_plays_has_one_thread_loads_no_arrow_and_writes_no_file(player: ForkPlayer, tmp_path: Path) -> None:
-    """And the history is the same under another hash seed, with or without someone who looks for moments, or counts."""
+    """And the history is the same under another hash seed, whether or not someone looks for fork points, or counts."""
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", PLAYS]
     done = subprocess.run(command, env=environment, cwd=tmp_path, check=False, capture_output=True, text=True)
