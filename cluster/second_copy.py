@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-SECOND: Final = "second"
+SECOND_COPY: Final = "second"
 """The name of the process, of its log (``second.log``), and the suffix of its event log."""
 
 
 @dataclass(frozen=True)
-class SecondStatus:
+class SecondCopyStatus:
     """Status of the copy that was started last. ``exit_status``: None while it lives, or if it was killed."""
 
     incarnation: str | None
@@ -41,7 +41,7 @@ class SupportsSecondCopy(Protocol):
         ``data``: the folder whose changes are counted. None: the system does not say where its data are.
         """
 
-    async def second(self) -> SecondStatus:
+    async def second(self) -> SecondCopyStatus:
         """Returns the status of the copy. Raises ``NodeError`` if none was started."""
 
     async def end_second(self) -> None:
@@ -55,7 +55,7 @@ def with_second_log(value: str, path: str) -> str:
 
 def second_log(path: str) -> str:
     """Returns where the copy writes what the main process writes to ``path``."""
-    return f"{path}.{SECOND}"
+    return f"{path}.{SECOND_COPY}"
 
 
 def names_log(argv: list[str], environment: Mapping[str, str], path: str) -> bool:

@@ -13,13 +13,13 @@ from typing import Protocol, runtime_checkable
 
 from assay.cluster.checked_hooks import is_command, naming_errors_of
 from assay.cluster.node import Node
-from assay.cluster.second_copy import SECOND
+from assay.cluster.second_copy import SECOND_COPY
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, System
 
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 USER = re.compile(r"([a-z_][a-z0-9_-]*|[0-9]+)(:([a-z_][a-z0-9_-]*|[0-9]+))?")
 """User of a process: ``name``, ``name:group`` or numbers."""
-RESERVED_NAMES = ("main", "process", "packets", SECOND)
+RESERVED_NAMES = ("main", "process", "packets", SECOND_COPY)
 """Names that are already used for something else on a node."""
 
 

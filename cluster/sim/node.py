@@ -25,7 +25,7 @@ from assay.cluster.node import (
     Slowed,
     Traffic,
 )
-from assay.cluster.second_copy import SECOND, SecondStatus
+from assay.cluster.second_copy import SECOND_COPY, SecondCopyStatus
 from assay.cluster.sim.disk import FolderSnapshot, SimDisk
 from assay.cluster.sim.disk_faults import DiskRejectionError
 from assay.cluster.sim.host import SimHost
@@ -312,18 +312,18 @@ class SimNode:
             raise NodeError(f"{self.name}: {self._second_process} is alive; end it first")
         self._second_starts += 1
         self._second_exit_code = None
-        incarnation = f"{self.name}.{SECOND}.{self._second_starts}"
-        self._second_process = Process(self._loop, self.host, f"{self.name}/{SECOND}", incarnation)
+        incarnation = f"{self.name}.{SECOND_COPY}.{self._second_starts}"
+        self._second_process = Process(self._loop, self.host, f"{self.name}/{SECOND_COPY}", incarnation)
         self.disk.slowness.second = self._second_process
         self._spawn_main(self._second_process)
 
-    async def second(self) -> SecondStatus:
+    async def second(self) -> SecondCopyStatus:
         self._require_reachable()
         process = self._second_process
         if process is None:
             raise NodeError(f"{self.name}: no second copy of its process was started")
         changes = self.disk.failure_plan.counted[process]
-        return SecondStatus(process.incarnation, not process.dead, self._second_exit_code, changes)
+        return SecondCopyStatus(process.incarnation, not process.dead, self._second_exit_code, changes)
 
     async def end_second(self) -> None:
         if self._second_process is not None:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from assay.cluster.node import NodeError
-from assay.cluster.second_copy import SECOND, second_log
+from assay.cluster.second_copy import SECOND_COPY, second_log
 from assay.cluster.ssh import process
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
@@ -40,12 +40,12 @@ def local_log_names(system: System, node: SshNode) -> dict[str, str]:
     It is the file's name, or the whole path with hyphens if an earlier log has that name.
     """
     paths = [process.log_path(process_name) for process_name in (process.MAIN, *node.sidecars)]
-    if node.had_second:
-        paths.append(process.log_path(SECOND))
+    if node.had_second_copy:
+        paths.append(process.log_path(SECOND_COPY))
     if node.role != ZOOKEEPER_ROLE:
         events = system.event_log(node)
         paths += [*system.logs(node), *([] if events is None else [events])]
-        if events is not None and node.had_second:
+        if events is not None and node.had_second_copy:
             paths.append(second_log(events))
     found: dict[str, str] = {}
     for path in dict.fromkeys(paths):

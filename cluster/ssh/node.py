@@ -78,7 +78,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self.role = role
         self.index = index
         self.address = address
-        self._tables = firewall.filter_program(address)
+        self._iptables = firewall.filter_program(address)
         self._connection = connection
         self._executor = executor
         self._program = program
@@ -108,7 +108,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
 
     async def prepare(self) -> None:
         """Creates the firewall chain for network faults. Idempotent."""
-        await self.shell(firewall.set_up_command(self._tables))
+        await self.shell(firewall.set_up_command(self._iptables))
 
     async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """Returns a command's standard output. Raises :class:`NodeError` if it fails or exceeds ``timeout`` s."""
@@ -321,24 +321,24 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         if not peers:
             return
         self._require_reachable()
-        await self._record_undo("cut", firewall.undo_command(self._tables))
+        await self._record_undo("cut", firewall.undo_command(self._iptables))
         self._peers.update({peer.address: peer.name for peer in peers})
         addresses = [peer.address for peer in peers]
         await self.shell(
-            firewall.apply_command(self._tables),
+            firewall.apply_command(self._iptables),
             stdin=firewall.render_rules(addresses, reject=reject, flow=flow, spared=self.spared_ports),
         )
 
     async def accept_all(self) -> None:
-        await self.shell(firewall.flush_command(self._tables))
+        await self.shell(firewall.flush_command(self._iptables))
         await self._mark_undone("cut")
 
     async def dropped(self) -> Mapping[str, int]:
-        return firewall.parse_counts(await self.shell(firewall.count_command(self._tables)), self._peers)
+        return firewall.parse_counts(await self.shell(firewall.count_command(self._iptables)), self._peers)
 
     async def shaping_unavailable(self) -> str | None:
         try:
-            await self.shell(packets.trial_command(self._tables))
+            await self.shell(packets.trial_command(self._iptables))
         except NodeError as error:
             return f"{error}; the kernel needs nfnetlink_queue and xt_NFQUEUE"
         return None
@@ -351,7 +351,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         self._require_reachable()
         await self._record_undo("packets", packets.UNSHAPE)
         addresses = None if peers is None else [peer.address for peer in peers]
-        await self.shell(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._tables))
+        await self.shell(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._iptables))
 
     async def shaped(self) -> Mapping[str, int]:
         counts: dict[str, int] = json.loads(await self.shell(packets.READ))

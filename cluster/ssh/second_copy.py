@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.cluster.node import NodeError
-from assay.cluster.second_copy import SECOND, SecondStatus, names_log, second_log, with_second_log
+from assay.cluster.second_copy import SECOND_COPY, SecondCopyStatus, names_log, second_log, with_second_log
 from assay.cluster.ssh import process, tracing
 from assay.cluster.ssh.node_processes import SIDECAR_MARK, OneProcess, ProcessMethods, Program
 
-STATUS = f"{process.FOLDER}/{SECOND}.status"
-COUNTS = f"{process.FOLDER}/{SECOND}.changes"
+STATUS = f"{process.FOLDER}/{SECOND_COPY}.status"
+COUNTS = f"{process.FOLDER}/{SECOND_COPY}.changes"
 
 
 def build_copy(main: Program, events: str | None, data: str | None) -> Program:
@@ -41,7 +41,7 @@ def parse_changes(counted: str) -> tuple[int | None, str | None]:
 class SecondCopyMethods(ProcessMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode` that runs the second copy."""
 
-    had_second: bool = False
+    had_second_copy: bool = False
     """Whether a copy was ever started, so that its logs may exist."""
 
     def _main_program(self) -> Program:
@@ -64,32 +64,34 @@ class SecondCopyMethods(ProcessMethods):
         if (reason := self.second_unavailable()) is not None:
             raise NodeError(f"{self.name} cannot run a second copy of its process: {reason}")
         program = build_copy(await self._prepare_start(), self.event_log_path(), data)
-        await self._record_undo(SECOND, ("sh", "-c", process.tolerate_missing(process.kill_command(SECOND))))
+        await self._record_undo(SECOND_COPY, ("sh", "-c", process.tolerate_missing(process.kill_command(SECOND_COPY))))
         await self.shell(f"mkdir -p {process.FOLDER} && rm -f {STATUS} {COUNTS}")
-        self.had_second = True
-        await self._launch(SECOND, program)
+        self.had_second_copy = True
+        await self._launch(SECOND_COPY, program)
 
-    async def second(self) -> SecondStatus:
-        if not self.had_second:
+    async def second(self) -> SecondCopyStatus:
+        if not self.had_second_copy:
             raise NodeError(f"{self.name}: no second copy of its process was started")
-        status = await OneProcess(self, SECOND).process()
+        status = await OneProcess(self, SECOND_COPY).process()
         counted = await self.shell(f"cat {COUNTS} 2>/dev/null || true")
         changes, not_proved = parse_changes(counted)
         if status.incarnation is not None:
-            return SecondStatus(status.incarnation, True, None, changes, not_proved)
+            return SecondCopyStatus(status.incarnation, True, None, changes, not_proved)
         exit_status = (await self.shell(f"cat {STATUS} 2>/dev/null || true")).strip()
-        return SecondStatus(None, False, int(exit_status) if exit_status.isdigit() else None, changes, not_proved)
+        return SecondCopyStatus(None, False, int(exit_status) if exit_status.isdigit() else None, changes, not_proved)
 
     async def end_second(self) -> None:
-        if self.had_second:
-            await self.shell(process.tolerate_missing(process.kill_command(SECOND)))
-            await self._mark_undone(SECOND)
+        if self.had_second_copy:
+            await self.shell(process.tolerate_missing(process.kill_command(SECOND_COPY)))
+            await self._mark_undone(SECOND_COPY)
 
     async def _alive(self) -> list[str]:
         alive = await super()._alive()
-        if self.had_second and (await self.second()).alive:
-            alive.append(SECOND)
+        if self.had_second_copy and (await self.second()).alive:
+            alive.append(SECOND_COPY)
         return alive
 
     def part(self, process: str) -> OneProcess:
-        return OneProcess(self, SECOND) if process == SECOND and self.had_second else super().part(process)
+        return (
+            OneProcess(self, SECOND_COPY) if process == SECOND_COPY and self.had_second_copy else super().part(process)
+        )

@@ -91,19 +91,19 @@ class LogReader:
         place = TextPosition(number, match.start("process") + 1)
         process, type_text = match["process"], match["type"]
         nemesis = process.startswith(":")
-        type = parse_type(self._path, TextPosition(number, match.start("type") + 1), edn.Keyword(type_text[1:]))
+        completion = parse_type(self._path, TextPosition(number, match.start("type") + 1), edn.Keyword(type_text[1:]))
         rest = _REST.fullmatch(match["rest"])
         if rest is None:
             raise MalformedError(
                 self._path, place, f"{shorten(line[match.start('process') :])} is not process, :type, :f and value"
             )
         if nemesis:
-            return Entry(place, None, type, rest["f"], None)
+            return Entry(place, None, completion, rest["f"], None)
         at = match.start("rest") + rest.start("value")
-        value, error = self._parse_value(TextPosition(number, at + 1), type, rest["value"])
+        value, error = self._parse_value(TextPosition(number, at + 1), completion, rest["value"])
         # `parse_process` rejects the text of a longer number.
         number_or_text = int(process) if len(process) < 20 else process
-        return Entry(place, parse_process(self._path, place, number_or_text), type, rest["f"], value, error=error)
+        return Entry(place, parse_process(self._path, place, number_or_text), completion, rest["f"], value, error=error)
 
     def _parse_value(self, place: TextPosition, type: str, text: str) -> tuple[Any, str | None]:
         cached = self._values.get(text)

@@ -9,14 +9,14 @@ from assay.harness.core.printable import to_encodable
 from assay.harness.plugin.options import Options
 from assay.harness.run.settings import ATTACH, DOCKER, NONE, ONCE, SIM, SettingsError
 
-ENGINE_SECONDS: Final = 10.0
+DOCKER_SECONDS: Final = 10.0
 """Time limit for an answer of the Docker engine."""
 
 
 def check_cluster(options: Options) -> None:
     """Checks the cluster before anything is built. Raises ``SettingsError``."""
     if options.cluster == DOCKER:
-        _check_engine()
+        _check_docker()
     if options.cluster == ATTACH:
         _check_attached(options)
     if options.settings.hosts is not None:
@@ -74,11 +74,11 @@ def _check_attached(options: Options) -> None:
         raise SettingsError("--cluster=attach runs a test once: data of one run would look like violations in the next")
 
 
-def _check_engine() -> None:
+def _check_docker() -> None:
     from assay.cluster.docker.engine import DockerEngineError, open_engine
 
     try:
-        with open_engine(timeout=ENGINE_SECONDS):
+        with open_engine(timeout=DOCKER_SECONDS):
             pass
     except DockerEngineError as error:
         raise SettingsError(f"--cluster=docker: {error}; without Docker: --cluster=sim") from None

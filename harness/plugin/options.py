@@ -17,14 +17,14 @@ from assay.harness.run import settings as parsing
 from assay.harness.run.settings import (
     AUTO,
     CLUSTERS,
-    CODE_COVERAGE,
+    COVERAGE_CHOICES,
     DEFAULT_HOSTS,
     ENGINES,
-    INVARIANTS,
-    KEEP,
+    INVARIANT_CHOICES,
+    KEEP_CHOICES,
     ON_HOSTS,
     ONCE,
-    REPORTS,
+    REPORT_CHOICES,
     Budget,
     Settings,
     SettingsError,
@@ -116,9 +116,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--trust-run", action="store_true",
         help="collect tests among stored runs that the command line names, which executes their Python files "
         "(docs/help/security.md)")  # fmt: skip
-    add("--reports", default=None, metavar="|".join(REPORTS),
+    add("--reports", default=None, metavar="|".join(REPORT_CHOICES),
         help="which runs get an HTML page (all; with --repeat, those that fail)")  # fmt: skip
-    add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")
+    add("--keep-cluster", default="never", metavar="|".join(KEEP_CHOICES), help="leave the containers running (never)")
     add("--watch", action="store_true",
         help="judge the history during the run and report findings at once (real clusters only; a simulated run takes "
         "seconds); assay watch does the same from outside")  # fmt: skip
@@ -137,12 +137,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--explore", default=None, metavar="N|S",
         help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
              "as fit into a time (600s, 10min); failing examples are shrunk and kept")  # fmt: skip
-    add("--code-coverage", default=None, metavar="|".join(CODE_COVERAGE),
+    add("--code-coverage", default=None, metavar="|".join(COVERAGE_CHOICES),
         help="in a search, measure line and branch coverage of the system, and keep examples that reach new code. "
              "It costs about 10 percent of the processor time of the first examples, later 3 or less (auto: if the "
              "system has Python source; never outside a search)")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
-    add("--invariants", default=AUTO, metavar="|".join(INVARIANTS),
+    add("--invariants", default=AUTO, metavar="|".join(INVARIANT_CHOICES),
         help="in the simulation: end a run at once if one of the system's own invariants is broken (auto: in runs "
              "without --defect, and in every search)")  # fmt: skip
 
@@ -166,9 +166,9 @@ class Options:
     spark_master: str | None
     explore: Budget | None
     code_coverage: str
-    """For a search: a value of ``CODE_COVERAGE``."""
+    """For a search: a value of ``COVERAGE_CHOICES``."""
     reports: str
-    """A value of ``REPORTS``."""
+    """A value of ``REPORT_CHOICES``."""
     timeout_given: bool
     """Whether ``--operation-timeout`` was given."""
     nodes: str | None = None
@@ -207,7 +207,7 @@ def read_options(config: pytest.Config) -> Options:
             "of a search"
         )
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
-    reports = get_or_default("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
+    reports = get_or_default("--reports", REPORT_CHOICES[0] if repeat == ONCE else REPORT_CHOICES[1])
     time_limit = parsing.parse_seconds("--time-limit", get_or_default("--time-limit", defaults.time_limit))
     interval, drain_limit = get_or_default("--nemesis-interval", defaults.nemesis_interval), optional("--drain-limit")
     settings = Settings(
@@ -228,9 +228,9 @@ def read_options(config: pytest.Config) -> Options:
         zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
         hosts=_resolve_hosts(config, hosts or DEFAULT_HOSTS) if cluster in ON_HOSTS else None,
         store=config.rootpath / parsing.parse_path("--store", text("--store")),
-        keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
+        keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP_CHOICES),
         defect=optional("--defect"),
-        invariants=parsing.parse_choice("--invariants", text("--invariants"), INVARIANTS),
+        invariants=parsing.parse_choice("--invariants", text("--invariants"), INVARIANT_CHOICES),
         replay=None if replay is None else config.invocation_params.dir / parsing.parse_path("--replay", replay),
         nemesis_trigger=text("--nemesis-trigger"),
         configuration=tuple(parsing.parse_setting("--set", word) for word in config.getoption("--set")),
@@ -248,8 +248,8 @@ def read_options(config: pytest.Config) -> Options:
         engine=parsing.parse_engine(text("--engine"), optional("--spark-master")),
         spark_master=optional("--spark-master"),
         explore=None if explore is None else parsing.parse_budget("--explore", explore),
-        code_coverage=parsing.parse_choice("--code-coverage", code_coverage or AUTO, CODE_COVERAGE),
-        reports=parsing.parse_choice("--reports", reports, REPORTS),
+        code_coverage=parsing.parse_choice("--code-coverage", code_coverage or AUTO, COVERAGE_CHOICES),
+        reports=parsing.parse_choice("--reports", reports, REPORT_CHOICES),
         timeout_given=optional("--operation-timeout") is not None,
         nodes=asked,
         concurrency=concurrency,

@@ -26,14 +26,14 @@ CLUSTERS: Final = (DOCKER, SIM, SSH, ATTACH)
 ON_HOSTS: Final = (SSH, ATTACH)
 """Kinds of clusters whose machines are named by ``--hosts``."""
 DEFAULT_HOSTS: Final = "hosts.toml"
-KEEP: Final = ("never", "failed", "always")
-REPORTS: Final = ("all", "failed", "never")
+KEEP_CHOICES: Final = ("never", "failed", "always")
+REPORT_CHOICES: Final = ("all", "failed", "never")
 """Which runs get an HTML page: the values of ``ReportPolicy``."""
 ENGINES: Final = ("auto", "sqlite", "duckdb", "spark")
 """The engines of ``assay.checkers.engine``, which is not imported here because it loads DuckDB."""
 AUTO: Final = "auto"
-INVARIANTS: Final = (AUTO, "on", "off")
-CODE_COVERAGE: Final = INVARIANTS
+INVARIANT_CHOICES: Final = (AUTO, "on", "off")
+COVERAGE_CHOICES: Final = INVARIANT_CHOICES
 NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
@@ -98,7 +98,7 @@ class Settings:
     workload_mix: tuple[str, ...] = ()
     """Sorted names of the mixes that the workload adds, or ``random`` alone."""
     invariants: str = AUTO
-    """Whether the system's invariants are asserted during a simulation: a value of ``INVARIANTS``."""
+    """Whether the system's invariants are asserted during a simulation: a value of ``INVARIANT_CHOICES``."""
 
     @property
     def counts_by_role(self) -> dict[str, int]:
@@ -149,12 +149,12 @@ def _parse_number(kind: Callable[[str], Number], text: str, wrong: str) -> Numbe
         raise SettingsError(wrong) from None
 
 
-def require_in_limits(option: str, text: str, value: Number, otherwise: OptionLimit) -> Number:
+def require_in_limits(option: str, text: str, value: Number, default_limit: OptionLimit) -> Number:
     """Returns the value. Raises :class:`SettingsError` if it is NaN, or beyond the option's limits.
 
-    They are the option's entry in ``run/limits.py``, or ``otherwise``.
+    They are the option's entry in ``run/limits.py``, or ``default_limit``.
     """
-    reason = f"{option}={text} is not a number" if value != value else check_number(option, text, value, otherwise)
+    reason = f"{option}={text} is not a number" if value != value else check_number(option, text, value, default_limit)
     if reason is not None:
         raise SettingsError(reason)
     return value

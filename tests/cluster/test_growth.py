@@ -80,7 +80,7 @@ def test_the_logs_are_those_that_are_brought_home() -> None:
 class Talking:
     """A node that says how long its log is, and then that it cannot be reached, or nothing more."""
 
-    role, sidecars, had_second = "server", (), False
+    role, sidecars, had_second_copy = "server", (), False
     said: Sequence[str] = ("7 /var/log/assay/process.log", "")
 
     def __init__(self, name: str, *, breaks: bool) -> None:
@@ -171,7 +171,7 @@ def test_an_event_log_is_followed_after_what_was_delivered() -> None:
 class SecondRefused(WithFiles):
     """A second copy of its process was refused at its start, so it made no event log."""
 
-    had_second = True
+    had_second_copy = True
 
     async def read_file(self, path: str) -> bytes:
         if path == second_log(EVENTS):
