@@ -21,7 +21,7 @@ The package imports ``checkers.judging.verdict`` and ``checkers.engine``; the ha
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values
 from assay.checkers.linearizability.models import MODELS
-from assay.checkers.linearizability.scheduler import ThisMachine
+from assay.checkers.linearizability.scheduler import LocalSearch
 from assay.checkers.linearizability.search import search
 
-__all__ = ["MODELS", "Action", "Call", "Limits", "Model", "ModelError", "ThisMachine", "Values", "search"]
+__all__ = ["MODELS", "Action", "Call", "Limits", "LocalSearch", "Model", "ModelError", "Values", "search"]

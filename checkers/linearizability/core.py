@@ -35,6 +35,7 @@ from assay.checkers.linearizability.compiled import register_compiled
 from assay.checkers.linearizability.layout import WORD, Layout
 from assay.checkers.linearizability.tables import (
     AT,
+    BEAM_WIDTH,
     BUDGET,
     CURRENT,
     EVENT,
@@ -50,7 +51,6 @@ from assay.checkers.linearizability.tables import (
     SEEN,
     STAMP,
     TRAIL,
-    WIDEST,
     SearchMemory,
     extend_trail,
     find_next_state,
@@ -70,8 +70,8 @@ PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, W
 - ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT`` has none; ``current`` and ``seen`` hold
   what was possible before it.
 - ``FULL_ROWS``, ``FULL_TRAIL``: an array is full. ``SPENT``: the budget is spent.
-- ``MISSING``: the transitions in ``requests`` are needed. ``WIDE``: the set is larger than ``WIDEST``; the caller may
-  set a part of it aside.
+- ``MISSING``: the transitions in ``requests`` are needed. ``WIDE``: the set is larger than ``BEAM_WIDTH``; the
+  caller may set a part of it aside.
 - ``WRONG_...``: the action ``AT`` violates its model's claim. ``WRONG_READ``: it reads, but changed the state.
   ``WRONG_BLIND``: it is blind, but was rejected or left another state than before. ``WRONG_TOTAL``: it is total, but
   was rejected. ``WRONG_LOST``: it leads out of the lost state, but is not blind.
@@ -412,7 +412,7 @@ def advance(step: Any, interned: bool, layout: Layout, memory: SearchMemory) -> 
             counters[AT] = op
             return STUCK
         settle(layout, memory, op)
-        if counters[CURRENT] > counters[WIDEST]:
+        if counters[CURRENT] > counters[BEAM_WIDTH]:
             return WIDE
         if counters[BUDGET] <= 0:
             return SPENT

@@ -32,7 +32,7 @@ class KeyResult:
     """Wall-clock time."""
     out_of_memory: bool = False
     out_of_time: bool = False
-    zoned: bool = False
+    decided_by_zones: bool = False
     """Whether the zones of its values (``zones``) decided the result, without a search."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-WIDEST: Final = 2048
+BEAM_WIDTH: Final = 2048
 
 
 @dataclass(frozen=True)
@@ -16,16 +16,16 @@ class Limits:
     """Per key; None: unlimited."""
     bytes: int = 4 << 30
     """Memory of the searches with these limits: of all on one machine or, after ``divide_by``, of one of them."""
-    widest: int = WIDEST
-    """The widest beam. A larger set of configurations is first cut to a quarter of this number. If the rest leads to no
-    legal order, the search resumes with the whole set.
+    beam_width: int = BEAM_WIDTH
+    """A larger set of configurations is first reduced to a quarter of this number. If that part has no legal order, the
+    search resumes with the whole set.
     """
 
     spent: float = 0.0
     """Seconds of a key's time that an earlier attempt used."""
 
     def __post_init__(self) -> None:
-        if self.bytes <= 0 or self.widest < 1 or (self.seconds is not None and self.seconds < 0):
+        if self.bytes <= 0 or self.beam_width < 1 or (self.seconds is not None and self.seconds < 0):
             raise ValueError(f"limits must be positive: {self}")
 
     def divide_by(self, searches: int) -> Limits:

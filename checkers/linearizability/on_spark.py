@@ -104,7 +104,7 @@ def search_on_spark(
         keys=len(keys) - len(found) + len(counted),
         operations=sum(keys.operations),
         seconds=seconds,
-        zone_seconds=min(seconds, sum(one.seconds for one in counted.values() if one.zoned)),
+        zone_seconds=min(seconds, sum(one.seconds for one in counted.values() if one.decided_by_zones)),
         interrupted=interrupted,
     )
 
@@ -262,7 +262,7 @@ def _judge_key(ops: pa.Table, model: Model, limits: Limits) -> KeyResult:
     encoded = encode(ops, model)
     if not encoded.keys:
         return KeyResult()
-    zoned, rest = judge_by_zones(encoded)
+    by_zones, rest = judge_by_zones(encoded)
     if rest:
         return search_history(encoded.history(0), limits)
-    return replace(zoned[0], seconds=time.perf_counter() - begun)
+    return replace(by_zones[0], seconds=time.perf_counter() - begun)

@@ -30,8 +30,11 @@ Results = Generator[tuple[int, KeyResult]]
 
 
 @dataclass(frozen=True)
-class ThisMachine:
-    """``workers``: maximum of processes, None: one per core. ``patience``: seconds before they are started."""
+class LocalSearch:
+    """Search on this machine; ``on_spark`` is the other one.
+
+    ``workers``: maximum of processes, None: one per core. ``patience``: seconds before they are started.
+    """
 
     workers: int | None = None
     patience: float = PATIENCE

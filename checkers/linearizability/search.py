@@ -16,7 +16,7 @@ from assay.checkers.linearizability.encode import EncodedHistory, encode
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE, KeyResult
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, find_plain_register
-from assay.checkers.linearizability.scheduler import ThisMachine
+from assay.checkers.linearizability.scheduler import LocalSearch
 from assay.checkers.linearizability.summary import describe_count, summarize
 from assay.checkers.linearizability.zones import judge_zones
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Receives the current activity, the number of operations judged, and the number of all operations."""
-DEFAULT_PLACE: Final = ThisMachine()
+DEFAULT_PLACE: Final = LocalSearch()
 
 
 def search(
@@ -33,7 +33,7 @@ def search(
     model: Model,
     *,
     limits: Limits = DEFAULT,
-    place: ThisMachine = DEFAULT_PLACE,
+    place: LocalSearch = DEFAULT_PLACE,
     progress: Progress = lambda what, done, total: None,
 ) -> Judgement:
     """Decides whether each key's operations can be put into one order that respects time and the model.
@@ -49,9 +49,9 @@ def search(
     """
     begun = time.perf_counter()
     encoded = encode(ops, model)
-    zoned, rest = judge_by_zones(encoded)
+    by_zones, rest = judge_by_zones(encoded)
     zone_seconds = time.perf_counter() - begun
-    found = dict(zoned)
+    found = dict(by_zones)
     interrupted = False
     try:
         _search_keys(found, encoded, rest, limits, place, progress)
@@ -70,8 +70,10 @@ def search(
 def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyResult], list[int]]:
     """Judges the keys that qualify by zones. Returns their results, and the numbers of the keys that need a search."""
     plain = find_plain_register(encoded.model) is not None
-    zoned, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
-    found = {key: KeyResult(encoded.length(key), finding=finding, zoned=True) for key, finding in zoned.items()}
+    by_zones, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
+    found = {
+        key: KeyResult(encoded.length(key), finding=finding, decided_by_zones=True) for key, finding in by_zones.items()
+    }
     return found, list(rest)
 
 
@@ -80,7 +82,7 @@ def _search_keys(
     encoded: EncodedHistory,
     keys: list[int],
     limits: Limits,
-    place: ThisMachine,
+    place: LocalSearch,
     progress: Progress,
 ) -> None:
     done, total, what = 0, sum(map(encoded.length, keys)), f"searching {describe_count(keys)}"

@@ -72,7 +72,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
         wanted = model.step if model.compiled else _reject_step
         step = wanted if plain else _compile_step(wanted)
         space = Workspace(layout, model.initial if model.compiled else 0, limits.bytes, states)
-        space.counters[tables.WIDEST] = limits.widest
+        space.counters[tables.BEAM_WIDTH] = limits.beam_width
         while True:
             space.counters[tables.BUDGET] = budget = _plain.left if plain else BUDGET
             with catching_step_errors(model):
@@ -91,10 +91,10 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
             elif status == core.MISSING:
                 space.compute_transitions()
             elif status == core.WIDE:
-                space.cut(max(1, limits.widest // 4))
+                space.narrow(max(1, limits.beam_width // 4))
             elif status == core.STUCK and space.saved:
                 space.restore()
-                space.counters[tables.WIDEST] = np.iinfo(np.int64).max
+                space.counters[tables.BEAM_WIDTH] = np.iinfo(np.int64).max
             elif status == core.STUCK:
                 return _add_measurements(space, SearchResult(why=explain(history, layout, space)))
             elif status == core.SPENT and plain:

@@ -31,9 +31,9 @@ def summarize(
     errors = [one.model_error for one in found.values() if one.model_error is not None]
     if errors:
         raise ModelError(errors[0])
-    zoned = [one for one in found.values() if one.zoned]
-    searched = [one for one in found.values() if not one.zoned]
-    contradictions = [one.finding for one in (*zoned, *searched) if one.finding is not None]
+    by_zones = [one for one in found.values() if one.decided_by_zones]
+    searched = [one for one in found.values() if not one.decided_by_zones]
+    contradictions = [one.finding for one in (*by_zones, *searched) if one.finding is not None]
     unknown = [one.unknown for one in searched if one.unknown is not None]
     if len(unknown) > MOST_REASONS:
         unknown[MOST_REASONS:] = [f"and {len(unknown) - MOST_REASONS} keys more"]
@@ -42,10 +42,10 @@ def summarize(
     elif not keys:
         unknown = ["no operation says anything about the model"]
     examined = []
-    if zoned:
-        examined.append(_to_examined(zoned, zone_seconds, f"zones on {describe_count(zoned)}"))
-    if searched or not zoned:
-        examined.append(_to_examined(searched, seconds - (zone_seconds if zoned else 0), _describe_search(searched)))
+    if by_zones:
+        examined.append(_to_examined(by_zones, zone_seconds, f"zones on {describe_count(by_zones)}"))
+    if searched or not by_zones:
+        examined.append(_to_examined(searched, seconds - (zone_seconds if by_zones else 0), _describe_search(searched)))
     return Judgement(
         verdict=Verdict.FAIL if contradictions else Verdict.UNKNOWN if unknown else Verdict.PASS,
         anomalies={NONLINEARIZABLE: len(contradictions)} if contradictions else {},

@@ -227,8 +227,8 @@ class Workspace:
         self.memory = self.memory._replace(known=self.states.known, known_next=self.states.known_next)
         self._check(0)
 
-    def cut(self, kept: int) -> None:
-        """Continues with only the first ``kept`` configurations. The first cut saves all of them."""
+    def narrow(self, kept: int) -> None:
+        """Continues with only the first ``kept`` configurations. The first call saves all of them."""
         if self.saved is None:
             arrays = {name: getattr(self.memory, name).copy() for name in SavedSearch.COPIED}
             count = self.counters[tables.CURRENT]
@@ -238,9 +238,9 @@ class Workspace:
         self.counters[tables.CURRENT] = kept
 
     def restore(self) -> None:
-        """Returns to the first cut, with the whole set."""
+        """Returns to the first call of ``narrow``, with the whole set."""
         saved = self.saved
-        assert saved is not None, "nothing was cut"
+        assert saved is not None, "nothing was narrowed"
         for place in (tables.EVENT, tables.PHASE, tables.CURRENT, tables.PENDING, tables.READS, tables.OPEN):
             self.counters[place] = saved.counters[place]
         for name, array in saved.arrays.items():

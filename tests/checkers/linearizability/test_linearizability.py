@@ -65,7 +65,7 @@ def test_verdict_and_evidence_are_those_of_trying_every_order(model: str) -> Non
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_a_set_that_was_cut_too_far_is_taken_up_again(model: str) -> None:
     rng = random.Random(f"{model}-2")
-    check_against_oracle(model, [history(model, rng) for _ in range(150)], Limits(seconds=None, widest=1))
+    check_against_oracle(model, [history(model, rng) for _ in range(150)], Limits(seconds=None, beam_width=1))
 
 
 def test_zones_say_what_trying_every_order_says() -> None:

@@ -22,9 +22,9 @@ from assay.checkers.linearizability import (
     Action,
     Call,
     Limits,
+    LocalSearch,
     Model,
     ModelError,
-    ThisMachine,
     on_spark,
     search,
 )
@@ -38,13 +38,13 @@ from helpers.linearizability_models import Deadly, Mixer, Unsaid
 from helpers.linearizability_oracle import MEANING, Op, linearizable
 from helpers.process_tree import descendants, left
 
-HERE = ThisMachine(workers=1)
-POOL = ThisMachine(workers=2, patience=0.0)
+HERE = LocalSearch(workers=1)
+POOL = LocalSearch(workers=2, patience=0.0)
 AMPLE = Limits(seconds=None)
 
 
 class OnSpark:
-    """Searches as a ``ThisMachine`` is asked to."""
+    """Searches as a ``LocalSearch`` is asked to."""
 
     def __init__(self, application: Any) -> None:
         self.engine = application.engine(effects=0)
@@ -54,7 +54,7 @@ class OnSpark:
         return search_on_spark(self.engine, model, **options)
 
 
-Place = ThisMachine | OnSpark
+Place = LocalSearch | OnSpark
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def check_time(place: Place) -> None:
     assert reason == "key a: the time limit of 0.2 s was reached when 0 of 12 operations had returned"
 
 
-@pytest.mark.parametrize("place", [POOL, pytest.param(ThisMachine(workers=2, patience=0.1), marks=pytest.mark.long)])
+@pytest.mark.parametrize("place", [POOL, pytest.param(LocalSearch(workers=2, patience=0.1), marks=pytest.mark.long)])
 def test_time_is_limited_for_each_key(place: Place) -> None:
     check_time(place)
 
@@ -443,7 +443,7 @@ def test_ctrl_c_on_spark_ends_the_parts_that_wait(spark: OnSpark) -> None:
 
 SCRIPT = """
 import signal
-from assay.checkers.linearizability import Limits, ThisMachine, search
+from assay.checkers.linearizability import Limits, LocalSearch, search
 from helpers.linearizability_histories import operation, table
 from helpers.linearizability_models import Mixer
 
@@ -452,7 +452,7 @@ slow = [operation("mix", number + 1, call=number, ret=100 + number) for number i
 ops = table([("quick", slow[:1]), ("slow", slow)])
 reported = lambda what, done, total: print(what, done, flush=True)
 judged = search(ops, Mixer(), limits=Limits(seconds=60),
-                place=ThisMachine(workers=2, patience=0.0), progress=reported)
+                place=LocalSearch(workers=2, patience=0.0), progress=reported)
 print(judged.verdict, judged.interrupted, judged.unknown)
 """
 
