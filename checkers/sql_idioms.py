@@ -160,14 +160,14 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
             select {by}, {both}, min(former_moment) over (partition by {by}, falls {order_by("moment, op")}
                     {ALL_ROWS}) as onset,
                 {first_of("moment")} as earliest, {first_of("op")} as earliest_op,
-                {row_number(by=by, order="falls, gap, moment, op, former_op, side, former_side")} as turn
+                {row_number(by=by, order="falls, gap, moment, op, former_op, side, former_side")} as rank
             from (
                 select {by}, {both}, moment - former_moment as gap, {falls} as falls from (
                     select {by}, {", ".join(names)}, {former}
                     from (select *, {"0 - side" if rising else "0"} as back from ({statements}) as stated) as placed
                     ) as neighbours
                 where former_side <> side) as pairs) as ranked
-        where turn = 1
+        where rank = 1
         """
 
 
@@ -178,16 +178,16 @@ def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
     ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``. In the result, these two columns
     are the place of the operation that had returned; with the prefix ``late_``, that of the late call.
     """
-    value, turn = place
+    value, rank = place
     return f"""
-        select key, before, overtaken, first_op, {value}, {turn}, late_op, late_{value}, late_{turn} from (
+        select key, before, overtaken, first_op, {value}, {rank}, late_op, late_{value}, late_{rank} from (
             select f.key, f.before, f.overtaken, a.op as first_op, a.{value} as {value},
-                a.{turn} as {turn}, b.op as late_op, b.{value} as late_{value}, b.{turn} as late_{turn},
+                a.{rank} as {rank}, b.op as late_op, b.{value} as late_{value}, b.{rank} as late_{rank},
                 {row_number(by="f.key, f.before", order="a.back, a.op, b.op")} as number
             from {found} f join {rows} b on b.key = f.key and b.call = f.before
-                join (select key, op, ret, 0 - ret as back, {value}, {turn} from {rows}) a
+                join (select key, op, ret, 0 - ret as back, {value}, {rank} from {rows}) a
                     on a.key = f.key and a.ret < f.before
-                    and (b.{value} < a.{value} or (b.{value} = a.{value} and b.{turn} < a.{turn}))) as pairs
+                    and (b.{value} < a.{value} or (b.{value} = a.{value} and b.{rank} < a.{rank}))) as pairs
         where number = 1 {order_by("key, before")}
         """
 

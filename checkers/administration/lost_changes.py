@@ -89,7 +89,7 @@ DONE_BUT_LOST: Final = Check(
             on a.op = l.op and a.topic = l.topic and a.name = l.name
 
         -- Acknowledged numbers of partitions.
-        create view lost_made as
+        create view lost_partition_counts as
         select e.op, {strip_incarnation("e.key")} as topic, e.value, e.call, e.ret from effects e
         where e.kind in ('topic-create', 'partitions-add') and e.outcome = 'ok' and e.value is not null
             and e.ret is not null
@@ -102,17 +102,17 @@ DONE_BUT_LOST: Final = Check(
             from effects e where e.kind = 'topic-seen' and e.outcome = 'ok' and e.phase = 'drain'
                 and e.ret is not null) l
             cross join rest_quiet q cross join deadlines_declared o
-            left join lost_made w on w.topic = l.topic
+            left join lost_partition_counts w on w.topic = l.topic
                 and l.call - o.obedience_deadline >= greatest(w.ret, q.since)
             left join lost_deletions d on d.topic = l.topic
         group by l.topic, l.op, l.call, l.ret, l.partitions
 
         -- Looks at rest with fewer partitions than were acknowledged.
         create view lost_at_rest as
-        select w.topic, w.op, w.value, l.look, l.partitions from lost_made w
+        select w.topic, w.op, w.value, l.look, l.partitions from lost_partition_counts w
             join (
                 select r.look, r.time, m.topic, count(p.key) as partitions
-                from rest_looks r cross join (select topic from lost_made group by topic) m
+                from rest_looks r cross join (select topic from lost_partition_counts group by topic) m
                     left join looks p on p.look = r.look and p.what = 'partition'
                         and {extract_topic("p.key")} = m.topic
                 group by r.look, r.time, m.topic) l
@@ -126,35 +126,35 @@ DONE_BUT_LOST: Final = Check(
     violations=f"""
         select topic as key, name, asked_op, value, seen, look_op, since, until from (
             select p.topic, p.name, c.op as asked_op, c.value, p.state as seen, p.op as look_op, p.since,
-                p.ret as until, {row_number(by="p.topic, p.name", order="p.call, p.op, c.op")} as turn
+                p.ret as until, {row_number(by="p.topic, p.name", order="p.call, p.op, c.op")} as rank
             from (
                 select *, {previous("guilty", by="topic, name", order="call, op")} as former,
                     {previous("call", by="topic, name", order="call, op")} as since
                 from lost_settings_judged) p
                 join lost_settings c on c.topic = p.topic and c.name = p.name and c.call = p.changed
             where p.guilty = 1 and p.former = 1) as settings
-        where turn = 1
+        where rank = 1
         union all
         select topic, '', asked, value, cast(partitions as string), op, since, ret from (
             select p.topic, p.asked, w.value, p.partitions, p.op, p.since, p.ret,
-                {row_number(by="p.topic", order="p.call, p.op, w.value")} as turn
+                {row_number(by="p.topic", order="p.call, p.op, w.value")} as rank
             from (
                 select *, {previous("asked", by="topic", order="call, op")} as former,
                     {previous("call", by="topic", order="call, op")} as since
                 from lost_topics_judged) p
-                join lost_made w on w.topic = p.topic and w.op = p.asked
+                join lost_partition_counts w on w.topic = p.topic and w.op = p.asked
             where p.former is not null) as seen
-        where turn = 1
+        where rank = 1
         union all
         select topic, '', op, value, cast(partitions as string), cast(null as bigint), since, until from (
             select topic, op, value, partitions, since, until,
-                {row_number(by="topic", order="value, op")} as turn from lost_for_good) as resting
-        where turn = 1
+                {row_number(by="topic", order="value, op")} as rank from lost_for_good) as resting
+        where rank = 1
         """,
     evidence=select_first("found_done_but_lost", "key, name, look_op, asked_op"),
     examined="""
         select (select count(*) from lost_setting_looks) + (select count(*) from lost_topics_judged)
-            + (select count(*) from lost_made cross join rest_looks) as examined
+            + (select count(*) from lost_partition_counts cross join rest_looks) as examined
         """,
     claim="[name=?The topic {key} was to have {value} partitions|The setting {name} of {key} had been set [to "
     "{value}|back to its default]|The topic {key} was to have {value} partitions] ({asked_op}, acknowledged at "

@@ -42,13 +42,13 @@ probably repeats them, too: its first query of such a text is for all its runs."
 
 
 @dataclass(eq=False)
-class Node:
-    """A relation of all runs or of one. Once it exists, ``relation`` has its rows, with the column :data:`RUN`."""
+class BatchRelation:
+    """A relation of all runs or of one. Once it exists, ``table_name`` has its rows, with the column :data:`RUN`."""
 
     number: int
     sql: str
     is_table: bool
-    reads: Mapping[str, Node]
+    reads: Mapping[str, BatchRelation]
     run: int | None = None
     """The only run that has it; None: all have."""
     exists: bool = False
@@ -58,7 +58,7 @@ class Node:
     """Known once it exists, if it is a table."""
 
     @property
-    def relation(self) -> str:
+    def table_name(self) -> str:
         return f"batch_{self.number}"
 
 
@@ -72,12 +72,12 @@ class HistoryBatch:
         self._small = effects <= SMALL_ROWS
         self._duck = DuckDB(small=True) if self._small else DuckDB(threads=1, lateral=True)
         self._runs = runs
-        self._nodes: dict[tuple[object, ...], Node] = {}
+        self._relations: dict[tuple[object, ...], BatchRelation] = {}
         self._numbers = itertools.count(1)
         self._answers: dict[tuple[object, ...], dict[int, list[Row]]] = {}
         self._for_all: set[tuple[object, ...]] = set()
         """Queries already run for all runs; an answer that is missing then is queried for its run alone."""
-        self._loaded: dict[str, Node] = {}
+        self._loaded: dict[str, BatchRelation] = {}
         self._duck.run(f"create or replace temporary table batch_runs as select range as {RUN} from range({runs})")
 
     def load(self, name: str, tables: Sequence[pa.Table]) -> None:
@@ -94,57 +94,62 @@ class HistoryBatch:
     def close(self) -> None:
         self._duck.close()
 
-    def _load(self, rows: pa.Table, run: int | None) -> Node:
-        node = Node(next(self._numbers), "", True, {}, run, exists=True)
-        self._duck.load(node.relation, rows, coded=run is None and not self._small)
-        self._find_runs_with_rows(node)
-        return node
+    def _load(self, rows: pa.Table, run: int | None) -> BatchRelation:
+        relation = BatchRelation(next(self._numbers), "", True, {}, run, exists=True)
+        self._duck.load(relation.table_name, rows, enums=run is None and not self._small)
+        self._find_runs_with_rows(relation)
+        return relation
 
-    def load_for_run(self, run: int, rows: pa.Table) -> Node:
+    def load_for_run(self, run: int, rows: pa.Table) -> BatchRelation:
         return self._load(rows.add_column(0, RUN, pa.array([run] * rows.num_rows, pa.int64())), run)
 
-    def declare(self, sql: str, reads: Mapping[str, Node], *, is_table: bool) -> Node:
+    def declare(self, sql: str, reads: Mapping[str, BatchRelation], *, is_table: bool) -> BatchRelation:
         """Returns the relation of this text over these other relations."""
-        identity = (sql, is_table, *sorted((name, node.number) for name, node in reads.items()))
-        if identity not in self._nodes:
-            alone = {node.run for node in reads.values() if node.run is not None}
-            self._nodes[identity] = Node(next(self._numbers), sql, is_table, reads, next(iter(alone), None))
-        return self._nodes[identity]
+        identity = (sql, is_table, *sorted((name, relation.number) for name, relation in reads.items()))
+        if identity not in self._relations:
+            runs = {relation.run for relation in reads.values() if relation.run is not None}
+            number, only_run = next(self._numbers), next(iter(runs), None)
+            self._relations[identity] = BatchRelation(number, sql, is_table, reads, only_run)
+        return self._relations[identity]
 
-    def is_surely_empty(self, node: Node) -> bool:
+    def is_surely_empty(self, relation: BatchRelation) -> bool:
         """Returns whether the relation certainly has no rows of any run; makes a table if necessary."""
-        if node.is_surely_empty is None:
+        if relation.is_surely_empty is None:
             if any(
-                _lacks_input_rows(node.sql, node.reads, is_empty)
+                _lacks_input_rows(relation.sql, relation.reads, is_empty)
                 for is_empty in (self._is_known_empty, self.is_surely_empty)  # the first one makes no table
             ):
-                node.is_surely_empty = True
-            elif node.is_table:
-                self._make(node)
-        return node.is_surely_empty is True
+                relation.is_surely_empty = True
+            elif relation.is_table:
+                self._make(relation)
+        return relation.is_surely_empty is True
 
-    def is_surely_empty_for(self, node: Node, run: int) -> bool:
+    def is_surely_empty_for(self, relation: BatchRelation, run: int) -> bool:
         """Returns whether the relation certainly has no rows of this run; makes a table if necessary."""
-        return self.is_surely_empty(node) or (node.is_table and node.exists and run not in node.runs_with_rows)
-
-    def _is_known_empty(self, node: Node) -> bool:
-        """Returns whether the relation is known to have no rows of any run, without making any."""
-        if node.is_surely_empty is None and node.sql and _lacks_input_rows(node.sql, node.reads, self._is_known_empty):
-            node.is_surely_empty = True
-        return node.is_surely_empty is True
-
-    def has_no_rows(self, sql: str, reads: Mapping[str, Node], run: int) -> bool:
-        """Returns whether a query certainly has no rows for this run."""
-        return _lacks_input_rows(sql, reads, self._is_known_empty) or _lacks_input_rows(
-            sql, reads, lambda node: self.is_surely_empty_for(node, run)
+        return self.is_surely_empty(relation) or (
+            relation.is_table and relation.exists and run not in relation.runs_with_rows
         )
 
-    def rows(self, sql: str, reads: Mapping[str, Node], run: int) -> list[Row]:
-        identity = (sql, *sorted((name, node.number) for name, node in reads.items()))
+    def _is_known_empty(self, relation: BatchRelation) -> bool:
+        """Returns whether the relation is known to have no rows of any run, without making any."""
+        is_open = relation.is_surely_empty is None and relation.sql
+        if is_open and _lacks_input_rows(relation.sql, relation.reads, self._is_known_empty):
+            relation.is_surely_empty = True
+        return relation.is_surely_empty is True
+
+    def has_no_rows(self, sql: str, reads: Mapping[str, BatchRelation], run: int) -> bool:
+        """Returns whether a query certainly has no rows for this run."""
+        return _lacks_input_rows(sql, reads, self._is_known_empty) or _lacks_input_rows(
+            sql, reads, lambda relation: self.is_surely_empty_for(relation, run)
+        )
+
+    def rows(self, sql: str, reads: Mapping[str, BatchRelation], run: int) -> list[Row]:
+        identity = (sql, *sorted((name, relation.number) for name, relation in reads.items()))
         answers = self._answers.setdefault(identity, {})
         if run not in answers:
             again = sql in _repeated_texts or bool(answers)
-            if again and identity not in self._for_all and not any(node.run is not None for node in reads.values()):
+            of_all = all(relation.run is None for relation in reads.values())
+            if again and of_all and identity not in self._for_all:
                 self._for_all.add(identity)
                 if len(_repeated_texts) >= KEPT_TEXTS:
                     _repeated_texts.clear()
@@ -154,10 +159,10 @@ class HistoryBatch:
                 answers[run] = self._duck.fetch(self._bind_names(sql, reads, str(run)))
         return answers[run]
 
-    def arrow(self, sql: str, reads: Mapping[str, Node], run: int) -> pa.Table:
+    def arrow(self, sql: str, reads: Mapping[str, BatchRelation], run: int) -> pa.Table:
         return self._duck.arrow(self._bind_names(sql, reads, str(run)))
 
-    def _query_all(self, sql: str, reads: Mapping[str, Node]) -> dict[int, list[Row]]:
+    def _query_all(self, sql: str, reads: Mapping[str, BatchRelation]) -> dict[int, list[Row]]:
         """Returns the rows by run.
 
         A run is missing if its rows may have an order, because the order is lost here. All are missing if DuckDB cannot
@@ -173,45 +178,46 @@ class HistoryBatch:
         ordered = _ORDERED.search(sql) is not None
         return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
 
-    def _to_lateral_join(self, sql: str, reads: Mapping[str, Node], run: int | None) -> str:
+    def _to_lateral_join(self, sql: str, reads: Mapping[str, BatchRelation], run: int | None) -> str:
         """Returns SQL that runs the text for all runs, or for one, with the run's number as the first column."""
         runs = "batch_runs" if run is None else f"(select {run} as {RUN})"
         inner = self._bind_names(sql, reads, f"runs.{RUN}")
         return f"select runs.{RUN}, each.* from {runs} as runs cross join lateral ({inner}) as each"
 
-    def _bind_names(self, sql: str, reads: Mapping[str, Node], run: str) -> str:
+    def _bind_names(self, sql: str, reads: Mapping[str, BatchRelation], run: str) -> str:
         """Returns the text with each name standing for the rows of one run. ``run`` is SQL for its number."""
         if not reads:
             return sql
-        for node in reads.values():
-            self._make(node)
+        for relation in reads.values():
+            self._make(relation)
         bindings = ", ".join(
-            f"{name} as not materialized (select * exclude ({RUN}) from {node.relation} where {RUN} = {run})"
-            for name, node in reads.items()
+            f"{name} as not materialized (select * exclude ({RUN}) from {relation.table_name} where {RUN} = {run})"
+            for name, relation in reads.items()
         )
         return f"with {bindings} select * from ({sql}) as text"
 
-    def _make(self, node: Node) -> None:
-        if node.exists:
+    def _make(self, relation: BatchRelation) -> None:
+        if relation.exists:
             return
-        if node.is_table and node.is_surely_empty is None:
+        if relation.is_table and relation.is_surely_empty is None:
             # None and not False: the rows are unknown until they are made.
-            node.is_surely_empty = _lacks_input_rows(node.sql, node.reads, self._is_known_empty) or None
-        sql = self._to_lateral_join(node.sql, node.reads, node.run)
-        kind = "table" if node.is_table else "view"
-        limit = " limit 0" if node.is_table and node.is_surely_empty else ""  # spares the work of a query without rows
-        self._duck.run(f"create or replace temporary {kind} {node.relation} as {sql}{limit}")
-        node.exists = True
-        if node.is_table:
-            self._find_runs_with_rows(node)
+            relation.is_surely_empty = _lacks_input_rows(relation.sql, relation.reads, self._is_known_empty) or None
+        sql = self._to_lateral_join(relation.sql, relation.reads, relation.run)
+        kind = "table" if relation.is_table else "view"
+        is_empty = relation.is_table and relation.is_surely_empty
+        limit = " limit 0" if is_empty else ""  # spares the work of a query without rows
+        self._duck.run(f"create or replace temporary {kind} {relation.table_name} as {sql}{limit}")
+        relation.exists = True
+        if relation.is_table:
+            self._find_runs_with_rows(relation)
 
-    def _find_runs_with_rows(self, node: Node) -> None:
-        rows = self._duck.fetch(f"select distinct {RUN} from {node.relation}")
-        node.runs_with_rows = frozenset(row[RUN] for row in rows)
-        node.is_surely_empty = not node.runs_with_rows
+    def _find_runs_with_rows(self, relation: BatchRelation) -> None:
+        rows = self._duck.fetch(f"select distinct {RUN} from {relation.table_name}")
+        relation.runs_with_rows = frozenset(row[RUN] for row in rows)
+        relation.is_surely_empty = not relation.runs_with_rows
 
 
-def _lacks_input_rows(sql: str, reads: Mapping[str, Node], is_empty: Callable[[Node], bool]) -> bool:
+def _lacks_input_rows(sql: str, reads: Mapping[str, BatchRelation], is_empty: Callable[[BatchRelation], bool]) -> bool:
     """Returns whether a text has no rows because relations that it reads are empty."""
     return find_rowless_condition(sql)(lambda name: name in reads and is_empty(reads[name]))
 
@@ -221,7 +227,7 @@ class RunEngine:
 
     name = "duckdb"
 
-    def __init__(self, batch: HistoryBatch, run: int, names: dict[str, Node]) -> None:
+    def __init__(self, batch: HistoryBatch, run: int, names: dict[str, BatchRelation]) -> None:
         self._batch = batch
         self._run = run
         self._names = names
@@ -259,6 +265,6 @@ class RunEngine:
     def close(self) -> None:
         """Does nothing, because the other histories still need the batch."""
 
-    def _find_read(self, sql: str) -> dict[str, Node]:
+    def _find_read(self, sql: str) -> dict[str, BatchRelation]:
         """Returns the relations that a text reads, by name."""
         return {word: self._names[word] for word in find_words(sql) if word in self._names}

@@ -188,12 +188,12 @@ class DuckDB(LazyEngine):
         except (duckdb.Error, RuntimeError) as error:
             raise _to_error(error, sql) from error
 
-    def load(self, name: str, rows: pa.Table, *, coded: bool = False) -> None:
-        """Creates a table. ``coded``: with enums for repeated texts, which pays if there are many rows."""
+    def load(self, name: str, rows: pa.Table, *, enums: bool = False) -> None:
+        """Creates a table. ``enums``: repeated texts become enums, which pays if there are many rows."""
         self._connection.register("loaded", rows)
         try:
             texts = [field.name for field in rows.schema if field.type == "string"]
-            types = self._create_enums("loaded", texts) if coded else {}
+            types = self._create_enums("loaded", texts) if enums else {}
             columns = [
                 f"cast({quote(column)} as {types[column]}) as {quote(column)}" if column in types else quote(column)
                 for column in rows.column_names

@@ -31,7 +31,7 @@ from assay.checkers.engine.lazy_relations import LazyEngine, LazyRelation
 from assay.checkers.engine.parquet_stats import has_values
 from assay.checkers.engine.spark_parts import (
     AskTask,
-    SortTask,
+    ShuffleTask,
     assign_parts,
     divide_into_ranges,
     find_missing_package,
@@ -253,7 +253,7 @@ class Spark(LazyEngine):
         total = len(ranges) + parts
         answers = (
             self._session.sparkContext.parallelize(ranges, len(ranges))
-            .flatMap(SortTask(tuple(name for name in EFFECTS.names if has_values(paths, name)), part_of_bucket))
+            .flatMap(ShuffleTask(tuple(name for name in EFFECTS.names if has_values(paths, name)), part_of_bucket))
             .partitionBy(parts, int)
             .mapPartitions(AskTask(question, pack(engine.arrow("select * from faults")), threads))
         )

@@ -53,7 +53,7 @@ class RowGroupRange:
 
 
 @dataclass(frozen=True)
-class SortTask:
+class ShuffleTask:
     """Divides a range by part. ``columns``: the columns to send. ``part_of_bucket``: the part of each bucket."""
 
     columns: tuple[str, ...]

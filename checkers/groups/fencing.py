@@ -50,12 +50,12 @@ FENCING_VIOLATION: Final = Check(
         -- An acquire that gives its owner a known token again counts as a renewal.
         create table fencing_steps as
         select group_name, key, kind, rejected, token, 2 * token + case when rejected = 1 then 2
-                when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
+                when kind = 'acquire' and rank = 1 then 0 else 1 end as place,
             case when rejected = 0 then call end as call, ret, op
         from (
             select group_name, key, kind, rejected, token, call, ret, op,
                 {row_number(by="group_name, key, kind, token, owner", order="call, op, sub")}
-                as turn
+                as rank
             from (
                 select coalesce(e.group, '') as group_name, e.key, e.kind, e.token, e.op,
                     e.sub, e.owner, e.call, coalesce(e.ret, {INFINITY}) as ret,

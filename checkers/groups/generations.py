@@ -59,9 +59,9 @@ ZOMBIE_COMMIT: Final = Check(
             min(least({RETURNED}, coalesce(f.ret, {INFINITY}))), min(case when f.ret < {RETURNED} then f.op end)
         from effects e left join (
             select key, value, ret, op from (
-                select key, value, ret, op, {row_number(by="key, value", order="ret, op")} as turn from effects
+                select key, value, ret, op, {row_number(by="key, value", order="ret, op")} as rank from effects
                 where kind = 'fetched' and outcome = 'ok' and ret is not null) as fetches
-            where turn = 1) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
+            where rank = 1) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
         where e.kind = 'commit' and e.group is not null and e.generation >= 0 and g.key is null
             and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
         group by e.group, e.generation, e.op

@@ -84,7 +84,7 @@ ORPHANED_PARTITION: Final = Check(
         group by g.group_name
 
         -- Operations with the calls of their worker's operations before and after; only if there is a suspect.
-        create table orphan_turns as
+        create table orphan_ops as
         select "index" as op, process, call, outcome,
             lag(call) over (partition by worker order by call nulls first, "index" nulls first) as former,
             lead(call) over (partition by worker order by call nulls first, "index" nulls first) as resumed
@@ -95,7 +95,7 @@ ORPHANED_PARTITION: Final = Check(
         create table orphan_deaths as
         select process, min(coalesce(former, 0)) as born,
             min(case when outcome = 'info' then coalesce(resumed, {INFINITY}) else {INFINITY} end) as died
-        from orphan_turns group by process
+        from orphan_ops group by process
 
         -- Operations that report on a group, and the call of the one before. The later one reports what the process
         -- got in between.
@@ -113,7 +113,7 @@ ORPHANED_PARTITION: Final = Check(
         select cast(null as string) as group_name, since, recovered as until from fault_times
         union all
         select cast(null as string), coalesce(t.former, 0), coalesce(t.resumed, {INFINITY})
-        from orphan_turns t
+        from orphan_ops t
             left join (select op from effects where kind = 'append' group by op) s on t.op = s.op
         where t.outcome = 'info' and s.op is null
         union all

@@ -61,8 +61,8 @@ HOLD_VIEWS: Final = parse_views(f"""
     where e.kind not in ('append', 'end') and e.assignment is not null
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
 
-    -- `reported`: when the last operation that reports the hold was called; the hold had begun by then at the latest.
-    -- `over`: when the owner began to give it up or learned of its loss. `gone`: when it had certainly ended.
+    -- `begun`: when it was certainly held. `reported`: the call of the last operation that reports it. `over`: when the
+    -- owner began to give it up or learned of its loss. `gone`: when it had certainly ended. `alive`: its last use.
     create table holds as
     select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.term, a.op, a.reported, a.begun,
         u.over, u.gone, u.alive
@@ -125,7 +125,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         from certain_holds where term is null and key <> group_name
 
         -- Numbers an owner's reigns: overlapping or adjoining holds are one.
-        create view hold_turns as
+        create view hold_reigns as
         select group_name, key, owner, begun, until,
             {sum_so_far(_BEGINS_REIGN, by="group_name, key, owner", order="begun, until")} as reign
         from hold_order
@@ -136,7 +136,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             select group_name, key, begun, until,
                 {greatest_before("until", by="group_name, key", order="begun, owner")} as before
             from (
-                select group_name, key, owner, min(begun) as begun, max(until) as until from hold_turns
+                select group_name, key, owner, min(begun) as begun, max(until) as until from hold_reigns
                 group by group_name, key, owner, reign) as joined) as ordered
         """),
     ),
@@ -177,7 +177,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         group by f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before
         {order_by("f.group_name, f.key, f.term, f.begun")}
         """,
-    examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
+    examined="select (select count(*) from generation_owners) + (select count(*) from hold_reigns) as examined",
     exposure=Exposure(
         rows=f"""
             select h.key, count(*) as claims, {total_of("case when a.clients > 1 then 1 else 0 end")} as exposed

@@ -46,7 +46,7 @@ RESTLESS_GROUP: Final = Check(
         from effects e group by e.op
 
         -- When a member may have come, gone or returned.
-        create view restless_turns as
+        create view restless_member_changes as
         select o.process, case when o.outcome = 'info' then o.resumed else o.ret end as time from (
             select "index" as op, process, outcome, ret, coalesce(
                 lead(call) over (partition by worker {order_by('call, "index"')}), {INFINITY}) as resumed
@@ -59,7 +59,7 @@ RESTLESS_GROUP: Final = Check(
         select group_name, max(time) as time from (
             select group_name, joined as time from restless_members
             union all
-            select m.group_name, t.time from restless_members m join restless_turns t on t.process = m.process
+            select m.group_name, t.time from restless_members m join restless_member_changes t on t.process = m.process
             union all
             select m.group_name, a.time from (select group_name from restless_members group by group_name) m
                 cross join (

@@ -69,19 +69,16 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
             raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {to_plain_line(error)}") from error
 
 
-def count_kinds(engine: Engine, reader: Engine) -> None:
-    """Creates ``effect_kinds`` in ``engine``. ``reader``: another engine with these views, which may read files faster.
-
-    It is no ``HistoryReader``.
-    """
-    build(reader, (KINDS,))
-    if reader is not engine:
-        engine.load(KINDS.name, reader.arrow(f"select * from {KINDS.name}"))
+def count_kinds(engine: Engine, source: Engine) -> None:
+    """Creates ``effect_kinds`` in ``engine``. ``source``: an engine with these views, which may read files faster."""
+    build(source, (KINDS,))
+    if source is not engine:
+        engine.load(KINDS.name, source.arrow(f"select * from {KINDS.name}"))
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
     """Registers as views what checks need of the contract, so that their SQL does not depend on the contract."""
-    keys = ", ".join(f"({to_sql_literal(key)})" for key in sorted(contract.compacted))
+    keys = ", ".join(f"({quote_key(key)})" for key in sorted(contract.compacted))
     none = "select cast(null as string) as key where 1 = 0"
     engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)
     engine.view(
@@ -111,7 +108,7 @@ def _to_sql(number: int | None) -> str:
     return "null" if number is None else str(number)
 
 
-def to_sql_literal(text: str) -> str:
+def quote_key(text: str) -> str:
     """Returns a compacted key as SQL. Raises ``HistoryError`` if the engines would read the text in different ways."""
     try:
         return quote_texts([text])

@@ -264,7 +264,7 @@ class _Judging:
     known: PartitionAnswers = field(default_factory=PartitionAnswers)
     """Answers that the engine found key by key before the other checks."""
 
-    cut: bool = False
+    cut_short: bool = False
     """Whether a broken invariant ended the run at once."""
 
     @cached_property
@@ -280,7 +280,7 @@ class _Judging:
     @property
     def ended(self) -> bool:
         """Whether the run came to its own end, so that its deadlines count."""
-        return self.complete and not self.interrupted and not self.cut
+        return self.complete and not self.interrupted and not self.cut_short
 
     def judge(self) -> Judgement:
         begun = time.perf_counter()
@@ -335,7 +335,7 @@ class _Judging:
             )  # fmt: skip
             self.kinds = list_kinds(validator)
         register_contract(self.engine, self.contract)
-        self.cut = any(next(iter(row.values())) for row in self.engine.rows(BROKEN_COUNT))
+        self.cut_short = any(next(iter(row.values())) for row in self.engine.rows(BROKEN_COUNT))
 
     def _describe_circumstances(self) -> list[str]:
         """Returns the reasons not to pass that do not depend on any check."""
@@ -344,7 +344,7 @@ class _Judging:
             reasons.append("the run had not come to its end when this was judged")
         elif self.interrupted:
             reasons.append("the run was interrupted")
-        if self.cut:
+        if self.cut_short:
             reasons.append("the run was ended at once, because an invariant was broken")
         if not self.complete:
             reasons.append("the history was not closed, so operations may be missing from it")

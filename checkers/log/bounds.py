@@ -60,10 +60,10 @@ ANSWER_BEYOND_LOG: Final = Check(
     evidence=f"""
         select key, floor_op, sub, position, timestamp, ended, appended, ceiling_op from (
             select f.key, f.op as floor_op, f.sub, f.position, f.timestamp, c.position as ended, c.appended,
-                c.op as ceiling_op, {row_number(by="f.key, f.op, f.sub", order="c.call, c.op, c.sub")} as turn
+                c.op as ceiling_op, {row_number(by="f.key, f.op, f.sub", order="c.call, c.op, c.sub")} as rank
             from {first_rows_subquery("found_answer_beyond_log", "key, op, sub")} f
                 join log_ceilings c on f.key = c.key and c.call > f.ret and c.position < f.least) as later
-        where turn = 1 {order_by("key, floor_op, sub")}
+        where rank = 1 {order_by("key, floor_op, sub")}
         """,
     examined="select count(*) as examined from log_floors",
     kinds=("start", "look-up"),
@@ -106,14 +106,14 @@ LOOK_UP_ORDER: Final = Check(
         """,
     evidence=f"""
         select key, low_op, sub, timestamp, position, high_op, earlier, higher from (
-            select *, {row_number(by="key, low_op, sub", order="gap, high_op, high_sub")} as turn from (
+            select *, {row_number(by="key, low_op, sub", order="gap, high_op, high_sub")} as rank from (
                 select f.key, f.op as low_op, f.sub, f.timestamp, f.position, q.op as high_op, q.sub as high_sub,
                     q.timestamp as earlier, q.position as higher, abs(q.call - w.call) as gap
                 from {first_rows_subquery("found_look_up_order", "key, op, sub")} f
                     join log_look_ups w on f.op = w.op and f.sub = w.sub
                     join log_look_ups q on f.key = q.key and q.timestamp <= f.timestamp and q.position > f.position
                 ) as pairs) as stated
-        where turn = 1 {order_by("key, low_op, sub")}
+        where rank = 1 {order_by("key, low_op, sub")}
         """,
     examined="select count(*) as examined from log_look_ups",
     kinds=("look-up",),

@@ -56,13 +56,13 @@ def _select_last_known(found: str, known: str) -> str:
         select key, epoch, end_op, position, former, former_op, former_epoch, acked from (
             select f.key, f.epoch, f.op as end_op, f.sub, f.position,
                 e.position as former, e.op as former_op, e.epoch as former_epoch, e.acked,
-                {row_number(by="f.op, f.sub", order="e.back, e.op, e.position")} as turn
+                {row_number(by="f.op, f.sub", order="e.back, e.op, e.position")} as rank
             from {first_rows_subquery(found, "key, op, sub")} f
                 join log_ends w on f.op = w.op and f.sub = w.sub
                 join (select *, 0 - ret as back from ({known}) as reported) e
                     on f.key = e.key and e.position > f.position
             where e.epoch <= f.epoch and e.ret < w.call) as stated
-        where turn = 1 {order_by("key, end_op, sub")}
+        where rank = 1 {order_by("key, end_op, sub")}
         """
 
 

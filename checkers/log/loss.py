@@ -158,10 +158,10 @@ MISPLACED_ACK: Final = Check(
         from ({_select_evidence("found_misplaced_ack", acked=True)}) m
             join (
                 select f.key, f.value, s.position, s.op,
-                    {row_number(by="f.key, f.value", order="s.moment, s.op, s.position")} as turn
+                    {row_number(by="f.key, f.value", order="s.moment, s.op, s.position")} as rank
                 from {first_rows_subquery("found_misplaced_ack", "key, position, value")} f
                     join log_locations s on f.key = s.key and f.value = s.value and s.acked = 0) p
-            on m.key = p.key and m.value = p.value and p.turn = 1
+            on m.key = p.key and m.value = p.value and p.rank = 1
         {order_by("m.key, m.position, m.value")}
         """,
     evidence_views=(LOCATIONS,),

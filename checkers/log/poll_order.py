@@ -52,9 +52,9 @@ POLL_VIEWS: Final = parse_views(f"""
     select process, key, assignment, breaks, position as sought, op from (
         select process, key, assignment, breaks, position, op,
             {row_number(by="process, key, assignment, breaks", order="call, op, sub")}
-            as turn
+            as rank
         from log_steps where kind <> 'observe' and position >= 0) as starts
-    where turn = 1
+    where rank = 1
 
     -- The records that one operation read of a chain. `gapless`: their offsets are consecutive, so comparing the two
     -- ends is enough.

@@ -113,14 +113,14 @@ LOG_START_REGRESSION: Final = Check(
     evidence=f"""
         select key, node, epoch, start_op, position, former, former_op from (
             select f.key, f.node, f.epoch, f.op as start_op, f.sub, f.position, e.position as former, e.op as former_op,
-                {row_number(by="f.op, f.sub", order="e.back, e.op, e.sub")} as turn
+                {row_number(by="f.op, f.sub", order="e.back, e.op, e.sub")} as rank
             from {first_rows_subquery("found_log_start_regression", "key, op, sub")} f
                 join log_start_reports w on f.op = w.op and f.sub = w.sub
                 join (select *, 0 - ret as back from log_start_reports) e
                     on f.key = e.key and f.node = e.node and f.incarnation = e.incarnation
                     and f.epoch = e.epoch and e.position > f.position
             where e.ret < w.call) as stated
-        where turn = 1 {order_by("key, start_op, sub")}
+        where rank = 1 {order_by("key, start_op, sub")}
         """,
     examined="""
         select count(*) as examined from log_start_reports

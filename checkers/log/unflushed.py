@@ -38,7 +38,7 @@ from typing import Final
 from assay.checkers.check import Check, Family
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote
-from assay.checkers.judging.history_views import to_sql_literal
+from assay.checkers.judging.history_views import quote_key
 from assay.checkers.sql_idioms import INJECTED, order_by, select_first
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history.data_sets import EFFECTS
@@ -61,17 +61,17 @@ NO_ERAS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 
 
 
 @dataclass(frozen=True)
-class Cut:
-    """Cut of one log: everything of ``key`` that was there at ``moment`` (nanoseconds) ends below offset ``at``."""
+class LogCut:
+    """A cut of one log: everything of ``key`` that was there at ``moment`` (nanoseconds) ends below offset ``at``."""
 
     key: str
     moment: int
     at: int
 
 
-def find_cuts(engine: Engine, unflushed: int) -> list[Cut]:
+def find_cuts(engine: Engine, unflushed: int) -> list[LogCut]:
     """Returns the granted cuts, by key and moment."""
-    granted: list[Cut] = []
+    granted: list[LogCut] = []
     for moment in _find_power_losses(engine):
         granted += _find_cuts_at(engine, moment, unflushed, granted)
     return sorted(granted, key=lambda cut: (cut.key, cut.moment))
@@ -156,7 +156,7 @@ def _parse_names(targets: str) -> set[str]:
     return set(map(str, found)) if isinstance(found, list) else {targets}
 
 
-def _find_cuts_at(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -> list[Cut]:
+def _find_cuts_at(engine: Engine, moment: int, unflushed: int, granted: Sequence[LogCut]) -> list[LogCut]:
     gone: dict[str, int] = {}
     hidden: dict[str, list[int]] = {}
     found: dict[str, int] = {}
@@ -175,14 +175,14 @@ def _find_cuts_at(engine: Engine, moment: int, unflushed: int, granted: Sequence
         key, position = row["key"], row["position"]
         if position > found.get(key, -1):
             gone[key] = min(position, gone.get(key, position))
-    return [Cut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
+    return [LogCut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
 
 
-def _select_ends(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
+def _select_ends(moment: int, unflushed: int, granted: Sequence[LogCut]) -> str:
     """Returns SQL: offsets where a log continued or ended after the moment, below its earlier end by at most what may
     go."""
     exclusion = "".join(
-        f" and not (key = {to_sql_literal(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
+        f" and not (key = {quote_key(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with ends as (
@@ -203,7 +203,7 @@ def _select_ends(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
         """
 
 
-def _select_tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
+def _select_tail(moment: int, unflushed: int, granted: Sequence[LogCut]) -> str:
     """Returns SQL: the last records known before the moment, and what became of each.
 
     - ``gone``: the record certainly is gone.
@@ -215,7 +215,7 @@ def _select_tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     offset of another record, one of the two is gone.
     """
     exclusion = "".join(
-        f" and not (key = {to_sql_literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
+        f" and not (key = {quote_key(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with known as (
@@ -267,7 +267,7 @@ def _select_tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
         """
 
 
-def divide_into_eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
+def divide_into_eras(granted: list[LogCut]) -> list[tuple[str, int, int, int, int]]:
     """Returns each key's intervals between cuts: key, since, until (exclusive), the lowest cut still to come, number
     from 0."""
     eras = []
@@ -303,9 +303,7 @@ def prepare(engine: Engine) -> list[str]:
     """Creates ``log_eras``, and replaces ``log_effects`` for the checks of the log, which come after."""
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
     eras = divide_into_eras(find_cuts(engine, unflushed))
-    values = ", ".join(
-        f"({to_sql_literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in eras
-    )
+    values = ", ".join(f"({quote_key(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in eras)
     engine.view(
         "log_eras",
         f"with named (key, since, until, cut, era) as (values {values}) "

@@ -120,9 +120,9 @@ COUNTER_PHANTOM: Final = Check(
     anomaly="counter-phantom",
     meaning="a count was returned that is higher than the adds made by then",
     views=parse_views(f"""
-        -- Adds of unknown outcome, numbered by call (`turn`).
+        -- Adds of unknown outcome, numbered by call (`rank`).
         create table counter_spare as
-        select r.key, r.op, r.call, {row_number(by="r.key", order="r.call, r.op, r.sub")} as turn
+        select r.key, r.op, r.call, {row_number(by="r.key", order="r.call, r.op, r.sub")} as rank
         from counter_rows r where r.outcome = 'info'
 
         -- The number of adds of unknown outcome.
@@ -149,7 +149,7 @@ COUNTER_PHANTOM: Final = Check(
         select l.key, l.value, l.bound, l.needed, s.call as late, s.op as late_op, coalesce(t.spare, 0) as spare,
             cast(null as bigint) as below_op
         from counter_levels l left join counter_spares t on l.key = t.key
-            left join counter_spare s on l.key = s.key and l.needed = s.turn
+            left join counter_spare s on l.key = s.key and l.needed = s.rank
         where l.missing > 0 and (s.key is null or s.call > l.bound)
         union all
         select r.key, r.value, min(r.ret), null, null, null, 0, min(r.op)

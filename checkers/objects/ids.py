@@ -28,16 +28,16 @@ ID_DUPLICATE: Final = Check(
     meaning="one unique id was handed out more than once",
     violations="select key, value, name, times from ids_generated where times > 1",
     evidence=f"""
-        select key, value, name, times, max(case when turn = 1 then op end) as first_op,
-            max(case when turn = 2 then op end) as again_op
+        select key, value, name, times, max(case when rank = 1 then op end) as first_op,
+            max(case when rank = 2 then op end) as again_op
         from (
             select f.key, f.value, f.name, f.times, e.op,
-                {row_number(by="f.key, f.value, f.name", order="e.ret, e.op, e.sub")} as turn
+                {row_number(by="f.key, f.value, f.name", order="e.ret, e.op, e.sub")} as rank
             from {first_rows_subquery("found_id_duplicate", "key, value, name")} f join effects e
                 on e.kind = 'id-generate' and e.outcome = 'ok' and f.key = e.key
                 and coalesce(f.value = e.value, f.value is null and e.value is null)
                 and coalesce(f.name = e.name, f.name is null and e.name is null)) as handed
-        where turn <= 2 group by key, value, name, times {order_by("key, value, name")}
+        where rank <= 2 group by key, value, name, times {order_by("key, value, name")}
         """,
     examined=f"select {total_of('times')} as examined from ids_generated",
     claim="{key}: {first_op} got [{name:quoted}|{value}] [first_op={again_op}?twice in one answer at "

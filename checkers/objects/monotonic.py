@@ -154,12 +154,12 @@ class _GrowthGraph:
         self._levels = _LEVELS + np.arange(len(least), dtype=np.int64)
         above = np.flatnonzero(~least)
         higher = ~least[level]
-        turns = np.lexsort((self.call, self.process))
-        same = (np.diff(self.process[turns]) == 0) & ~np.isin(self.ops[turns[1:]], falls)
+        by_process = np.lexsort((self.call, self.process))
+        same = (np.diff(self.process[by_process]) == 0) & ~np.isin(self.ops[by_process[1:]], falls)
         self._source = np.concatenate([op, self._levels[above - 1], self._levels[level[higher] - 1]])
         self._target = np.concatenate([self._levels[level], self._levels[above], op[higher]])
         self._kind = np.full(len(self._source), WW)
-        self._before, self._after = self.ops[turns[:-1][same]], self.ops[turns[1:][same]]
+        self._before, self._after = self.ops[by_process[:-1][same]], self.ops[by_process[1:][same]]
 
     def classify(self, *, real_time: bool = False) -> ClassifiedGraph:
         """Returns the components that have a cycle."""

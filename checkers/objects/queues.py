@@ -57,11 +57,11 @@ QUEUE_VIEWS: Final = parse_views(f"""
     from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
 
     create table queue_adds as
-    select key, value, op, sub, call, ret, {row_number(by="key, value", order="call, op, sub")} as turn
+    select key, value, op, sub, call, ret, {row_number(by="key, value", order="call, op, sub")} as rank
     from queue_rows where kind = 'queue-enqueue' and value is not null
 
     create table queue_takes as
-    select key, value, op, sub, call, ret, {row_number(by="key, value", order="ret, op, sub")} as turn
+    select key, value, op, sub, call, ret, {row_number(by="key, value", order="ret, op, sub")} as rank
     from queue_rows where kind = 'queue-dequeue' and outcome = 'ok' and value is not null
 
     -- When the last drain that found the end of the queue was called.
@@ -87,7 +87,7 @@ QUEUE_VIEWS: Final = parse_views(f"""
         select key, value, {sum_so_far("weight", by="key, value", order="back, weight, op, sub")} as ahead
         from (
             select key, value, 0 - call as back, 1 as weight, op, sub from queue_acked
-            union all select key, value, 0 - ret, -1, op, sub from queue_takes) as turns) as counted
+            union all select key, value, 0 - ret, -1, op, sub from queue_takes) as steps) as counted
     group by key, value having max(ahead) > 0
 
     -- Queues without a complete drain, and queues whose `short` missing elements a drain of unknown outcome may have
@@ -115,10 +115,10 @@ QUEUE_LOST: Final = Check(
             count(*) over (partition by key {order_by("key")} {ALL_ROWS}) as losses
         from (
             select a.key, a.value, a.op, a.sub, a.ret, a.drained, s.short,
-                {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
+                {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as rank,
                 count(*) over (partition by a.key, a.value {order_by("a.call")} {ALL_ROWS}) as copies
             from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
-        where turn > copies - short
+        where rank > copies - short
         """),
     violations="""
         select l.key, l.value, l.op, l.sub, l.ret, l.drained, l.losses, coalesce(x.excuses, 0) as excuses
@@ -142,9 +142,9 @@ QUEUE_LOST: Final = Check(
                     {total_of(f"case when t.key is null and {_DRAINED} then 1 else 0 end")} as drained
                 from queue_adds a cross join exposure_bound b
                     left join queue_drains d on a.key = d.key left join queue_open_drains o on a.key = o.key
-                    left join (select key, value from queue_adds where turn = 2) n
+                    left join (select key, value from queue_adds where rank = 2) n
                     on a.key = n.key and a.value = n.value
-                    left join (select key, value from queue_takes where turn = 1) t
+                    left join (select key, value from queue_takes where rank = 1) t
                     on a.key = t.key and a.value = t.value
                 where a.ret < {INFINITY} and n.key is null
                 group by a.key) c
@@ -180,8 +180,8 @@ QUEUE_DUPLICATE: Final = Check(
     evidence=f"""
         select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op, min(a.op) as add_op
         from {first_rows_subquery("found_queue_duplicate", "key, value")} f
-            join queue_takes t on f.key = t.key and f.value = t.value and t.turn = f.adds
-            join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
+            join queue_takes t on f.key = t.key and f.value = t.value and t.rank = f.adds
+            join queue_takes u on f.key = u.key and f.value = u.value and u.rank = f.adds + 1
             join queue_adds a on f.key = a.key and f.value = a.value
         group by f.key, f.value, f.takes, f.adds {order_by("f.key, f.value")}
         """,
@@ -199,24 +199,24 @@ QUEUE_PHANTOM: Final = Check(
     anomaly="queue-phantom",
     meaning="an element was dequeued that no one had enqueued",
     violations="""
-        select t.key, t.value, min(t.turn) as turn
-        from queue_takes t left join queue_adds a on t.key = a.key and t.value = a.value and t.turn = a.turn
-            left join (select key, value from queue_adds where turn = 1) e on t.key = e.key and t.value = e.value
+        select t.key, t.value, min(t.rank) as rank
+        from queue_takes t left join queue_adds a on t.key = a.key and t.value = a.value and t.rank = a.rank
+            left join (select key, value from queue_adds where rank = 1) e on t.key = e.key and t.value = e.value
         where e.key is null or a.call > t.ret group by t.key, t.value
         """,
     evidence=f"""
-        select f.key, f.value, f.turn, min(t.op) as take_op, min(t.ret) as ret, min(a.op) as add_op,
+        select f.key, f.value, f.rank, min(t.op) as take_op, min(t.ret) as ret, min(a.op) as add_op,
             min(x.op) as failed_op
         from {first_rows_subquery("found_queue_phantom", "key, value")} f
-            join queue_takes t on f.key = t.key and f.value = t.value and f.turn = t.turn
-            left join queue_adds a on f.key = a.key and f.value = a.value and f.turn = a.turn
+            join queue_takes t on f.key = t.key and f.value = t.value and f.rank = t.rank
+            left join queue_adds a on f.key = a.key and f.value = a.value and f.rank = a.rank
             left join (select key, value, op from effects where kind = 'queue-enqueue' and outcome = 'fail') x
             on f.key = x.key and f.value = x.value
-        group by f.key, f.value, f.turn {order_by("f.key, f.value")}
+        group by f.key, f.value, f.rank {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
     claim="{key}: {value} was dequeued by {take_op}, which returned at {ret:time}, [add_op?before {add_op} began to "
-    "enqueue it[turn=1?| (copy {turn})] at {add_op:called}|but [its enqueue by {failed_op} at {failed_op:called} had "
+    "enqueue it[rank=1?| (copy {rank})] at {add_op:called}|but [its enqueue by {failed_op} at {failed_op:called} had "
     "definitely failed|no one enqueued it]].",
     needs_close=True,
 )
@@ -259,7 +259,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
         select key, value, cast(sum(weight) as bigint) as spare
         from (
             select key, value, 1 as weight from queue_adds
-            union all select key, value, -1 from queue_takes) as turns
+            union all select key, value, -1 from queue_takes) as steps
         group by key, value having cast(sum(weight) as bigint) > 0
 
         -- `copies`: the enqueues of an element that have returned, minus its dequeues that have been called. If it is

@@ -242,40 +242,40 @@ SET_FORK: Final = Check(
 
         -- The reads in order of their number of elements.
         create table set_snapshots as
-        select key, op, size, {row_number(by="key", order="size, op")} as turn
+        select key, op, size, {row_number(by="key", order="size, op")} as rank
         from (select key, op, count(*) as size from set_lasting group by key, op) as sizes
 
         -- How many elements a read shares with the next one.
         create view set_common as
-        select a.key, a.turn, count(*) as common
+        select a.key, a.rank, count(*) as common
         from set_snapshots a
             join set_lasting x on a.key = x.key and a.op = x.op
-            join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
+            join set_snapshots b on a.key = b.key and b.rank = a.rank + 1
             join set_lasting y on b.key = y.key and b.op = y.op and x.value = y.value
-        group by a.key, a.turn
+        group by a.key, a.rank
         """),
     violations="""
-        select a.key, a.turn, a.op as small_op, b.op as large_op
-        from set_snapshots a join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
-            left join set_common c on a.key = c.key and a.turn = c.turn
+        select a.key, a.rank, a.op as small_op, b.op as large_op
+        from set_snapshots a join set_snapshots b on a.key = b.key and b.rank = a.rank + 1
+            left join set_common c on a.key = c.key and a.rank = c.rank
         where coalesce(c.common, 0) < a.size
         """,
     evidence=f"""
-        select f.key, f.turn, f.small_op, f.large_op, min(l.value) as lacked, min(o.value) as other
-        from {first_rows_subquery("found_set_fork", "key, turn")} f
+        select f.key, f.rank, f.small_op, f.large_op, min(l.value) as lacked, min(o.value) as other
+        from {first_rows_subquery("found_set_fork", "key, rank")} f
             join (
-                select f.key, f.turn, x.value
-                from {first_rows_subquery("found_set_fork", "key, turn")} f
+                select f.key, f.rank, x.value
+                from {first_rows_subquery("found_set_fork", "key, rank")} f
                     join set_lasting x on f.key = x.key and f.small_op = x.op
                     left join set_lasting y on f.key = y.key and f.large_op = y.op and x.value = y.value
-                where y.op is null) l on f.key = l.key and f.turn = l.turn
+                where y.op is null) l on f.key = l.key and f.rank = l.rank
             join (
-                select f.key, f.turn, y.value
-                from {first_rows_subquery("found_set_fork", "key, turn")} f
+                select f.key, f.rank, y.value
+                from {first_rows_subquery("found_set_fork", "key, rank")} f
                     join set_lasting y on f.key = y.key and f.large_op = y.op
                     left join set_lasting x on f.key = x.key and f.small_op = x.op and x.value = y.value
-                where x.op is null) o on f.key = o.key and f.turn = o.turn
-        group by f.key, f.turn, f.small_op, f.large_op {order_by("f.key, f.turn")}
+                where x.op is null) o on f.key = o.key and f.rank = o.rank
+        group by f.key, f.rank, f.small_op, f.large_op {order_by("f.key, f.rank")}
         """,
     examined="select count(*) as examined from set_snapshots",
     claim="{key}: the read by {small_op}, called at {small_op:called}, shows {lacked} and not {other}; that by "

@@ -84,8 +84,9 @@ def end_kept(rounds: int) -> tuple[View, ...]:
 
 
 def find_ancestors(engine: Engine) -> int:
-    """Creates ``register_ancestors``: (key, value, up, steps, unrooted) of each value that a CAS wrote. Returns the
-    number of rounds.
+    """Creates ``register_ancestors``: (key, value, ancestor, distance, no_start) of each value that a CAS wrote.
+
+    Returns the number of rounds.
     """
     build(engine, start_climb())
     row = engine.rows(
@@ -102,10 +103,10 @@ def find_ancestors(engine: Engine) -> int:
 
 
 def start_climb() -> tuple[View, ...]:
-    """Lets each value of a CAS point at the expected value. Keys with versions need no chains."""
+    """Lets each value of a CAS point at the expected value, with no start known. Keys with versions need no chains."""
     return parse_views("""
         create table register_open_0 as
-        select c.key, c.value, c.expected as up, cast(1 as bigint) as steps, 1 as unrooted
+        select c.key, c.value, c.expected as ancestor, cast(1 as bigint) as distance, 1 as no_start
         from register_clusters c left join register_versioned v on c.key = v.key
         where c.chained = 1 and v.key is null
         """)
@@ -119,23 +120,23 @@ def run_climb_round(number: int) -> tuple[View, ...]:
     new = number + 1
     return parse_views(f"""
         create table register_climb_{new} as
-        select j.key, j.value, coalesce(u.up, j.up) as up, j.steps + coalesce(u.steps, 0) as steps,
-            coalesce(u.unrooted, 0) as unrooted
+        select j.key, j.value, coalesce(u.ancestor, j.ancestor) as ancestor,
+            j.distance + coalesce(u.distance, 0) as distance, coalesce(u.no_start, 0) as no_start
         from register_open_{number} j
-            left join ({_select_pointers(number)}) u on j.key = u.key and j.up = u.value
+            left join ({_select_pointers(number)}) u on j.key = u.key and j.ancestor = u.value
 
-        create view register_rooted_{new} as
-        select * from register_climb_{new} where unrooted = 0
+        create view register_resolved_{new} as
+        select * from register_climb_{new} where no_start = 0
 
         create table register_open_{new} as
-        select * from register_climb_{new} where unrooted = 1
+        select * from register_climb_{new} where no_start = 1
         """)
 
 
 def _select_pointers(rounds: int) -> str:
     """Returns SQL: where each value points after so many rounds."""
-    tables = [*(f"register_rooted_{number}" for number in range(1, rounds + 1)), f"register_open_{rounds}"]
-    return " union all ".join(f"select key, value, up, steps, unrooted from {table}" for table in tables)
+    tables = [*(f"register_resolved_{number}" for number in range(1, rounds + 1)), f"register_open_{rounds}"]
+    return " union all ".join(f"select key, value, ancestor, distance, no_start from {table}" for table in tables)
 
 
 def _describe_unclear(row: Row) -> str:

@@ -92,22 +92,22 @@ STALE_READ: Final = Check(
         create table register_witnesses as
         select key, reach, chain, op, value, call, ret from (
             select f.key, f.reach, l.chain, w.op, w.value, w.call, w.ret,
-                {row_number(by="f.key, f.reach", order="w.back, w.op, w.value")} as turn
+                {row_number(by="f.key, f.reach", order="w.back, w.op, w.value")} as rank
             from register_first f join register_uses l on f.key = l.key and f.reach = l.call
                 join register_uses w on f.key = w.key and w.ret < f.reach
                 left join register_zones z on f.across = 1 and f.key = z.key and l.chain = z.chain
             where (f.across = 0 and w.chain = l.chain and w.place > l.place)
                 or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
-        where turn = 1
+        where rank = 1
 
         -- The last operation of the late call's chain that had returned before the witness was called.
         create view register_earlier_witnesses as
         select key, reach, op, value, ret from (
             select w.key, w.reach, b.op, b.value, b.ret,
-                {row_number(by="w.key, w.reach", order="b.back, b.op, b.value")} as turn
+                {row_number(by="w.key, w.reach", order="b.back, b.op, b.value")} as rank
             from register_witnesses w join register_uses b on w.key = b.key and w.chain = b.chain and b.ret < w.call
             ) as candidates
-        where turn = 1
+        where rank = 1
 
         create view register_first_keys as
         select key, max(versioned) as versioned from register_first group by key

@@ -44,7 +44,7 @@ MISSING_WRITER: Final = Check(
 
         -- Values whose chain has no start.
         create table register_cycles as
-        select key, value from register_ancestors where unrooted = 1
+        select key, value from register_ancestors where no_start = 1
 
         -- Values that were seen at several versions.
         create table register_version_changes as

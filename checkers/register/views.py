@@ -118,21 +118,22 @@ CLUSTER_VIEWS: Final = parse_views(f"""
     group by key having count(*) = count(low_version)
     """)
 """The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``: for each value that a CAS wrote, the
-start of its chain (``up``), its distance (``steps``), and whether a cycle leaves it without a start (``unrooted``)."""
+start of its chain (``ancestor``), the ``distance`` to it, and whether a cycle leaves it without a start (``no_start``).
+"""
 
 
 PLACE_VIEWS: Final = parse_views(f"""
     -- `chain` is the value at the chain's start; a key with versions is one single chain.
     create table register_placed as
     select c.key, c.value, c.first_ret, c.last_call,
-        case when v.key is not null then {INITIAL} else coalesce(a.up, c.value) end as chain,
-        case when v.key is null then coalesce(a.steps, 0) when c.value = {INITIAL} then {INITIAL}
+        case when v.key is not null then {INITIAL} else coalesce(a.ancestor, c.value) end as chain,
+        case when v.key is null then coalesce(a.distance, 0) when c.value = {INITIAL} then {INITIAL}
             else c.low_version end as place,
         case when v.key is not null then 1 else 0 end as versioned
     from register_clusters c
         left join register_ancestors a on c.key = a.key and c.value = a.value
         left join register_versioned v on c.key = v.key
-    where c.first_ret is not null and coalesce(a.unrooted, 0) = 0
+    where c.first_ret is not null and coalesce(a.no_start, 0) = 0
 
     -- The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone.
     create view register_moments as

@@ -53,7 +53,7 @@ EDGE_VIEWS: Final = parse_views(f"""
         union all
         select w.key, coalesce(r.value, {INITIAL}), w.op, w.sub, w.value, w.call
         from txn_writers w left join (
-                select key, op, value from txn_register_seen where turn = 1 and (writer is null or writer <> op)) r
+                select key, op, value from txn_register_seen where rank = 1 and (writer is null or writer <> op)) r
             on w.key = r.key and w.op = r.op
         where w.listed = 0 and w.final = 1) as placed
     group by key, version, op
@@ -90,7 +90,7 @@ EDGE_VIEWS: Final = parse_views(f"""
     select r.key, r.op as first_op, max(coalesce(r.writer, f.writer)) as second_op, min(f.value) as low,
         min(r.value) as high
     from txn_register_seen r join txn_register_seen f on r.key = f.key and r.op = f.op
-    where f.turn = 1 and r.turn > 1 and r.writer is distinct from f.writer
+    where f.rank = 1 and r.rank > 1 and r.writer is distinct from f.writer
         and (r.writer is null or r.writer <> r.op) and (f.writer is null or f.writer <> f.op)
     group by r.key, r.op
 

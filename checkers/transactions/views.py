@@ -160,7 +160,7 @@ SOURCE_VIEWS: Final = parse_views(f"""
 
     -- Each read of a register before its transaction wrote to it itself.
     create table txn_register_seen as
-    select r.op, r.sub, r.key, r.value, w.op as writer, w.final, {row_number(by="r.op, r.key", order="r.sub")} as turn
+    select r.op, r.sub, r.key, r.value, w.op as writer, w.final, {row_number(by="r.op, r.key", order="r.sub")} as rank
     from txn_register_reads r left join txn_first_writes f on r.op = f.op and r.key = f.key
         left join txn_writers w on r.key = w.key and r.value = w.value
         left join txn_foreign x on r.key = x.key and r.value = x.value

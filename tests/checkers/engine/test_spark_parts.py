@@ -17,7 +17,7 @@ from assay.checkers.engine.duck import has_values
 from assay.checkers.engine.spark_parts import (
     BUCKETS,
     RowGroupRange,
-    SortTask,
+    ShuffleTask,
     assign_parts,
     divide_into_ranges,
     find_bucket,
@@ -70,7 +70,7 @@ def test_every_row_goes_to_the_part_of_its_key(
         path = _stored(sink)
         found: dict[int, list[Any]] = {}
         for one in divide_into_ranges([path]):
-            for part, blob in SortTask(("key", "op", "name", "absent"), of_bucket)(one):
+            for part, blob in ShuffleTask(("key", "op", "name", "absent"), of_bucket)(one):
                 found.setdefault(part, []).extend(pa.ipc.open_stream(blob).read_all().to_pylist())
         path.unlink()
     for part, got in found.items():

@@ -323,7 +323,9 @@ def test_pointer_doubling_climbs_in_logarithmic_rounds(tmp_path: Path, length: i
         assert find_kept(engine) == length - 1
         build(engine, CLUSTER_VIEWS)
         assert find_ancestors(engine) <= length.bit_length() + 1
-        rows = engine.rows("select value, up, steps, unrooted from register_ancestors order by value nulls first")
+        rows = engine.rows(
+            "select value, ancestor, distance, no_start from register_ancestors order by value nulls first"
+        )
     assert [tuple(row.values()) for row in rows] == [(value, 0, value, 0) for value in range(1, length + 1)]
 
 
