@@ -18,7 +18,7 @@ class ActiveTerm:
     """A term: its right to write, its knowledge, and its channels to the brokers."""
 
     term: ControllerTerm
-    fence: FencedWriter
+    writer: FencedWriter
     cluster: ClusterState
     machines: StateMachines
     partitions: PartitionStates

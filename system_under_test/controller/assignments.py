@@ -41,7 +41,7 @@ async def check_assignment(zookeeper: ZooKeeper, active: ActiveTerm, name: str, 
         _require_extension(known.assignment, found, _find_targets(active, name))
         if name in INTERNAL_TOPICS and len(found) > len(known.assignment):
             raise znodes.ZnodeError("groups are assigned by its number of partitions")
-        if name in active.cluster.deleting and found != known.assignment:
+        if name in active.cluster.begun_deletions and found != known.assignment:
             raise znodes.ZnodeError("its topic is being deleted")
     except znodes.ZnodeError as error:
         _log.error("assignment of topic %s is rejected and the former one restored: %s", name, error)
@@ -98,7 +98,7 @@ def make_assignment_write(name: str, assignment: Mapping[int, Sequence[int]], ve
 
 
 async def _write(active: ActiveTerm, name: str, assignment: Mapping[int, Sequence[int]], version: int) -> None:
-    await active.fence.write([make_assignment_write(name, assignment, version)])
+    await active.writer.write([make_assignment_write(name, assignment, version)])
 
 
 async def add_partitions(
@@ -116,7 +116,7 @@ async def add_partitions(
     """
     if name in INTERNAL_TOPICS:  # groups are assigned by the number of partitions
         raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is internal; partitions cannot be added to it")
-    if name not in active.cluster.topics or name in active.cluster.deleting:
+    if name not in active.cluster.topics or name in active.cluster.begun_deletions:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
     data, stat = await zookeeper.get(paths.topic(name))
     try:

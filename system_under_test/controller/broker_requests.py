@@ -93,7 +93,7 @@ async def _move_away(active: ActiveTerm, broker_id: int, broker_epoch: int | Non
         (name, index)
         for name, topic in cluster.topics.items()
         for index, replicas in topic.assignment.items()
-        if broker_id in replicas and len(replicas) > 1 and name not in cluster.deleting
+        if broker_id in replicas and len(replicas) > 1 and name not in cluster.begun_deletions
     ]
     moved = [partition for partition in replicated if await active.partitions.move_away(partition, broker_id)]
     active.brokers.stop_replicas(broker_id, moved)

@@ -61,7 +61,7 @@ class ChangeHandlers:
             ),
             Trigger.BALANCE: self._handle_balance,
             # An empty write fails if this broker is no longer the controller.
-            Trigger.REJECTED: lambda active: active.fence.write([]),
+            Trigger.REJECTED: lambda active: active.writer.write([]),
         }
 
     async def handle(self, trigger: Trigger, active: ActiveTerm) -> None:
@@ -121,7 +121,7 @@ class ChangeHandlers:
                 has_begun = await topics.has_deletion_begun(self._zookeeper, name, topic.czxid)
                 cluster.topics[name] = topic  # both or neither: a known topic is not read again
                 if has_begun:
-                    cluster.deleting[name] = None
+                    cluster.begun_deletions[name] = None
         await active.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
         active.brokers.send()
         self._continue_reassignments(active)
@@ -154,7 +154,7 @@ class ChangeHandlers:
         await active.partitions.update([partition for partition in changed if partition in active.cluster.states])
         active.brokers.send()
         if names:  # fenced as all writes: a replaced controller must not delete notices that the next one has not read
-            await active.fence.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
+            await active.writer.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
         self._continue_reassignments(active)
 
     async def _handle_deletions(self, active: ActiveTerm) -> None:

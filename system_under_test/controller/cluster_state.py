@@ -50,7 +50,7 @@ class ClusterState:
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
     undecided: dict[PartitionId, None] = field(default_factory=dict)
     """Partitions whose election waits for a replica's answer."""
-    deleting: dict[str, None] = field(default_factory=dict)
+    begun_deletions: dict[str, None] = field(default_factory=dict)
     """Topics some of whose replicas may have been deleted already: they are never served again."""
     leaving: dict[int, int] = field(default_factory=dict)
     """Brokers that announced a shutdown, with their registration (czxid)."""
@@ -60,9 +60,9 @@ class ClusterState:
     """Reassignments, as last read."""
     moves_known: bool = False
     """Whether the reassignments have been read."""
-    deleting_old_replicas: dict[PartitionId, None] = field(default_factory=dict)
+    running_removals: dict[PartitionId, None] = field(default_factory=dict)
     """Partitions whose old replicas are being deleted right now."""
-    deleting_replicas: dict[str, None] = field(default_factory=dict)
+    running_deletions: dict[str, None] = field(default_factory=dict)
     """Topics whose replicas are being deleted right now."""
     _forget_waiters: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
     """By topic: the futures to complete once it is forgotten."""
@@ -97,8 +97,8 @@ class ClusterState:
             self.states.pop((name, index), None)
             self.undecided.pop((name, index), None)
             self.damaged.pop((name, index), None)
-        self.deleting.pop(name, None)
-        self.deleting_replicas.pop(name, None)
+        self.begun_deletions.pop(name, None)
+        self.running_deletions.pop(name, None)
         for waiting in self._forget_waiters.pop(name, []):
             if not waiting.done():
                 waiting.set_result(None)
@@ -127,7 +127,7 @@ class ClusterState:
         result = []
         for name, index in partitions:
             known = self.states.get((name, index))
-            if known is None or name in self.deleting:
+            if known is None or name in self.begun_deletions:
                 continue
             topic, state = self.topics[name], known.value
             result.append(

@@ -196,13 +196,13 @@ class Controller:
         """
         self._cache.controller_id = self._config.broker_id
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
-        cluster, fence = ClusterState(), self._traits.fence(self._zookeeper, term)
+        cluster, writer = ClusterState(), self._traits.writer(self._zookeeper, term)
         brokers = Broadcast(self._config, term, cluster, self._background, lambda: self._queue.notify(Trigger.REJECTED))
         machines = StateMachines(self._events, term.epoch, cluster)
         partitions = PartitionStates(
-            self._zookeeper, term, fence, cluster, machines, self._config, self._events, brokers, self._traits.decide
+            self._zookeeper, term, writer, cluster, machines, self._config, self._events, brokers, self._traits.decide
         )
-        active = ActiveTerm(term, fence, cluster, machines, partitions, brokers)
+        active = ActiveTerm(term, writer, cluster, machines, partitions, brokers)
         self._active = active
         try:
             cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))

@@ -54,11 +54,11 @@ class TopicDeletions:
         async def act(active: ActiveTerm) -> None:
             if name not in active.cluster.topics:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-            if name not in active.cluster.deleting:
+            if name not in active.cluster.begun_deletions:
                 with contextlib.suppress(
                     NodeExistsError
                 ):  # marked by an earlier request, which waits for a dead replica
-                    await active.fence.write([znodes.make_create(paths.delete_topic(name))])
+                    await active.writer.write([znodes.make_create(paths.delete_topic(name))])
             active.cluster.notify_when_forgotten(name, gone)
             self.trigger()
 
@@ -69,17 +69,17 @@ class TopicDeletions:
         """Begins all deletions that can begin; removes marks of topics that do not exist."""
         cluster = active.cluster
         for name in await self.zookeeper.get_children(paths.DELETE_TOPICS, watch):
-            if name not in cluster.topics or (name in INTERNAL_TOPICS and name not in cluster.deleting):
+            if name not in cluster.topics or (name in INTERNAL_TOPICS and name not in cluster.begun_deletions):
                 if name in cluster.topics:
                     _log.error("znode %s: topic %s is internal and cannot be deleted", paths.delete_topic(name), name)
-                await active.fence.write([Delete(paths.delete_topic(name), -1)])
+                await active.writer.write([Delete(paths.delete_topic(name), -1)])
                 continue
-            if name not in cluster.deleting_replicas and active.brokers.has_channels(cluster.replicas_of(name)):
-                if name not in cluster.deleting:
+            if name not in cluster.running_deletions and active.brokers.has_channels(cluster.replicas_of(name)):
+                if name not in cluster.begun_deletions:
                     begun = znodes.encode(znodes.TopicDeletion(cluster.topics[name].czxid))
-                    await active.fence.write([SetData(paths.delete_topic(name), begun, -1)])
-                    cluster.deleting[name] = None
-                cluster.deleting_replicas[name] = None
+                    await active.writer.write([SetData(paths.delete_topic(name), begun, -1)])
+                    cluster.begun_deletions[name] = None
+                cluster.running_deletions[name] = None
                 active.machines.record_topic_deletion_start(name)
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
 
@@ -99,14 +99,14 @@ class TopicDeletions:
             try:
                 endings = await self.plan_endings(active, name) if deleted else []
                 if deleted and is_same_topic():
-                    await active.fence.write([*await topics.plan_removal(self.zookeeper, name, parts), *endings])
+                    await active.writer.write([*await topics.plan_removal(self.zookeeper, name, parts), *endings])
                     moves = active.cluster.moves.items()
                     active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
                     active.forget(name, deleted=True)
                     active.brokers.send()
             finally:
                 if is_same_topic():
-                    active.cluster.deleting_replicas.pop(name, None)
+                    active.cluster.running_deletions.pop(name, None)
                     for partition in parts:
                         active.machines.record_deletion_failure(partition)
 

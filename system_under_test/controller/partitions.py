@@ -35,7 +35,7 @@ class PartitionStates:
 
     zookeeper: ZooKeeper
     term: ControllerTerm
-    fence: FencedWriter
+    writer: FencedWriter
     cluster: ClusterState
     machines: StateMachines
     config: BrokerConfig
@@ -90,7 +90,7 @@ class PartitionStates:
                 # It is unknown who may lead: the present leader stays, until the znode is repaired or deleted by hand.
                 _log.error("%s; the partition's state is left as it is", error)
                 return
-            if partition[0] in self.cluster.deleting:
+            if partition[0] in self.cluster.begun_deletions:
                 return  # an in-sync member may have deleted its log already
             wanted: PartitionState | None
             if found is None:
@@ -105,7 +105,7 @@ class PartitionStates:
                 continue
             if found is None and not await self._exists_unchanged(partition[0]):
                 with contextlib.suppress(NoNodeError):
-                    await self.fence.write([Delete(paths.state(*partition), version)])
+                    await self.writer.write([Delete(paths.state(*partition), version)])
                 return
             self._remember(partition, Versioned(wanted, version), written=True)
 
@@ -234,7 +234,7 @@ class PartitionStates:
         topic, index = partition
         path, data = paths.state(topic, index), znodes.encode(state)
         if found is not None:
-            results = await self.fence.write([SetData(path, data, found.version), *other_writes])
+            results = await self.writer.write([SetData(path, data, found.version), *other_writes])
             policy = self._policy(topic)
             self.events.emit(
                 "partition-state-written",
@@ -256,5 +256,5 @@ class PartitionStates:
         for parent in (paths.partition(topic, index), paths.partitions(topic)):
             if await self.zookeeper.exists(parent) is None:
                 operations.insert(0, znodes.make_create(parent))
-        await self.fence.write(operations)
+        await self.writer.write(operations)
         return 0

@@ -42,7 +42,7 @@ async def handle_election_znode(zookeeper: ZooKeeper, active: ActiveTerm, watch:
             _log.error("preferred leader of %s-%d: there is no such partition", entry.topic, entry.partition)
     active.brokers.send()
     try:
-        await active.fence.write([Delete(path, stat.version)])
+        await active.writer.write([Delete(path, stat.version)])
     except (BadVersionError, NoNodeError):
         _log.info("%s was changed meanwhile; it is read again", path)
 
@@ -54,7 +54,7 @@ async def elect_preferred_leader(active: ActiveTerm, partition: PartitionId) -> 
     """
     name, index = partition
     cluster = active.cluster
-    if name not in cluster.topics or name in cluster.deleting or index not in cluster.topics[name].assignment:
+    if name not in cluster.topics or name in cluster.begun_deletions or index not in cluster.topics[name].assignment:
         return None
     await active.partitions.update([partition])
     assignment = cluster.topics[name].assignment[index]
@@ -91,5 +91,5 @@ def find_imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]
         for first, partitions in led_by_others.items()
         if first in staying and 100 * len(partitions) > percentage * preferred_counts[first]
         for partition in partitions
-        if partition not in cluster.moves and partition[0] not in cluster.deleting
+        if partition not in cluster.moves and partition[0] not in cluster.begun_deletions
     ]

@@ -91,7 +91,7 @@ class Reassignments:
             await self._read(active)
 
     async def _write(self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None) -> None:
-        await active.fence.write([_make_write(moves, version)])
+        await active.writer.write([_make_write(moves, version)])
         active.cluster.moves = moves
 
     async def plan_endings(self, active: ActiveTerm, name: str) -> list[Any]:
@@ -106,7 +106,7 @@ class Reassignments:
         """Starts a reassignment, unless it is in progress or done already. Raises ``TopicError``."""
         name, index = partition
         moves, version, _ = await self._read(active)
-        if not _is_partition(active, name, index) or name in active.cluster.deleting:
+        if not _is_partition(active, name, index) or name in active.cluster.begun_deletions:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
         target = active.cluster.topics[name].assignment[index]
         if partition in moves:
@@ -153,7 +153,7 @@ class Reassignments:
         cluster, epoch, alive = active.cluster, active.term.epoch, active.cluster.brokers_not_leaving()
         partition, target = (move.topic, move.partition), move.replicas
         assignment = cluster.topics[move.topic].assignment[move.partition]
-        if move.topic in cluster.deleting:
+        if move.topic in cluster.begun_deletions:
             return False
         if assignment == target:
             return await self._clean(active, moves, version, move)
@@ -229,8 +229,8 @@ class Reassignments:
             self._emit("reassignment-ended", active, partition, known, replicas=move.replicas)
             return True
         brokers = [broker for broker in move.removing if active.brokers.has_channels([broker])]
-        if brokers and partition not in active.cluster.deleting_old_replicas and partition in active.cluster.states:
-            active.cluster.deleting_old_replicas[partition] = None
+        if brokers and partition not in active.cluster.running_removals and partition in active.cluster.states:
+            active.cluster.running_removals[partition] = None
             active.machines.record_deletion_start(partition, brokers)
             self.background.spawn(self._delete(active, partition, brokers), f"old replicas of {partition}")
         return False
@@ -241,7 +241,7 @@ class Reassignments:
         deleted = await active.brokers.delete_replica(partition, brokers)
 
         async def finish(current: ActiveTerm) -> None:
-            active.cluster.deleting_old_replicas.pop(partition, None)
+            active.cluster.running_removals.pop(partition, None)
             known = active.cluster.states.get(partition)
             if known is None or known.value.leader_epoch != epoch:
                 deleted.clear()  # the replica may have been assigned again meanwhile
@@ -251,7 +251,7 @@ class Reassignments:
                 if deleted:
                     await self._record_deleted(active, partition, deleted)
             finally:
-                if partition[0] not in active.cluster.deleting:  # otherwise the topic's deletion asks them again
+                if partition[0] not in active.cluster.begun_deletions:  # otherwise the topic's deletion asks them again
                     active.machines.record_deletion_failure(partition)
 
         try:

@@ -39,7 +39,7 @@ class TopicActions:
                 raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} exists")
             plan = topics.plan_topic(topic, sorted(active.cluster.brokers), self._config, self._random)
             if not validate_only:
-                await active.fence.write(await topics.plan_creation(self._zookeeper, topic.topic, plan))
+                await active.writer.write(await topics.plan_creation(self._zookeeper, topic.topic, plan))
                 await self._changes.handle_topics(active)
 
         await self._queue.perform(act)
@@ -115,6 +115,6 @@ async def _alter(
         znodes.make_create(paths.config_change(), announcement, sequence=True),
     ]
     try:
-        await active.fence.write(operations)
+        await active.writer.write(operations)
     except (BadVersionError, NodeExistsError) as error:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"settings of {topic!r} changed meanwhile; try again") from error

@@ -80,11 +80,11 @@ class ConfigChanges:
     _handled: dict[str, int] = field(default_factory=dict, init=False)
     """Handled announcements that still exist, with their creation times (ms)."""
     _fired: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _read_all: bool = field(default=True, init=False)
+    _must_read_all: bool = field(default=True, init=False)
 
     async def read_all(self) -> None:
         """Reads the settings of every topic that has any, and of this broker."""
-        self._read_all = False
+        self._must_read_all = False
         await self._read_own()
         for name in await self.zookeeper.get_children(paths.TOPIC_CONFIGS):
             await self._read(name, 0)
@@ -95,19 +95,19 @@ class ConfigChanges:
             self._fired.clear()
             try:
                 names = await self.zookeeper.get_children(paths.CONFIG_CHANGES, self._on_event)
-                if self._read_all:
+                if self._must_read_all:
                     await self.read_all()
                 await self._handle(names)
             except KazooException as error:
                 _log.info("changes of settings: %r; again in %.1f s", error, BACK_OFF)
-                self._read_all = True
+                self._must_read_all = True
                 await asyncio.sleep(BACK_OFF)
                 continue
             await self._fired.wait()
 
     def _on_event(self, event: WatchedEvent) -> None:
         if event.type == EventType.NONE:
-            self._read_all = True
+            self._must_read_all = True
         self._fired.set()
 
     async def _handle(self, names: list[str]) -> None:
@@ -119,7 +119,7 @@ class ConfigChanges:
             try:
                 data, stat = await self.zookeeper.get(path)
             except NoNodeError:  # it is unknown which topic it named
-                self._read_all = True
+                self._must_read_all = True
                 self._fired.set()
                 continue
             try:

@@ -23,7 +23,7 @@ class ControllerTraits:
 
     decide: Decide = leaders.decide_next_state
     """Decides the next state of a partition."""
-    fence: Callable[[ZooKeeper, ControllerTerm], FencedWriter] = FencedWriter
+    writer: Callable[[ZooKeeper, ControllerTerm], FencedWriter] = FencedWriter
     """Makes the writer of a term."""
     resigns: bool = True
     """Whether a controller ends its term when it is replaced."""
@@ -41,7 +41,7 @@ def select_controller_traits(defects: Collection[str]) -> ControllerTraits:
     if "unclean-election" in defects:
         return ControllerTraits(decide=elect_any_living)
     if "zombie-controller" in defects:
-        return ControllerTraits(fence=UnfencedWriter, resigns=False)
+        return ControllerTraits(writer=UnfencedWriter, resigns=False)
     if "last-replica" in defects:
         return ControllerTraits(decide=elect_as_if_clean)
     if "wiped-replica" in defects:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from assay.system_under_test.records import message as codec
+from assay.system_under_test.records import message
 from assay.system_under_test.records.message import (
     CODEC_MASK,
     CRC_START,
@@ -58,7 +58,7 @@ class CheckResult:
 def build(records: Sequence[Record], magic: int = 1, base_offset: int = 0) -> bytes:
     """Builds a set with offsets from ``base_offset`` on. Timestamps are dropped in magic 0."""
     return b"".join(
-        codec.encode(Message(base_offset + index, magic, 0, timestamp if magic else None, key, value))
+        message.encode(Message(base_offset + index, magic, 0, timestamp if magic else None, key, value))
         for index, (key, value, timestamp) in enumerate(records)
     )
 
@@ -96,16 +96,16 @@ def iterate_messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Messa
 
     Raises like :func:`message.decode` and :func:`wrapper.unwrap` when it reaches damage.
     """
-    for message in iterate_entries(data, check_crcs):
-        if message.attributes & CODEC_MASK:
-            yield from unwrap(message, check_crc=check_crcs)
+    for entry in iterate_entries(data, check_crcs):
+        if entry.attributes & CODEC_MASK:
+            yield from unwrap(entry, check_crc=check_crcs)
         else:
-            yield message
+            yield entry
 
 
 def iterate_entries(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
     """Yields the entries; a compressed entry counts as one message."""
-    return (codec.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
+    return (message.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
 def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = MAX_OFFSET) -> CheckResult:
@@ -205,7 +205,7 @@ def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
     parts: list[Buffer] = []
     view = memoryview(data)
     for position, size, _ in scan(data):
-        entry = codec.decode(data, position)
+        entry = message.decode(data, position)
         found = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
         kept = [message for message in found if keep(message)]
         if len(kept) == len(found):
@@ -228,5 +228,5 @@ def convert_entry(entry: Message, magic: int) -> list[Message]:
 
 
 def encode(messages: Sequence[Message], codec_number: int) -> bytes:
-    """Returns one entry with the messages compressed by this codec. Codec 0 takes exactly one message."""
-    return wrap(messages, codec_number) if codec_number else codec.encode(messages[0])
+    """Returns one entry with the messages compressed by this message. Codec 0 takes exactly one message."""
+    return wrap(messages, codec_number) if codec_number else message.encode(messages[0])

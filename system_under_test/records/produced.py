@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32
 
-from assay.system_under_test.records import message as codec
+from assay.system_under_test.records import message
 from assay.system_under_test.records.message import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -109,7 +109,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
             value = position + _WITHOUT_KEY + (key_length if has_key else 0)
             (value_length,) = int32(data, value) if value + 4 <= end else (-2,)  # invalid: raises below
             if key_length < -1 or value_length < -1 or value + 4 + (value_length if value_length > 0 else 0) != end:
-                codec.find_key_and_value(data, position, end, magic, attributes)  # raises the specific error
+                message.find_key_and_value(data, position, end, magic, attributes)  # raises the specific error
             number, earliest = 1, timestamp
             kinds |= _PLAIN
         else:
@@ -146,7 +146,7 @@ class _EntryFacts:
 def _validate_entry(data: Buffer, position: int, end: int) -> _EntryFacts:
     """Validates an entry of any kind after its CRC check; raises like :func:`validate`."""
     offset, _, _, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
-    key_start, key_end, _, _ = codec.find_key_and_value(data, position, end, magic, attributes)
+    key_start, key_end, _, _ = message.find_key_and_value(data, position, end, magic, attributes)
     timestamp = NO_TIMESTAMP
     if magic:
         if attributes & TIMESTAMP_TYPE_BIT:
@@ -154,7 +154,7 @@ def _validate_entry(data: Buffer, position: int, end: int) -> _EntryFacts:
         (timestamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
     if not attributes & CODEC_MASK:
         return _EntryFacts(1, timestamp, timestamp, key_end >= key_start, regular=True)
-    inner = unwrap(codec.decode(memoryview(data)[position:end], check_crc=False))
+    inner = unwrap(message.decode(memoryview(data)[position:end], check_crc=False))
     number = len(inner)
     times = [NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in inner]
     newest = max(times)
@@ -180,7 +180,7 @@ Building Python sets per message would double the cost.
 
 
 def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:
-    """Returns a copy with offsets from ``base_offset`` on, and its ``youngest`` as in ``CheckResult``.
+    """Returns a copy with offsets from ``base_offset`` on, and the timestamp and offset of its youngest message.
 
     ``append_time``, in milliseconds, replaces all timestamps and requires format 1. The set must be regular: a
     compressed entry's offset is the number of its messages less one. Compressed entries of format 0 are repacked,
@@ -225,7 +225,7 @@ def _repack(data: Buffer, base_offset: int) -> bytes:
     parts, offset = [], base_offset
     for entry in iterate_entries(data):
         inner = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
-        numbered = [message._replace(offset=offset + index) for index, message in enumerate(inner)]
+        numbered = [m._replace(offset=offset + index) for index, m in enumerate(inner)]
         parts.append(encode(numbered, entry.attributes & CODEC_MASK))
         offset += len(inner)
     return b"".join(parts)
@@ -242,7 +242,7 @@ def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
     if codec_number is not None:
         inner = itertools.chain.from_iterable(convert_entry(entry, magic) for entry in iterate_entries(data))
         found = [m._replace(offset=index) for index, m in enumerate(inner)]
-        return wrap(found, codec_number) if codec_number else b"".join(codec.encode(message) for message in found)
+        return wrap(found, codec_number) if codec_number else b"".join(message.encode(m) for m in found)
     for entry in iterate_entries(data):
         found = [m._replace(offset=index) for index, m in enumerate(convert_entry(entry, magic))]
         parts.append(encode(found, entry.attributes & CODEC_MASK))

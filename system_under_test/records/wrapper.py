@@ -12,7 +12,7 @@ A wrapper has the newest timestamp of its messages. If the timestamp type is "ap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from assay.system_under_test.records import message as codec
+from assay.system_under_test.records import message
 from assay.system_under_test.records.compression import CompressionError, ExpandsTooFar, compress, decompress
 from assay.system_under_test.records.message import (
     CODEC_MASK,
@@ -49,7 +49,7 @@ def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
     magic, first = messages[0].magic, messages[0].offset if messages[0].magic else 0
     append_time = messages[0].attributes & TIMESTAMP_TYPE_BIT
     body = b"".join(
-        codec.encode(m._replace(offset=m.offset - first, attributes=m.attributes & ~TIMESTAMP_TYPE_BIT))
+        message.encode(m._replace(offset=m.offset - first, attributes=m.attributes & ~TIMESTAMP_TYPE_BIT))
         for m in messages
     )
     newest = max(NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in messages)
@@ -61,7 +61,7 @@ def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
         None,
         compress(codec_number, body, magic),
     )
-    return codec.encode(wrapper)
+    return message.encode(wrapper)
 
 
 def read_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
@@ -69,14 +69,14 @@ def read_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
     Raises like :func:`unwrap`, but checks no CRC, neither the wrapper's nor that of an inner message.
     """
-    wrapper = codec.decode(data[position:end], check_crc=False)
+    wrapper = message.decode(data[position:end], check_crc=False)
     expanded = _decompress(wrapper)
     count = position_inside = first = last = 0
     while position_inside < len(expanded):
         # an entry without a whole header makes find_entry_end raise
         rest = len(expanded) - position_inside
         last = ENTRY_HEADER.unpack_from(expanded, position_inside)[0] if rest >= ENTRY_HEADER.size else 0
-        position_inside = codec.find_entry_end(expanded, position_inside)
+        position_inside = message.find_entry_end(expanded, position_inside)
         first = last if not count else first
         count += 1
     if not count:
@@ -88,13 +88,13 @@ def _iterate_inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
     expanded = _decompress(wrapper)
     position = 0
     while True:
-        end = codec.find_entry_end(expanded, position)
+        end = message.find_entry_end(expanded, position)
         magic, attributes = ENTRY_PREFIX.unpack_from(expanded, position)[3:]
         if magic != wrapper.magic:
             raise CorruptMessage(f"message {wrapper.offset} of format {wrapper.magic} holds one of format {magic}")
         if attributes & CODEC_MASK:
             raise CorruptMessage(f"message {wrapper.offset}: it contains a compressed message")
-        yield codec.decode(expanded, position, check_crc=check_crc)
+        yield message.decode(expanded, position, check_crc=check_crc)
         if end == len(expanded):
             return
         position = end

@@ -159,7 +159,7 @@ def test_only_who_leads_too_few_of_his_own_gets_them_back() -> None:
     busy = cluster([(1, 2), (1, 2)])
     busy.moves["t", 0] = ReassignmentEntry("t", 0, [5])
     assert find_imbalanced(busy, 10) == [("t", 1)]
-    busy.deleting["t"] = None
+    busy.begun_deletions["t"] = None
     assert find_imbalanced(busy, 10) == []
     stopping = cluster([(1, 2)])
     stopping.leaving[1] = stopping.brokers[1].czxid

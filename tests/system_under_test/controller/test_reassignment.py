@@ -461,7 +461,7 @@ def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int
             return False
 
     active: Any = SimpleNamespace(
-        cluster=cluster, fence=Written(), partitions=Partitions(), term=SimpleNamespace(epoch=1)
+        cluster=cluster, writer=Written(), partitions=Partitions(), term=SimpleNamespace(epoch=1)
     )
     znode: Any = Znode(json.dumps({"version": 1, "partitions": {"0": found}}).encode())
     asyncio.run(assignments.check_assignment(znode, active, "t", lambda _: None))
