@@ -75,8 +75,8 @@ def _build_environment() -> Environment:
     environment = html.build_environment()
     environment.filters.update(
         seconds=format_seconds, count="{:,}".format, size=_format_size, milliseconds=_format_milliseconds,
-        moment=_format_moment, gantt=build_gantt,
-        sentence=_capitalize, middle=html.shorten_middle, moment_link=_format_moment_link, rate=_format_rate,
+        date=_format_date, gantt=build_gantt,
+        sentence=_capitalize, middle=html.shorten_middle, time_link=_format_time_link, rate=_format_rate,
         unsuccessful=_format_unsuccessful, duration=_format_duration,
         fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _format_finding),
         keys=lambda findings: join_keys([finding.key for finding in findings]), joined=join_reasons,
@@ -191,7 +191,7 @@ def _format_setting(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _format_moment(text: str | None) -> str:
+def _format_date(text: str | None) -> str:
     """Formats an ISO 8601 time as ``2026-01-02 03:04:05 UTC``; other text stays as it is."""
     if text is None:
         return "—"
@@ -213,8 +213,8 @@ def _format_finding(finding: Finding) -> str:
     return f"{finding.anomaly}: {finding.claim}"
 
 
-def _format_moment_link(row: OperationRow) -> str:
-    """Returns the address of a moment in this page, for sharing."""
+def _format_time_link(row: OperationRow) -> str:
+    """Returns the address of the operation's time in this page, for sharing."""
     return f"#t={in_seconds(row.call, MILLISECONDS)}&op={row.index}"
 
 

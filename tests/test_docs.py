@@ -283,12 +283,12 @@ def test_options_that_a_page_names_exist(page: Path) -> None:
     assert not [option for option in sorted(named - OTHERS) if f'"{option}"' not in option_code()]
 
 
-def test_the_table_of_rooms_is_that_of_the_architecture_test_and_goes_down() -> None:
+def test_the_table_of_packages_is_that_of_the_architecture_test_and_goes_down() -> None:
     page = (ROOT / "docs" / "contributing" / "architecture.md").read_text()
-    table = page[page.index("| room |") : page.index("The generic rooms")]
-    rooms = {SPAN.findall(row)[0]: set(SPAN.findall(row.split("|")[3])) for row in table.splitlines()[2:] if row}
-    assert rooms == ALLOWED
+    table = page[page.index("| package |") : page.index("The generic packages")]
+    packages = {SPAN.findall(row)[0]: set(SPAN.findall(row.split("|")[3])) for row in table.splitlines()[2:] if row}
+    assert packages == ALLOWED
     above: list[str] = []
-    for room, imported in rooms.items():
-        assert not imported & set(above), room
-        above.append(room)
+    for package, imported in packages.items():
+        assert not imported & set(above), package
+        above.append(package)

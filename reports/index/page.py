@@ -62,7 +62,7 @@ def render_page(
     scripts = [html.read_source("index/index.js")]
     environment = html.build_environment(FOLDER)
     environment.filters.update(
-        moment=_format_moment,
+        date=_format_date,
         count="{:,}".format,
         per_cent=_format_percentage,
         sentence=_capitalize,
@@ -224,7 +224,7 @@ def format_terms(**wanted: str) -> str:
     return " ".join(f'{key}:"{value}"' if " " in value else f"{key}:{value}" for key, value in wanted.items())
 
 
-def _format_moment(text: str | None) -> str:
+def _format_date(text: str | None) -> str:
     return "—" if text is None else f"{text[:10]} {text[11:16]}"
 
 
