@@ -44,10 +44,10 @@ class AttemptEnd:
 
 @dataclass(frozen=True)
 class AttemptLimits:
-    """Limits in seconds: after ``hung`` the process counts as hung, after ``left`` the night is over."""
+    """Limits in seconds: after ``hung`` the process counts as hung, after ``night_left`` the night is over."""
 
     hung: float
-    left: float
+    night_left: float
     grace: float = GRACE
 
 
@@ -86,7 +86,7 @@ def _watch(
             signal_group(process.pid, signal.SIGABRT)
             _has_ended(process, DUMP_SECONDS)
             return AttemptOutcome.HUNG, f"no end after {limits.hung:g} s; its log ends with its stack"
-        if spent >= limits.left:
+        if spent >= limits.night_left:
             return _stop(process, limits, "the night's budget was over", stopping)
     return None, ""
 

@@ -26,7 +26,7 @@ from assay.harness.search.coverage_features import RunFeatures
 from assay.harness.search.example import Example, SystemParts
 from assay.harness.search.fork_server import FailedPlay, FinishedPlay, ForkPoint, ForkServer, PlayRequest
 from assay.harness.search.fork_supervisor import ForkSupervisor
-from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, make_outcome, make_outcome_without_history
+from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, make_outcome_without_history, to_outcome
 from assay.nemesis.schedule.schedule import Branch, FaultStep
 
 FORK_POINTS_PER_RUN: Final = 6
@@ -252,7 +252,7 @@ class ForkPlayer:
     def _judge_all(self, runs: Sequence[Run]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, FinishedPlay)]
         features = [RunFeatures.of(run.columns) for run in played]
-        outcomes = map(_make_outcome, played, features, self._judge(played, features))
+        outcomes = map(_add_code, played, features, self._judge(played, features))
         judged = [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
         doubtful = [
             run.example
@@ -280,5 +280,5 @@ def _is_last_alarming(played: Sequence[Run]) -> bool:
     return bool(played) and isinstance(played[-1], FinishedPlay) and played[-1].alarming
 
 
-def _make_outcome(run: FinishedPlay, features: RunFeatures, judgement: Judgement) -> PlayOutcome:
-    return replace(make_outcome(judgement, run.problem, run.digest, features), code=run.code)
+def _add_code(run: FinishedPlay, features: RunFeatures, judgement: Judgement) -> PlayOutcome:
+    return replace(to_outcome(judgement, run.problem, run.digest, features), code=run.code)

@@ -56,7 +56,7 @@ class PlayOutcome:
     code: frozenset[CodePlace] = frozenset()
 
 
-def make_outcome(judgement: Judgement, problem: str | None, digest: str | None, features: RunFeatures) -> PlayOutcome:
+def to_outcome(judgement: Judgement, problem: str | None, digest: str | None, features: RunFeatures) -> PlayOutcome:
     """Returns the outcome of a run that ended, without its folder and text."""
     failures = set(judgement.violations)
     if problem is not None and CRASHED in problem:
@@ -119,7 +119,7 @@ class Player:
             )
         finally:
             attempt.tear_down()
-        outcome = self._make_outcome(attempt, text)
+        outcome = self._read_outcome(attempt, text)
         if not outcome.failures:
             schedule.unlink()
             shutil.rmtree(attempt.folder.path)
@@ -134,11 +134,11 @@ class Player:
             outcomes.append(self.play(example))
         return outcomes
 
-    def _make_outcome(self, attempt: Attempt, text: str | None) -> PlayOutcome:
+    def _read_outcome(self, attempt: Attempt, text: str | None) -> PlayOutcome:
         judgement = attempt.judgement
         assert judgement is not None, "a run that ended was judged"
         features = RunFeatures.of(open_history(attempt.folder.history))
-        outcome = make_outcome(judgement, attempt.problem, attempt.digest, features)
+        outcome = to_outcome(judgement, attempt.problem, attempt.digest, features)
         return replace(
             outcome,
             folder=attempt.folder.path if outcome.failures else None,

@@ -25,8 +25,8 @@ from assay.nemesis.schedule.target import TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
 """Numbers of changes to let pass. A broker makes hundreds in a row, but rarely does work of several steps."""
-STRUCK_CHANGE: Final[Mapping[str, Sequence[Parameter]]] = {"change": [*map(str, DiskChange)], "after": AFTER}
-"""Parameters of the struck change, with the values that each is drawn from."""
+CHANGE_PARAMETERS: Final[Mapping[str, Sequence[Parameter]]] = {"change": [*map(str, DiskChange)], "after": AFTER}
+"""Parameters that choose the change, with the values that each is drawn from."""
 ERRORS: Final = (1, 1, 3, 1000)
 """A transient error, some, or all until the heal."""
 MOST: Final = 1_000_000
@@ -49,7 +49,7 @@ class DiskErrorFault(ServerFault):
     lingers = LINGER_SECONDS
     slow_disks = True
     ends_late = True
-    drawn: Mapping[str, Sequence[Parameter]] = {**STRUCK_CHANGE, "errors": ERRORS}
+    drawn: Mapping[str, Sequence[Parameter]] = {**CHANGE_PARAMETERS, "errors": ERRORS}
 
     async def inject(self, injection: Injection) -> None:
         errors = read_count(injection, "errors", 1)

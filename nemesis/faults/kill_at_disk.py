@@ -19,7 +19,7 @@ from typing import Final, cast
 
 from assay.cluster.node import Node, ProcessState, SupportsDiskErrors, SupportsSlowDisk
 from assay.nemesis.faults.abilities import DISK_ERRORS, SLOW_DISK, Ability
-from assay.nemesis.faults.disk_error import STRUCK_CHANGE, break_at_chosen, repair_disk, wait_within
+from assay.nemesis.faults.disk_error import CHANGE_PARAMETERS, break_at_chosen, repair_disk, wait_within
 from assay.nemesis.faults.fault import Injection, on_each, run_on_all
 from assay.nemesis.faults.kill import Kill, PowerLoss
 from assay.nemesis.faults.process import evidence_of, read_status
@@ -117,7 +117,7 @@ class KillInWrite(Kill):
     name = "kill-in-write"
     description = "the process is killed just before or after a change to its disk; started again at the heal"
     abilities: Sequence[Ability] = (DISK_ERRORS,)
-    drawn: Mapping[str, Sequence[Parameter]] = {**STRUCK_CHANGE, "side": SIDES}
+    drawn: Mapping[str, Sequence[Parameter]] = {**CHANGE_PARAMETERS, "side": SIDES}
     slow_disks = True
 
     async def inject(self, injection: Injection) -> None:

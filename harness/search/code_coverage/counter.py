@@ -125,7 +125,7 @@ class _ProbedModule:
         tree = self._module.tree()
         instrument(tree, probe)
         code = compile_functions(tree, self._module.path)
-        for key, functions in self._functions.same.items():
+        for key, functions in self._functions.unchanged.items():
             for function in functions:
                 function.__globals__[ARMED], function.__globals__[REPORT] = self._armed, self._report_probe
                 function.__code__ = code[key]

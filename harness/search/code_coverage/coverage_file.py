@@ -118,7 +118,7 @@ def _merge_function(versions: Sequence[FunctionCoverage]) -> FunctionCoverage:
 
 def _cover_module(module: SourceModule, points: set[Point], loaded: LoadedFunctions | None) -> ModuleCoverage:
     """Returns a module's coverage. ``loaded``: its code in this process; a forked process may load it later."""
-    uncounted = {(key.name, key.first) for key in loaded.other} if loaded is not None else set()
+    uncounted = {(key.name, key.first) for key in loaded.changed} if loaded is not None else set()
     return ModuleCoverage(
         file=module.label,
         digest=hashlib.sha256(module.text).hexdigest()[:16],

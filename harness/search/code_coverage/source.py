@@ -121,11 +121,11 @@ def _code_shape(code: CodeType) -> tuple[object, ...]:
 class LoadedFunctions:
     """Loaded functions of one module. A definition that was executed several times made several functions.
 
-    ``same`` are those whose code equals the file's, ``other`` those whose code differs.
+    ``unchanged``: those whose code equals the file's. ``changed``: those whose code differs.
     """
 
-    same: Mapping[CodeKey, list[FunctionType]]
-    other: frozenset[CodeKey]
+    unchanged: Mapping[CodeKey, list[FunctionType]]
+    changed: frozenset[CodeKey]
 
 
 def find_loaded(modules: Iterable[SourceModule]) -> dict[str, LoadedFunctions]:
@@ -141,10 +141,10 @@ def find_loaded(modules: Iterable[SourceModule]) -> dict[str, LoadedFunctions]:
 def _split_by_source(module: SourceModule, functions: Mapping[CodeKey, list[FunctionType]]) -> LoadedFunctions:
     wanted = {CodeKey(module.path, function.name, function.first) for function in module.functions}
     code = compile_functions(module.text, module.path)
-    same, other = {}, set()
+    unchanged, changed = {}, set()
     for key in wanted & functions.keys():
         if key in code and all(is_same_code(code[key], function.__code__) for function in functions[key]):
-            same[key] = functions[key]
+            unchanged[key] = functions[key]
         else:
-            other.add(key)
-    return LoadedFunctions(same, frozenset(other))
+            changed.add(key)
+    return LoadedFunctions(unchanged, frozenset(changed))
