@@ -178,17 +178,17 @@ def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
     ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``. In the result, these two columns
     are the place of the operation that had returned; with the prefix ``late_``, that of the late call.
     """
-    value, rank = place
+    value, tie = place
     return f"""
-        select key, before, overtaken, first_op, {value}, {rank}, late_op, late_{value}, late_{rank} from (
+        select key, before, overtaken, first_op, {value}, {tie}, late_op, late_{value}, late_{tie} from (
             select f.key, f.before, f.overtaken, a.op as first_op, a.{value} as {value},
-                a.{rank} as {rank}, b.op as late_op, b.{value} as late_{value}, b.{rank} as late_{rank},
-                {row_number(by="f.key, f.before", order="a.back, a.op, b.op")} as number
+                a.{tie} as {tie}, b.op as late_op, b.{value} as late_{value}, b.{tie} as late_{tie},
+                {row_number(by="f.key, f.before", order="a.back, a.op, b.op")} as rank
             from {found} f join {rows} b on b.key = f.key and b.call = f.before
-                join (select key, op, ret, 0 - ret as back, {value}, {rank} from {rows}) a
+                join (select key, op, ret, 0 - ret as back, {value}, {tie} from {rows}) a
                     on a.key = f.key and a.ret < f.before
-                    and (b.{value} < a.{value} or (b.{value} = a.{value} and b.{rank} < a.{rank}))) as pairs
-        where number = 1 {order_by("key, before")}
+                    and (b.{value} < a.{value} or (b.{value} = a.{value} and b.{tie} < a.{tie}))) as pairs
+        where rank = 1 {order_by("key, before")}
         """
 
 
