@@ -113,7 +113,7 @@ REFUSED_BUT_DONE: Final = Check(
             and a.name = b.name and a.value = b.value
         """,
     evidence=f"""
-        select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as look_op
+        select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as read_op
         from {first_rows_subquery("found_refused_but_done", "key, name, value, asked_op")} a
             join refusal_reads b on {_SAME_CHANGE} and a.seen = b.ret
         group by a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen
@@ -122,7 +122,7 @@ REFUSED_BUT_DONE: Final = Check(
     examined="select count(*) as examined from refusal_reads",
     claim="{asked_op} asked [what=commit?for the commit with the number {value} to {key}|what=setting?to set {name} "
     "of {key} to {value}|what=replicas?to move {key} to the replicas {replicas}|that {key} has {value} partitions], "
-    "called at {asked_op:called}, and it was certainly rejected, but {look_op} found it done by {look_op:returned}.",
+    "called at {asked_op:called}, and it was certainly rejected, but {read_op} found it done by {read_op:returned}.",
     about=("[what=commit?value {value} of {key}]",),
     needs_close=True,
 )

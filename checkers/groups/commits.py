@@ -66,6 +66,7 @@ COMMIT_BEYOND_LOG: Final = Check(
     anomaly="commit-beyond-log",
     meaning="a member committed more than it had read, or a log ended below what a group had committed",
     views=parse_views(f"""
+        -- Commits by members; `log` is the partition.
         create table member_commits as
         select e.op, e.key, substring(e.key, length(e.group) + 2) as log, e.group as group_name, e.process,
             e.assignment, e.position, e.call, e.ret, e.outcome

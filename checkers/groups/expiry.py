@@ -4,7 +4,7 @@ A workload records itself in ``effects`` as follows (``key`` names group and par
 
 - ``keep``: a commit, with its unique number as ``value``. ``retention_ms`` says how long it must be kept while the
   group has no members. A member's commit also has ``generation`` and ``owner``.
-- ``kept``: a look; ``value`` is the number of the commit found, or null.
+- ``kept``: a read; ``value`` is the number of the commit found, or null.
 - ``part``: a client has left the group ``key``, or was no member.
 
 A commit *stays* until its time is over, counted from its call. A member's commit also stays until the call of this
@@ -12,13 +12,13 @@ member's last accepted commit in this generation: until then the group had a mem
 count at any time after its call, a rejected one never. If one operation made several commits of one key in a row
 (``sub``), the last acknowledged one is left when it returns.
 
-- ``early-expiry``: a look found nothing, although the last commit before it had to stay until the look returned, and so
+- ``early-expiry``: a read found nothing, although the last commit before it had to stay until the read returned, and so
   did each commit that may have come later.
-- ``revived-offset``: a look found a commit again after another look had found nothing, or after a later commit. Both of
+- ``revived-offset``: a read found a commit again after another read had found nothing, or after a later commit. Both of
   these began when the first commit was in place.
-- ``overdue-offset``: a look at the end found something after the contract's retention deadline. The deadline counts
-  from the latest of four moments: the key's last commit may go, the group's last commit, the last client has left the
-  group, the last heal.
+- ``overdue-offset``: a read at the end found something after the contract's retention deadline. The deadline counts
+  from the latest of four times: the key's last commit need not stay any longer, the group made its last commit, the
+  last client left the group, the last fault was healed.
 
 The coordinators' wall clocks count: a contract must tolerate the effects of a wrong clock.
 """
@@ -37,7 +37,7 @@ EARLY_EXPIRY: Final = Check(
     anomaly="early-expiry",
     meaning="an offset was gone before its time was over",
     views=parse_views(f"""
-        -- Commits. `superseded`: the same operation made a later commit of the key.
+        -- Commits, which must stay until `kept_until`. `superseded`: the same operation made a later commit of the key.
         create table expiry_keeps as
         select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
             greatest(e.call + {nanoseconds("e.retention_ms")},
@@ -54,7 +54,7 @@ EARLY_EXPIRY: Final = Check(
             on e.key = n.key and e.op = n.op
         where e.kind = 'keep' and e.outcome <> 'fail' and e.retention_ms is not null
 
-        create table expiry_looks as
+        create table expiry_reads as
         select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
             case when e.phase = 'drain' then 1 else 0 end as at_end
         from effects e where e.kind = 'kept' and e.outcome = 'ok'
@@ -63,26 +63,26 @@ EARLY_EXPIRY: Final = Check(
         create table expiry_known as
         select k.key, k.value, min(k.op) as op, min(k.call) as call,
             least(min(k.ret), coalesce(min(l.ret), min(k.ret))) as ret
-        from expiry_keeps k left join expiry_looks l on k.key = l.key and k.value = l.value group by k.key, k.value
+        from expiry_keeps k left join expiry_reads l on k.key = l.key and k.value = l.value group by k.key, k.value
         """),
     violations=f"""
-        select l.key, l.op as look_op, l.since, min(x.kept_until) as kept_until
+        select l.key, l.op as read_op, l.since, min(x.kept_until) as kept_until
         from (
             select l.key, l.op, l.call, l.ret, max(k.call) as since
-            from expiry_looks l join expiry_keeps k on k.key = l.key and k.ret < l.call
+            from expiry_reads l join expiry_keeps k on k.key = l.key and k.ret < l.call
             where l.value is null group by l.key, l.op, l.call, l.ret) l
             join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
                 and (x.superseded = 0 or x.ret > l.call)
         group by l.key, l.op, l.since, l.ret having min(x.kept_until) > l.ret + {SLACK}
         """,
     evidence=f"""
-        select f.key, f.look_op, f.kept_until, min(k.op) as keep_op
-        from {first_rows_subquery("found_early_expiry", "key, look_op")} f
+        select f.key, f.read_op, f.kept_until, min(k.op) as keep_op
+        from {first_rows_subquery("found_early_expiry", "key, read_op")} f
             join expiry_keeps k on k.key = f.key and k.call = f.since
-        group by f.key, f.look_op, f.kept_until {order_by("f.key, f.look_op")}
+        group by f.key, f.read_op, f.kept_until {order_by("f.key, f.read_op")}
         """,
-    examined="select count(*) as examined from expiry_looks",
-    claim="{look_op} found nothing of {key} by {look_op:returned}, although {keep_op} had committed by "
+    examined="select count(*) as examined from expiry_reads",
+    claim="{read_op} found nothing of {key} by {read_op:returned}, although {keep_op} had committed by "
     "{keep_op:returned} what had to stay until {kept_until:time} at least, and nothing that may go earlier came after "
     "it.",
 )
@@ -92,29 +92,29 @@ REVIVED_OFFSET: Final = Check(
     anomaly="revived-offset",
     meaning="an offset that was gone, or replaced, was found again",
     views=parse_views("""
-        -- Looks that found nothing, and later commits: both end an earlier commit.
+        -- Reads that found nothing, and later commits: both end an earlier commit.
         create table expiry_ends as
-        select key, op, call, ret, 1 as vanished from expiry_looks where value is null
+        select key, op, call, ret, 1 as vanished from expiry_reads where value is null
         union all
         select key, op, call, ret, 0 from expiry_known
         """),
     violations="""
-        select l.key, l.op as look_op, l.value, k.op as keep_op, min(e.ret) as gone
-        from expiry_looks l join expiry_known k on k.key = l.key and k.value = l.value
+        select l.key, l.op as read_op, l.value, k.op as keep_op, min(e.ret) as gone
+        from expiry_reads l join expiry_known k on k.key = l.key and k.value = l.value
             join expiry_ends e on e.key = l.key and e.call > k.ret and e.ret < l.call
         group by l.key, l.op, l.value, k.op
         """,
     evidence=f"""
-        select f.key, f.look_op, f.value, f.keep_op, min(e.op) as other_op, min(e.vanished) as vanished
-        from {first_rows_subquery("found_revived_offset", "key, look_op")} f
+        select f.key, f.read_op, f.value, f.keep_op, min(e.op) as other_op, min(e.vanished) as vanished
+        from {first_rows_subquery("found_revived_offset", "key, read_op")} f
             join expiry_ends e on e.key = f.key and e.ret = f.gone
-        group by f.key, f.look_op, f.value, f.keep_op {order_by("f.key, f.look_op")}
+        group by f.key, f.read_op, f.value, f.keep_op {order_by("f.key, f.read_op")}
         """,
     examined=EARLY_EXPIRY.examined,
-    claim="{look_op} found the commit {value} of {key}, called at {look_op:called}, although {other_op}, which called "
+    claim="{read_op} found the commit {value} of {key}, called at {read_op:called}, although {other_op}, which called "
     "at {other_op:called} when it had been there, [vanished=1?found nothing|committed something else] by "
     "{other_op:returned}.",
-    operations=("look_op", "other_op", "keep_op"),
+    operations=("read_op", "other_op", "keep_op"),
 )
 
 
@@ -124,9 +124,9 @@ OVERDUE_OFFSET: Final = Check(
     views=(QUIET,),
     violations="""
         select * from (
-            select l.key, l.op as look_op, l.value, l.call, d.retention_deadline as deadline,
+            select l.key, l.op as read_op, l.value, l.call, d.retention_deadline as deadline,
                 greatest(k.since, g.since, coalesce(p.since, 0), q.since) as since
-            from expiry_looks l
+            from expiry_reads l
                 join (select key, max(kept_until) as since from expiry_keeps group by key) k on k.key = l.key
                 join (select group_name, max(call) as since from expiry_keeps group by group_name) g
                 on g.group_name = l.group_name
@@ -137,9 +137,9 @@ OVERDUE_OFFSET: Final = Check(
             where l.at_end = 1 and l.value is not null) as ended
         where call > since + deadline
         """,
-    evidence=select_first("found_overdue_offset", "key, look_op"),
-    examined="select count(*) as examined from expiry_looks where at_end = 1",
-    claim="{look_op:capital} found the commit {value} of {key}, called at {look_op:called}, although nothing had to "
+    evidence=select_first("found_overdue_offset", "key, read_op"),
+    examined="select count(*) as examined from expiry_reads where at_end = 1",
+    claim="{read_op:capital} found the commit {value} of {key}, called at {read_op:called}, although nothing had to "
     "stay there, and no fault was in force, since {since:time}; the contract's deadline is {deadline:time}.",
     moments=("since",),
     optional=True,

@@ -14,7 +14,7 @@ in a design without generations), ``owner`` the member's or consumer's id:
 - ``commit``: ``key`` names group and partition, ``value`` is the commit's unique number, ``position`` the offset.
   Without ``generation`` the client is no member. ``assignment`` is that of the member's reads. ``fetched``: ``value``
   and ``position`` as committed.
-- ``claim``, ``share``: see ``views``.
+- ``claim``, ``share``: see ``split_views``.
 - A lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its ``token``. ``guarded``
   records actions under the lease (see ``fencing``).
 

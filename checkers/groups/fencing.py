@@ -11,9 +11,10 @@ one name.
   nothing.
 - ``release`` and ``lost`` are not needed here: a lease that ends without a new holder fences no one.
 
-The check is rule U: no operation may have a lower place than one that had returned before its call. An acquire has
-place 2e, an accepted action 2e + 1, and a rejection as stale 2e + 2. A rejection proves only that a newer token existed
-by its return, so its call never counts. A guard that learns tokens only from requests cannot know of an acquire; if the
+For example, no action under token 4 may be accepted if it was called after token 5 was given. The check is rule U: no
+operation may have a lower place than one that had returned before its call. With the token t, an acquire has place 2t,
+an accepted action 2t + 1, and a rejection as stale 2t + 2. A rejection proves only that a newer token existed by its
+return, so its call never counts. A guard that learns tokens only from requests cannot know of an acquire; if the
 contract says so (``fenced_by_requests``), acquires and renewals do not count. Operations of unknown outcome are
 dropped, because no one observed whether they were accepted.
 """
@@ -43,6 +44,7 @@ FENCING_VIOLATION: Final = Check(
     anomaly="fencing-violation",
     meaning="an operation was accepted under a token that had been superseded",
     views=parse_views(f"""
+        -- Leases with guarded actions.
         create view fencing_guarded as
         select coalesce(e.group, '') as group_name, e.key from effects e
         where e.kind = 'guarded' and e.token is not null group by coalesce(e.group, ''), e.key

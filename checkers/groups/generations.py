@@ -44,8 +44,8 @@ ZOMBIE_COMMIT: Final = Check(
     views=(
         FORGOTTEN_GROUPS,
         *parse_views(f"""
-        -- Statements of operations about their group's generations. A commit is in place when it is answered, or when
-        -- its number is fetched, in `seen_op`, if that is earlier.
+        -- Operations that show their group's generation (`place`), which are commits or acquires. A commit is in place
+        -- when it is answered, or when its number is fetched, in `seen_op`, if that is earlier.
         create table group_steps as
         select e.group as key, e.generation as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
             min(e.ret) as ret, cast(null as bigint) as seen_op

@@ -19,10 +19,9 @@ while some member certainly acts under a hold of the same topic. An interval cou
   anything until it is dead.
 
 A rebalance of the whole group ends an interval, because no member acts under a hold then. So does a phase in which all
-its members have left. A partition
-without owner for longer than the deadline inside one interval is orphaned. The check misses partitions that were never
-owned (the log's drain shows whether they were read), groups whose members own nothing, and owners that do not read
-their partition (``unseen``).
+its members have left. A partition without owner for longer than the deadline inside one interval is orphaned. The check
+misses partitions that were never owned (the log's drain shows whether they were read), groups whose members own
+nothing, and owners that do not read their partition (``unseen``).
 
 ``ownership_intervals`` makes the tables ``holds`` and ``fault_times``, and explains their columns.
 """

@@ -19,12 +19,11 @@ from assay.checkers.judging.verdict import OperationCount
 from assay.checkers.times import NANOSECONDS, seconds, shorten_times
 
 LEAST_ISSUED: Final = 20
-"""Operations of a kind from which on a kind without any answer is a doubt."""
+"""A kind of which fewer operations were issued may have no answer."""
 LEAST_UNDISTURBED: Final = 10
-"""How many of them must have been outside faults."""
+"""So many of the unanswered operations must have been outside faults, to be a doubt."""
 SHORTEST_SILENCE: Final = NANOSECONDS
-"""Time between the first and the last call of the unanswered operations at the end of a run from which on they are a
-doubt."""
+"""Unanswered operations at the end of a run are a doubt if their calls cover at least this time."""
 MOST_ERRORS: Final = 3
 """Errors that a reason names."""
 MOST_KINDS: Final = 3

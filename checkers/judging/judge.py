@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 TYPO_RATIO: Final = 0.85
-"""Share of equal letters from which on an unknown kind makes a run without findings unknown, and is no kind of the
+"""An unknown kind of effect that shares this much of its letters with a known one is a typo, and no kind of the
 user's own."""
 
 
@@ -130,7 +130,7 @@ def describe_misspelt(misspelt: Mapping[str, str], against: Sequence[str]) -> st
 
 
 LEAST_SILENT: Final = 20
-"""Successful operations of a verb from which on it is reported that none of them has effects."""
+"""Fewer successful operations of a verb without effects are not reported."""
 
 
 def find_silent_verbs(engine: Engine) -> dict[str, int]:
@@ -247,6 +247,7 @@ class _Judging:
     owes_exposure: bool
 
     late: frozenset[str] = LATE_TABLES
+    """The tables that are incomplete while the run goes on."""
     through: Mapping[str, str] = field(default_factory=dict)
     """By worker, the node that its clients were sent to."""
     kinds: set[str] = field(default_factory=set)
@@ -553,7 +554,7 @@ class _Judging:
             self.unknown.append("no check applies to this history")
 
     def _report_empty_promise(self) -> None:
-        """Adds a reason if no check had data of all anomalies that the contract names."""
+        """Adds a reason if the contract names anomalies, and none of their checks had data."""
         named = set(self.contract.forbidden or ()) - ALWAYS_FORBIDDEN
         looked_at = {one.check for one in self.examined if one.rows} | self.anomalies.keys()
         known = any(one.startswith(tuple(named)) for one in self.unknown)

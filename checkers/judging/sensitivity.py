@@ -1,6 +1,6 @@
 """The result of a measurement of sensitivity: shares of planted violations that the checks found.
 
-``sensitivity.json`` in the folder of a run holds it as JSON.
+``sensitivity.json`` in the folder of a run holds it as JSON. ``checkers.exposure`` explains claims.
 """
 
 import math

@@ -57,7 +57,10 @@ class CellKind(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt of a cell ended. Only ``fail`` and ``missed`` speak against what is tested."""
+    """How an attempt of a cell ended. Only ``fail`` and ``missed`` speak against what is tested.
+
+    A canary has ``detected`` its defect, or ``missed`` it. ``broken``: pytest could not even begin the test.
+    """
 
     PASS = "pass"
     FAIL = "fail"

@@ -110,7 +110,7 @@ FOUND_KINDS: Final = frozenset({TargetKind.LEADER, TargetKind.FOLLOWER, TargetKi
 
 @dataclass(frozen=True)
 class SystemParts:
-    """Parts of a system that texts may name, because a reader would look for others in vain.
+    """Says what a system has, so that texts for people name no ZooKeeper and no leader that it lacks.
 
     ``missing``: kinds of targets that no node of the system ever is.
     """

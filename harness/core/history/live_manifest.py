@@ -83,6 +83,8 @@ def read_manifest(history: Path) -> LiveManifest | None:
 
 
 class LiveManifestWriter:
+    """Writes the manifest of a history at each seal, and removes the files that no reader may still need."""
+
     def __init__(self, history: Path) -> None:
         self._folder = history / UNFINISHED
         self._number = 0

@@ -145,6 +145,6 @@ def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
         for check in EXPIRY.checks:
             build(engine, check.views)
             reported |= {
-                (check.anomaly, one["key"], one["look_op"]) for one in engine.rows(f"select * from {check.found}")
+                (check.anomaly, one["key"], one["read_op"]) for one in engine.rows(f"select * from {check.found}")
             }
     assert reported == set().union(*expected)
