@@ -24,7 +24,8 @@ NAME: Final = 26
 LONGEST: Final = 4_000
 """Maximum characters of any text in a page; the history has the full text."""
 
-TURNING: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_INVISIBLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Invisible and bidirectional control characters."""
 
 
 def build_environment(folder: Path = FOLDER) -> Environment:
@@ -73,7 +74,7 @@ def to_inline_json(value: Any) -> Markup:
 
     Invisible and bidirectional control characters are shown as escapes.
     """
-    text = TURNING.sub(
+    text = _INVISIBLE.sub(
         lambda found: f"\\\\u{ord(found[0]):04x}", msgspec.json.encode(value, enc_hook=_to_builtin).decode()
     )
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -34,7 +34,7 @@ _MANY_SUBS: Final = 2**20
 """More rows than a transaction has, so that a fan's id is unique to its first follower's write."""
 
 EDGE_VIEWS: Final = parse_views(f"""
-    -- The last run of each list.
+    -- The last run of each list (as in `txn_slots`).
     create table txn_ends as
     select key, max(run) as run from txn_slots group by key
 
@@ -43,7 +43,7 @@ EDGE_VIEWS: Final = parse_views(f"""
     select s.key, s.op, max(s.value) as value
     from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
 
-    -- `version`: for a register the value that comes before; for a list 0, its longest read.
+    -- The followers of each version: for a register, `version` is its value; for a list, 0 is its longest read.
     create table txn_followers as
     select key, version, op, min(sub) as sub, min(value) as value, min(call) as call from (
         select w.key, cast(0 as bigint) as version, w.op, w.sub, w.value, w.call

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 else:
     np = LazyModule("numpy")
 
-_MOMENTS: Final = -(2**62)
-"""First id of the nodes for moments. Their ids must stay below those of fans, the auxiliary nodes of ``edges``."""
+_FIRST_RETURN: Final = -(2**62)
+"""Id of the first return's node. These ids must stay below those of fans, the auxiliary nodes of ``edges``."""
 
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Real-time order as a graph: nodes for moments, with their times, and edges between operations and moments."""
+    """Real-time order as a graph: nodes for returns, with their times, and edges between operations and returns."""
 
     nodes: Ints
     times: Ints
@@ -39,7 +39,7 @@ def order_in_real_time(node: Ints, call: Ints, ret: Ints, window: Ints) -> TimeO
     ended = np.flatnonzero((node >= 0) & (ret != INFINITY))
     ended = ended[np.lexsort((ret[ended], window[ended]))]
     returns, windows = ret[ended], window[ended]
-    ids = _MOMENTS + np.arange(len(ended), dtype=np.int64)
+    ids = _FIRST_RETURN + np.arange(len(ended), dtype=np.int64)
     same = np.diff(windows) == 0
     # An operation may return long after its window ended, so each window is ordered by itself.
     began = np.flatnonzero(node >= 0)

@@ -81,7 +81,7 @@ def _watch(
     while not _has_ended(process, POLL):
         spent = time.monotonic() - began
         if interrupt.requested:
-            return _stop(process, limits, "with the night", stopping)
+            return _stop(process, limits, "together with the night", stopping)
         if spent >= limits.hung:
             signal_group(process.pid, signal.SIGABRT)
             _has_ended(process, DUMP_SECONDS)

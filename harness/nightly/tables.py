@@ -96,13 +96,16 @@ def load_runs(engine: Engine, place: Path, defects: DefectAnomalies) -> None:
 
 
 VIEWS: Final = {
+    # `age` 1 is the newest night.
     "nights": """
         select night, row_number() over (order by night desc) as age from (select distinct night from runs) as known
         """,
+    # Findings with their runs.
     "found": """
         select f.line, f.anomaly, f.forbidden, f.time, f.since_fault, r.workload, r.nemesis, r.defect, r.verdict, t.age
         from findings f join runs r on f.line = r.line join nights t on t.night = r.night
         """,
+    # Runs that caught their defect, with the seconds to the first finding of it.
     "hits": f"""
         select f.line, min(f.time) / 1e9 as seconds, min(f.since_fault) / 1e9 as since_fault
         from found f
@@ -129,6 +132,7 @@ VIEWS: Final = {
             where age <= 2 group by workload, nemesis, defect, anomaly having max(age) = 1) as fresh
         group by workload, nemesis, defect
         """,
+    # Per heal and key, the seconds to the first change and read (`look`) that succeeded, in runs without a defect.
     "waits": f"""
         select r.night, b.fault, b.change, b.changed / 1e9 as changed, b.look, b.looked / 1e9 as looked
         from returns b join runs r on b.line = r.line where r.defect = '{NONE}'

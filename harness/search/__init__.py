@@ -8,8 +8,7 @@ Only ``harness.plugin`` and ``harness.cli`` import this package. Its modules, in
 - ``fork_player``: plays many examples in memory, with the help of ``fork_server``
 - ``fork_server``: the fork server, a process that plays examples and forks at points worth branching from
 - ``fork_supervisor``: starts a new fork server when one had to be ended
-- ``coverage_features``: features of a finished run, which steer the search
-- ``online_features``: the same features while the run goes on
+- ``coverage_features``: features of a run, which steer the search
 - ``archive``: chooses the fork point to branch from
 - ``branch_faults``: draws the faults of a branch
 - ``explore``: one search
@@ -17,7 +16,6 @@ Only ``harness.plugin`` and ``harness.cli`` import this package. Its modules, in
 - ``exploration``: ``--explore`` as a test
 - ``coverage_report``: what searches reached and never reached; ``coverage_page``: its HTML page
 - ``code_coverage``: the lines and branches of the system that searches reached
-- ``shrink``: makes any failing example small
+- ``shrink``: makes any failing example small, and notes the result for the report
 - ``shrink_run``: ``assay shrink``, for a stored run
-- ``shrink_note``: stores the result of shrinking for the report
 """

@@ -162,7 +162,7 @@ def test_a_night_that_is_interrupted_meanwhile_stays_readable_and_tries_again(tm
     assert process.wait(SOON) == 0
     assert [one.outcome for one in path.results()] == [Outcome.FAIL, Outcome.PASS]
     (small,) = path.read_shrunk()
-    assert (small.interrupted, small.detail) == (True, "with the night")
+    assert (small.interrupted, small.detail) == (True, "together with the night")
     assert (only(tmp_path).rate.runs, path.read_running(), bool(path.read().ended)) == (2, None, True)
     assert len(performed(tmp_path, cell("fail", "exit=1", name="a"), name="m")) == 1
 

@@ -255,7 +255,7 @@ def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path
     assert process.returncode == ExitCode.INTERRUPTED
     assert (tmp_path / "healed").exists()
     assert re.match(r"interrupted +run/test_waits/none/sim ", printed)
-    assert "interrupted, with the night: the cell heals, checks and reports" in said
+    assert "interrupted, together with the night: the cell heals, checks and reports" in said
     assert f"`assay nightly --resume --night=n --store={store}` continues it" in said
     folder = night_record.night_folder(store, "n")
     assert outcomes(folder.results()) == ["interrupted"]
