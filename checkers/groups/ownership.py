@@ -78,6 +78,8 @@ STALE_EPOCH_OBEYED: Final = Check(
     anomaly="stale-epoch-obeyed",
     meaning="a node obeyed an epoch after it had obeyed a higher one",
     views=parse_views("""
+        -- Commands of controllers, each with its place in an order: an obeyed request in its node's log, a write to
+        -- ZooKeeper by zxid.
         create table ownership_commands as
         select node, incarnation, seq as place, controller_epoch as low_epoch, controller_epoch as high_epoch, time
         from events where event = 'request-obeyed' and controller_epoch is not null

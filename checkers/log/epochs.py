@@ -75,13 +75,13 @@ DAMAGED_LOG: Final = Check(
 
 DAMAGE: Final = family_of(DAMAGED_LOG, applies="events where event = 'recovered'")
 
-_TAKEN: Final = f"""
+_COMMITTED_BEFORE: Final = f"""
             left join epoch_kept k on k.key = l.key cross join log_declared d cross join (
                 select count(*) as losses from (select id from faults where loses_unsynced and {HAS_BEGUN} group by id)
                     as power_losses) p
         where l.before - case when k.key is null then d.unflushed * p.losses else 0 end"""
-"""End of all that was committed before an epoch (a row ``l`` of ``epoch_levels``), less what power losses may have
-taken.
+"""SQL up to the left side of a comparison: the end of all that was committed before an epoch (a row ``l`` of
+``epoch_levels``), less what power losses may have taken.
 """
 
 
@@ -215,7 +215,7 @@ LEADER_COMPLETENESS: Final = Check(
         """),
     violations=f"""
         select l.key, l.epoch, l.position, l.before
-        from epoch_levels l {_TAKEN} > l.position
+        from epoch_levels l {_COMMITTED_BEFORE} > l.position
         """,
     evidence=_select_evidence("found_leader_completeness", "became-leader"),
     examined="select count(*) as examined from epoch_levels where position is not null",
@@ -243,7 +243,7 @@ MEMBER_COMPLETENESS: Final = Check(
             union all
             select j.key, j.epoch, j.position, l.before from member_joins j
                 join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
-                {_TAKEN} > j.position) as known
+                {_COMMITTED_BEFORE} > j.position) as known
         where before > position group by key, epoch, position
         """,
     evidence=_select_evidence("found_member_completeness", "isr-change"),

@@ -77,9 +77,8 @@ MISSING_WRITER: Final = Check(
     evidence_views=(OBSERVERS,),
     claim=describe_value("value", capital=True)
     + " of {key} was observed by {seen_op} at {seen_op:called}, but [why=circle?the CAS operations that lead to it go "
-    "round "
-    "in a circle: no one ever began it|why=version?at versions {low_version} and {high_version}, though it was written "
-    "once|failed_op?its write by {failed_op} at {failed_op:called} had definitely failed|no one wrote it].",
+    "round in a circle: no one ever began it|why=version?at versions {low_version} and {high_version}, though it was "
+    "written once|failed_op?its write by {failed_op} at {failed_op:called} had definitely failed|no one wrote it].",
     operations=("seen_op", "failed_op", "shown_op"),
     more="{observed-1}",
     about=(VALUE,),

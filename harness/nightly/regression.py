@@ -55,7 +55,7 @@ class Series:
 
 @dataclass(frozen=True)
 class FigureRegression:
-    """A metric that got worse. ``since``: the first newest night, in the comparison with the smallest p-value."""
+    """A metric that got worse. ``since``: the first of the newest nights, in the comparison of the smallest p-value."""
 
     series: Series
     since: int

@@ -1,8 +1,7 @@
 """Features of a run, from its event logs and faults: they steer the search.
 
 A feature is a short text for a state that the run reached. Nothing here knows the system; event names are taken as they
-are.
-These features exist:
+are. These features exist:
 
 - an event, with its count (in powers of two)
 - an event, with the numbers it carries: an epoch, the size of an in-sync set, the number of records cut off

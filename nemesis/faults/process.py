@@ -154,6 +154,7 @@ class ServerFault:
         raise NotImplementedError(type(self).__name__)
 
     async def look(self, injection: Injection, node: Node) -> None:
+        """Observes one target just before the heal."""
         evidence_of(injection, node)["at_heal"] = await read_status(process_or_node(injection, node))
 
     async def undo(self, injection: Injection, node: Node) -> None:

@@ -6,7 +6,7 @@ on what each server recorded about its end, and what others recorded about it. T
 (KIP-966) cover exactly this.
 
 - ``outage``: some are ended cleanly, the others killed; or all but one hang, and are killed
-- ``outage-power-loss``: the server in the parameter ``last`` usually goes last, and loses its power
+- ``outage-power-loss``: the server in the parameter ``last`` goes last, and loses its power
 
 If a server that is asked to end takes too long, the fault has failed, and the server is killed at the heal.
 
