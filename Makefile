@@ -145,7 +145,7 @@ layer:
 
 # The node image where there is an engine; made while `compiled` and others go on.
 node: venv layer
-	@if $(BIN)/python -c 'import sys; from assay.cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
+	@if $(BIN)/python -c 'import sys; from assay.cluster.doctor import docker_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
 
 # What the tests of other people's clients need; the versions of kafka-python lie side by side, outside site-packages.

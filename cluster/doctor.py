@@ -17,7 +17,7 @@ from pathlib import Path
 
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
-from assay.cluster.docker.engine import DockerEngineError, is_answering, open_engine, run_labels
+from assay.cluster.docker.engine import DockerEngineError, is_answering, open_docker, run_labels
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.host_command import run_on_host
@@ -57,7 +57,7 @@ def diagnose() -> list[DoctorFinding]:
     return [*findings, _java(), _zookeeper(), _chromium()]
 
 
-def engine_available() -> bool:
+def docker_available() -> bool:
     """Returns within seconds whether a Docker cluster can start.
 
     It needs an engine that answers, and a node image that exists or can be built.
@@ -110,7 +110,7 @@ def _disk() -> DoctorFinding:
 def _engine() -> DoctorFinding:
     enables = "--cluster=docker"
     try:
-        with open_engine(timeout=5) as client:
+        with open_docker(timeout=5) as client:
             version = client.version()["Version"]
     except DockerEngineError as error:
         installed = shutil.which("dockerd") is not None
@@ -141,7 +141,7 @@ def _iptables() -> DoctorFinding:
             return DoctorFinding(
                 "iptables in a node", False, "not tried: no node image", "`assay image build`", enables
             )
-        with open_engine() as client:
+        with open_docker() as client:
             client.containers.run(
                 image.image_reference(),
                 ["-w", "-A", "INPUT", "-s", "198.19.255.1", "-j", "DROP"],
@@ -177,7 +177,7 @@ def _cut_power() -> None:
     path = disk.image_path(state_folder(), owner.current_owner(), "doctor", "disk")
     try:
         device = disk.make_disk(path)
-        with open_engine() as client:
+        with open_docker() as client:
             client.containers.run(
                 image.image_reference(),
                 power.argv("trial", disk.NODE_DEVICE, "/mnt/assay")[1:],

@@ -92,7 +92,7 @@ def _heal(
         for journal in journals:
             _report_missing_engine(journal, report)
         return report
-    with docker_engine.open_engine() as client:
+    with docker_engine.open_docker() as client:
         for journal in journals:
             _replay(partial(docker_engine.undo_action, client), journal, report)
         for item in docker_engine.list_owned(client):

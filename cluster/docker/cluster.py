@@ -22,7 +22,7 @@ from assay.cluster import journal as undo
 from assay.cluster import zookeeper
 from assay.cluster.checked_hooks import list_written_paths, read_command
 from assay.cluster.docker import code_archive, disk, image, image_contents, layer, network, preload, software
-from assay.cluster.docker.engine import DockerEngineError, DockerFreezer, open_engine, run_labels, undo_action
+from assay.cluster.docker.engine import DockerEngineError, DockerFreezer, open_docker, run_labels, undo_action
 from assay.cluster.naming import PlannedNode, plan_nodes
 from assay.cluster.node import Node
 from assay.cluster.over_ssh import NodeUndoLog, SshCluster, gather_all
@@ -157,7 +157,7 @@ class DockerCluster(SshCluster):
     def _make_network(self, journal: undo.UndoJournal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
         journal.append(undo.RemoveNetwork(name))
-        with open_engine() as client:
+        with open_docker() as client:
             return network.create_network(client, name, run_labels(self.run_id, self._owner), self._state)
 
     def _make_disks(self, journal: undo.UndoJournal) -> Mapping[str, str] | str:
@@ -213,7 +213,7 @@ class DockerCluster(SshCluster):
         if self._own_memory and self._is_server(item):
             options |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
         journal.append(undo.RemoveContainer(name))
-        with open_engine() as client:
+        with open_docker() as client:
             container = client.api.create_container(
                 reference,
                 name=name,
@@ -278,7 +278,7 @@ class DockerCluster(SshCluster):
             await node.give_disk(NodeDisk(disk.NODE_DEVICE, self._system.data_folder(node)))
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
-        with open_engine() as client:
+        with open_docker() as client:
             version: dict[str, Any] = client.version()
         return {
             "engine": f"docker {version['Version']}",
@@ -309,7 +309,7 @@ class DockerCluster(SshCluster):
 def _perform(action: undo.Action) -> str | None:
     """Performs the action. Returns None, or the error."""
     try:
-        with open_engine() as client:
+        with open_docker() as client:
             undo_action(client, action)
     except (DockerEngineError, OSError) as error:
         return f"{undo.describe(action)}: {error}"

@@ -36,7 +36,7 @@ class DockerEngineError(Exception):
 
 
 @contextlib.contextmanager
-def open_engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
+def open_docker(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
     """Yields a client of the engine that ``DOCKER_HOST`` names, else of the local socket, and closes it."""
     try:
         _require_socket(timeout)
@@ -78,7 +78,7 @@ def _require_socket(timeout: float) -> None:
 def is_answering(timeout: float = 3) -> bool:
     """Returns whether an engine answers."""
     try:
-        with open_engine(timeout) as client:
+        with open_docker(timeout) as client:
             return bool(client.ping())
     except DockerEngineError:
         return False
@@ -199,14 +199,14 @@ class DockerFreezer:
         if self._entry is None:
             self._entry = self._journal.append(Unpause(self._container))
         try:
-            with open_engine() as client:
+            with open_docker() as client:
                 client.containers.get(self._container).pause()
         except DockerEngineError as error:
             raise self._error("frozen", error) from error
 
     def thaw(self) -> None:
         try:
-            with open_engine() as client:
+            with open_docker() as client:
                 unpause(client, self._container)
         except DockerEngineError as error:
             raise self._error("thawed", error) from error
@@ -216,7 +216,7 @@ class DockerFreezer:
 
     def frozen(self) -> bool:
         try:
-            with open_engine() as client:
+            with open_docker() as client:
                 return client.containers.get(self._container).status == "paused"
         except DockerEngineError as error:
             raise self._error("asked whether it is frozen", error) from error

@@ -125,10 +125,10 @@ def read_addresses(hosts: str) -> list[InventoryHost]:
 
 
 def _read_compose(project: str) -> list[InventoryHost]:
-    from assay.cluster.docker.engine import DockerEngineError, open_engine
+    from assay.cluster.docker.engine import DockerEngineError, open_docker
 
     try:
-        with open_engine() as client:
+        with open_docker() as client:
             found = client.containers.list(filters={"label": f"com.docker.compose.project={project}"})
             return [
                 InventoryHost(str(one.labels["com.docker.compose.service"]), SshAddress(_address_of(one), "", "", ""))

@@ -32,12 +32,12 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    from assay.cluster.doctor import engine_available
+    from assay.cluster.doctor import docker_available
     from assay.cluster.node import NodeError
     from assay.cluster.system import DeploymentError
     from assay.harness.cli.serve_cluster import ClusterAddresses, serve_cluster
 
-    if not engine_available():
+    if not docker_available():
         raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     system = _make_system(arguments)
     settings = _make_settings(system, arguments)

@@ -218,7 +218,7 @@ class NightRunner:
             outcome = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
             return msgspec.structs.replace(result, outcome=outcome, detail=f"it cannot be started: {error}")
         new = [run for run in runs_of.list_runs(self.store) if run not in before and is_made_by(run, made_by)]
-        machine = MachineState(lambda: _is_disk_full(self.path.path), _does_engine_answer)
+        machine = MachineState(lambda: _is_disk_full(self.path.path), _does_docker_answer)
         outcome, detail = classify(cell, ended, read_printed(log), list(map(read_seen_run, new)), machine)
         return msgspec.structs.replace(
             result, outcome=outcome, detail=detail, seconds=round(time.monotonic() - began, 3),
@@ -439,7 +439,7 @@ def _is_disk_full(place: Path) -> bool:
     return False
 
 
-def _does_engine_answer() -> bool:
+def _does_docker_answer() -> bool:
     from assay.cluster.docker.engine import is_answering  # the SDK takes a while to import
 
     return is_answering()

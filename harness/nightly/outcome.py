@@ -74,7 +74,7 @@ class MachineState:
     """State of the machine, queried only to find a cause."""
 
     disk_full: Callable[[], bool]
-    engine_answers: Callable[[], bool]
+    docker_answers: Callable[[], bool]
 
 
 HEALTHY: Final = MachineState(lambda: False, lambda: True)
@@ -202,7 +202,7 @@ def _find_trouble(
             return AttemptOutcome.NO_DISK, _shorten(no_space[0] if no_space else "the disk of the store is full")
     if verdicts != {Verdict.FAIL}:  # a run that passed may fail to clean up
         no_engine = NO_ENGINE.search(printed)
-        if no_engine or (cell.cluster == DOCKER and not machine.engine_answers()):
+        if no_engine or (cell.cluster == DOCKER and not machine.docker_answers()):
             return AttemptOutcome.NO_ENGINE, _shorten(
                 no_engine[0] if no_engine else "no Docker engine answers any more"
             )

@@ -75,10 +75,10 @@ def _check_attached(options: Options) -> None:
 
 
 def _check_docker() -> None:
-    from assay.cluster.docker.engine import DockerEngineError, open_engine
+    from assay.cluster.docker.engine import DockerEngineError, open_docker
 
     try:
-        with open_engine(timeout=DOCKER_SECONDS):
+        with open_docker(timeout=DOCKER_SECONDS):
             pass
     except DockerEngineError as error:
         raise SettingsError(f"--cluster=docker: {error}; without Docker: --cluster=sim") from None

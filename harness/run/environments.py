@@ -70,9 +70,9 @@ class World(Protocol):
 
 def choose_default_cluster() -> tuple[str, str]:
     """Returns ``docker`` if an engine answers, else ``sim``, and the reason."""
-    from assay.cluster.doctor import engine_available
+    from assay.cluster.doctor import docker_available
 
-    if engine_available():
+    if docker_available():
         return DOCKER, "a Docker engine answers"
     return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 

@@ -20,7 +20,7 @@ import pytest
 
 from assay.cluster.deploy import start_system
 from assay.cluster.docker import DockerCluster
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.cluster.node import by_role
 from assay.system_under_test.broker_rpc import ask_metadata
 from assay.system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
@@ -135,7 +135,7 @@ class Driver:
 
 @pytest.fixture(scope="package")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     system = Broker(partitions=0)
     loop = asyncio.new_event_loop()

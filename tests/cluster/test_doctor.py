@@ -20,7 +20,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_engine")
 def test_without_an_engine_a_docker_cluster_is_not_available() -> None:
-    assert not doctor.engine_available()
+    assert not doctor.docker_available()
 
 
 @pytest.mark.usefixtures("no_engine")
@@ -39,7 +39,7 @@ def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
 def test_an_engine_error_says_how_to_get_one() -> None:
     with (
         pytest.raises(engine.DockerEngineError, match="`dockerd`, of the package docker"),
-        engine.open_engine(timeout=1),
+        engine.open_docker(timeout=1),
     ):
         pytest.fail("there is no engine to talk to")
 
@@ -76,7 +76,7 @@ def test_this_machine_is_measured(check: Callable[[], DoctorFinding]) -> None:
 def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_session_takes_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if not doctor.engine_available() or not image.exists():
+    if not doctor.docker_available() or not image.exists():
         pytest.skip("no Docker engine answers, or there is no node image; `assay doctor` says what is missing")
 
     def interrupted(container: Container, **options: object) -> None:
@@ -85,7 +85,7 @@ def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_sessio
     monkeypatch.setattr(Container, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         doctor._iptables()
-    with engine.open_engine() as client:
+    with engine.open_docker() as client:
         ours = [one for one in engine.list_owned(client) if one.owner == str(owner.current_owner())]
         left = [one for one in ours if one.run_id == "doctor"]  # other tests of this process may have containers
         assert [one.kind for one in left] == ["container"]

@@ -233,7 +233,7 @@ def test_a_session_of_another_boot_may_go_on_if_a_machine_has_no_id(
     image.touch()
     monkeypatch.setattr(owner, "read_machine_id", lambda: here)
     monkeypatch.setattr(docker_engine, "is_answering", lambda: True)
-    monkeypatch.setattr(docker_engine, "open_engine", contextlib.nullcontext)
+    monkeypatch.setattr(docker_engine, "open_docker", contextlib.nullcontext)
     monkeypatch.setattr(docker_engine, "list_owned", lambda client: [])
     monkeypatch.setattr(disks, "remove_disk", lambda path: path.unlink() is None)
     for report in (leftovers.sweep(tmp_path), leftovers.heal(state=tmp_path)):

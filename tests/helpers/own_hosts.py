@@ -18,7 +18,7 @@ from docker.types import IPAMConfig, IPAMPool
 
 from assay.cluster import journal, owner
 from assay.cluster.docker import cluster, image, network
-from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.docker.engine import open_docker, undo_action
 
 LABEL = "assay-test.hosts-of"
 """Not the harness's own label: what it sweeps are its own machines, and these are not."""
@@ -41,7 +41,7 @@ class OwnHosts:
 
         Engines sometimes lose the output of a command (moby/moby#27289), so it goes through a file.
         """
-        with open_engine() as client:
+        with open_docker() as client:
             host = client.containers.get(self.names[number])
             host.exec_run(["sh", "-c", f"{{ {command}\n}} >{OUTPUT} 2>&1"])
             chunks, _ = host.get_archive(OUTPUT)
@@ -61,7 +61,7 @@ def own_hosts(folder: Path, roles: Sequence[str], more: str = "", *, six: bool =
     marks = {LABEL: str(owner.current_owner()), "com.docker.compose.project": name}
     reference = image.ensure_node_image(lambda _: None)
     made: list[str] = []
-    with open_engine() as client:
+    with open_docker() as client:
         _remove_those_of_the_dead(client)
         net = _network_of_six(client, name, marks) if six else network.create_network(client, name, marks, folder)
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.judging.verdict import Verdict
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt, ReportPolicy
 from assay.harness.run.settings import DOCKER, Settings
@@ -116,7 +116,7 @@ def test_one_seed_one_history_with_consumers_on_nodes(tmp_path: Path) -> None:
 @pytest.mark.docker
 @pytest.mark.long
 def test_a_consumer_is_killed_in_a_container(tmp_path: Path) -> None:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     settings = Settings(1, cluster=DOCKER, nemesis=("kill-consumer",), time_limit=10.0, rate=60.0, store=tmp_path)
     attempt = run(settings)

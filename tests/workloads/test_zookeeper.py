@@ -16,7 +16,7 @@ import pytest
 from kazoo.exceptions import BadVersionError, ConnectionLoss
 
 from assay.checkers.judging.verdict import Verdict
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.run.attempt import Attempt
@@ -41,7 +41,7 @@ def workload() -> ModuleType:
 
 def attempt(workload: ModuleType, root: Path, client: Any, **chosen: Any) -> Attempt:
     """Runs an experiment in containers to its end."""
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     found = find_experiment(workload.test_zookeeper)
     assert found is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.docker import DockerCluster
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 
 from helpers.echo_system import Echo
 from helpers.live_cluster import Live, run_of_its_own, started
@@ -16,7 +16,7 @@ from helpers.live_cluster import Live, run_of_its_own, started
 
 @pytest.fixture(scope="session")
 def engine_needed() -> None:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.docker import DockerCluster, preload
-from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.docker.engine import open_docker, undo_action
 from assay.cluster.journal import RunInContainer, read_journal
 from assay.cluster.node import NodeError
 
@@ -94,7 +94,7 @@ def test_a_clock_that_is_left_wrong_is_set_right_from_the_journal(clocked: Live)
         actions = [action for _, action in read_journal(path).actions if isinstance(action, RunInContainer)]
 
         def undo() -> None:
-            with open_engine() as client:
+            with open_docker() as client:
                 for action in actions:
                     assert undo_action(client, action), action
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.cluster import zookeeper
-from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.docker.engine import open_docker, undo_action
 from assay.cluster.journal import RunInContainer, read_journal
 from assay.cluster.node import CommandResult, Node, NodeError, ProcessState
 
@@ -220,7 +220,7 @@ def test_a_change_of_the_user_is_taken_back_by_its_undo_or_else_from_the_journal
         ]
 
     def undo() -> None:
-        with open_engine() as client:
+        with open_docker() as client:
             for action in noted():
                 assert undo_action(client, action), action
 

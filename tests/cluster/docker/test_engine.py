@@ -11,7 +11,7 @@ import requests
 from docker.errors import APIError, DockerException
 
 from assay.cluster.docker import engine as module
-from assay.cluster.docker.engine import DockerEngineError, open_engine, remove_network
+from assay.cluster.docker.engine import DockerEngineError, open_docker, remove_network
 
 TAKEN = 'Conflict. The container name "/assay-r1-n1" is already in use by container "0f3a". You have to remove it.'
 
@@ -29,7 +29,7 @@ def advice(monkeypatch: pytest.MonkeyPatch, error: Exception) -> str:
     monkeypatch.setattr(module, "_require_socket", lambda timeout: None)
     client = SimpleNamespace(close=lambda: None)
     monkeypatch.setattr(module.docker, "from_env", lambda timeout: client)
-    with pytest.raises(DockerEngineError) as raised, open_engine():
+    with pytest.raises(DockerEngineError) as raised, open_docker():
         raise error
     return str(raised.value)
 

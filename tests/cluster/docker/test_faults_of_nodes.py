@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.docker.engine import open_docker, undo_action
 from assay.cluster.journal import RunInContainer, Unpause, read_journal
 from assay.cluster.node import Node, NodeError, ProcessState, Traffic
 
@@ -119,7 +119,7 @@ def test_a_machine_left_frozen_is_thawed_from_its_journal(live: Any) -> None:
         await n1.freeze()
 
         def undo() -> None:
-            with open_engine() as client:
+            with open_docker() as client:
                 for action in pending(live):
                     assert undo_action(client, action), action
 
@@ -201,7 +201,7 @@ def test_packets_of_no_interest_pass_and_a_journal_that_is_replayed_lets_all_pas
         assert await connecting(n2, n1) == "silence"
 
         def undo() -> None:
-            with open_engine() as client:
+            with open_docker() as client:
                 for action in pending(live):
                     assert undo_action(client, action), action
 

@@ -14,7 +14,7 @@ from docker.errors import APIError
 
 from assay.cluster import journal, leftovers
 from assay.cluster.docker import DockerCluster, network
-from assay.cluster.docker.engine import list_owned, open_engine, remove_network, undo_action
+from assay.cluster.docker.engine import list_owned, open_docker, remove_network, undo_action
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import Echo
@@ -43,7 +43,7 @@ asyncio.run(main())
 
 
 def left(run_id: str) -> list[str]:
-    with open_engine() as client:
+    with open_docker() as client:
         return [thing.name for thing in list_owned(client) if thing.run_id == run_id]
 
 
@@ -83,7 +83,7 @@ def test_two_clusters_at_once_have_distinct_subnets_and_close_leaves_nothing(ech
 def test_both_networks_that_two_sessions_have_made_of_one_name_go(tmp_path: Path) -> None:
     """An engine that rejects the second network leaves no two of one name; newer ones do (Docker 26)."""
     name = run_of_its_own("test-same-name")
-    with open_engine() as client:
+    with open_docker() as client:
         try:
             network.create_network(client, name, {}, tmp_path)
             refusals = []
@@ -155,7 +155,7 @@ def test_a_fault_noted_in_the_journal_is_undone_by_replay(live: Any) -> None:
     (found,) = [found for found in journal.read_journals(live.state)[0] if found.run_id == live.cluster.run_id]
     _, action = found.actions[0]
     assert isinstance(action, journal.RunInContainer)
-    with open_engine() as client:
+    with open_docker() as client:
         assert undo_action(client, action)
     assert live.run(node.dropped()) == {}
     live.run(node.accept_all())

@@ -13,7 +13,7 @@ import pytest
 
 from assay.cluster import doctor, journal, leftovers, owner
 from assay.cluster.docker import DockerCluster, disk
-from assay.cluster.docker.engine import list_owned, open_engine
+from assay.cluster.docker.engine import list_owned, open_docker
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.ssh import power
 from assay.nemesis.faults.kill import PowerLoss
@@ -336,7 +336,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_no_disk(storing: Live, tmp_path
     report = leftovers.sweep(state)
     assert not report.failed
     assert disk.list_images(state) == []
-    with open_engine() as client:
+    with open_docker() as client:
         assert not [thing for thing in list_owned(client) if thing.run_id == run_id]
     _eventually_detached(image.path)
     assert journal.read_journals(state) == ([], [])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.docker import DockerCluster, preload
-from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.docker.engine import open_docker, undo_action
 from assay.cluster.journal import RunInContainer, read_journal
 from assay.cluster.node import DiskChange, DiskErrorEffects, NodeError, ProcessState, Slowed
 
@@ -126,7 +126,7 @@ def test_one_that_stands_still_in_an_fsync_goes_on_from_the_journal(slow: Live) 
         await until(halted, "it stands still")
 
         def undo() -> None:
-            with open_engine() as client:
+            with open_docker() as client:
                 for action in pending(slow):
                     assert undo_action(client, action), action
 
@@ -174,7 +174,7 @@ def test_changes_fail_until_that_is_undone_from_the_journal(slow: Live) -> None:
         assert not await echoes(node)
 
         def undo() -> None:
-            with open_engine() as client:
+            with open_docker() as client:
                 for action in pending(slow):
                     assert undo_action(client, action), action
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from assay.cluster import doctor
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.leftovers import heal, sweep
 from assay.cluster.node import Flow, Node, NodeError, ProcessState, Traffic
@@ -38,7 +38,7 @@ true
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnHosts]:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     with own_hosts(tmp_path_factory.mktemp("hosts"), ["broker", ""]) as found:
         yield found
@@ -226,7 +226,7 @@ CONNECT = (
 
 @pytest.mark.long
 def test_hosts_are_known_by_ipv6_addresses_as_well(tmp_path: Path) -> None:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     with own_hosts(tmp_path, ["broker", "broker"], six=True) as hosts:
 

@@ -18,7 +18,7 @@ import pytest
 
 from assay.cluster import leftovers
 from assay.cluster.deploy import start_system
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.cluster.hosts.cluster import HostCluster
 from assay.workloads.test_zookeeper import Ensemble
 
@@ -37,7 +37,7 @@ true
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnHosts]:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     with own_hosts(tmp_path_factory.mktemp("hosts"), ["server"] * 3) as found:
         yield found

@@ -13,7 +13,7 @@ import pytest
 
 from assay.cluster import owner
 from assay.cluster.docker.engine import OWNER_LABEL
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.harness.cli.main import main
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
@@ -61,7 +61,7 @@ def containers(mine: owner.Owner) -> int:
 @pytest.mark.docker
 @pytest.mark.parametrize("number", [by_night(signal.SIGINT), signal.SIGTERM])
 def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing(number: signal.Signals) -> None:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     command = [sys.executable, "-m", "assay.harness.cli.main", "up", "--nodes=2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -86,7 +86,7 @@ def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing(number: signal.S
 
 
 def test_an_unknown_defect_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("it says first that there is no Docker engine")
     assert main(["up", "--defect=none-such"]) == 64
     assert "isr-of-one" in capsys.readouterr().err

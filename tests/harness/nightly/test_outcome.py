@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cluster.docker.engine import DockerEngineError, open_engine
+from assay.cluster.docker.engine import DockerEngineError, open_docker
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import CellKind
 from assay.harness.nightly.outcome import MachineState, SeenRun, classify
@@ -17,7 +17,7 @@ from assay.harness.run import store
 
 from helpers.night_cells import cell
 
-WELL = MachineState(disk_full=lambda: False, engine_answers=lambda: True)
+WELL = MachineState(disk_full=lambda: False, docker_answers=lambda: True)
 PASS, FAIL, UNKNOWN = SeenRun("pass"), SeenRun("fail", ("lost-write",)), SeenRun("unknown")
 LACKS = SeenRun(None, problem="the simulation has no threads")
 ABORTED = SeenRun(None, problem=store.ABORTED)
@@ -92,7 +92,7 @@ def test_an_end_has_a_name_and_a_cause(
 
 def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(DockerEngineError) as raised, open_engine():
+    with pytest.raises(DockerEngineError) as raised, open_docker():
         pass
     printed = f"ERROR w.py::t[kill] - Failed: the cluster did not start: EngineError: {raised.value}"
     found, detail = classify(cell(cluster="docker"), AttemptEnd(1), printed, [SeenRun(None)], WELL)
@@ -112,10 +112,10 @@ def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch:
 
 @pytest.mark.parametrize("ended", [AttemptEnd(1), AttemptEnd(-9), AttemptEnd(-6, Outcome.HUNG, "no end")])
 def test_an_engine_that_is_gone_and_a_full_disk_are_looked_for_where_nothing_is_said(ended: AttemptEnd) -> None:
-    gone = MachineState(disk_full=lambda: False, engine_answers=lambda: False)
+    gone = MachineState(disk_full=lambda: False, docker_answers=lambda: False)
     assert classify(cell(cluster="docker"), ended, "", [], gone)[0] is Outcome.NO_ENGINE
     assert classify(cell(cluster="sim"), ended, "", [], gone)[0] is not Outcome.NO_ENGINE
-    full = MachineState(disk_full=lambda: True, engine_answers=lambda: True)
+    full = MachineState(disk_full=lambda: True, docker_answers=lambda: True)
     assert classify(RUN, ended, "", [], full) == (Outcome.NO_DISK, "the disk of the store is full")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from assay.cluster import owner
 from assay.cluster.docker.engine import OWNER_LABEL
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.cluster.journal import RemoveContainer, RunInContainer, UndoJournal, describe_outstanding
 
 from helpers.nightly import by_night
@@ -347,7 +347,7 @@ def until(true: Callable[[], object], process: subprocess.Popen[str]) -> None:
 @pytest.mark.docker
 @pytest.mark.parametrize("moment", [by_night("while the nodes start"), "in the run"])
 def test_containers_and_networks_are_removed(moment: str, tmp_path: Path) -> None:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     command = [
         sys.executable, "-m", "pytest", str(ROOT / "workloads/test_log.py"), "--cluster=docker", "--nemesis=partition",

@@ -15,7 +15,7 @@ import pytest
 
 from assay.cluster.docker import built_images, code_archive, image, layer, software
 from assay.cluster.docker.image import REQUIREMENTS
-from assay.cluster.doctor import engine_available
+from assay.cluster.doctor import docker_available
 from assay.cluster.system import (
     DeploymentError,
     SupportsClientSessions,
@@ -211,7 +211,7 @@ def test_python_of_a_client_that_is_no_list_is_refused_with_what_it_takes() -> N
 @pytest.mark.docker
 @pytest.mark.long
 def test_wheels_of_a_client_are_in_the_image_of_its_nodes() -> None:
-    if not engine_available():
+    if not docker_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
 
     class Tabulating(OffsetsClient):
