@@ -24,7 +24,7 @@ from assay.cluster.node import (
     Slowed,
     Traffic,
 )
-from assay.cluster.second_copy import SecondStatus
+from assay.cluster.second_copy import SecondCopyStatus
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.cut_ledger import CutLedger, Drop
@@ -104,7 +104,7 @@ class FakeNode:
         self.writes = True
         """A process that is killed has written something."""
         self.on_event: Callable[[str, str], None] | None = None
-        self.copies: list[SecondStatus] = []
+        self.copies: list[SecondCopyStatus] = []
         self.refuses_second = True
         self.no_second: str | None = None
 
@@ -142,11 +142,11 @@ class FakeNode:
 
     async def start_second(self, data: str | None = None) -> None:
         if self._called("start_second"):
-            self.copies.append(SecondStatus(f"second.{len(self.copies) + 1}", alive=True))
+            self.copies.append(SecondCopyStatus(f"second.{len(self.copies) + 1}", alive=True))
             if self.refuses_second:
-                self.copies[-1] = SecondStatus(None, alive=False, exit_status=1)
+                self.copies[-1] = SecondCopyStatus(None, alive=False, exit_status=1)
 
-    async def second(self) -> SecondStatus:
+    async def second(self) -> SecondCopyStatus:
         self._called("second")
         if not self.copies:
             raise NodeError(f"{self.name}: no second copy was started")
@@ -154,7 +154,7 @@ class FakeNode:
 
     async def end_second(self) -> None:
         if self._called("end_second") and self.copies and self.copies[-1].alive:
-            self.copies[-1] = SecondStatus(None, alive=False)
+            self.copies[-1] = SecondCopyStatus(None, alive=False)
 
     async def terminate(self) -> None:
         if self._called("terminate"):
