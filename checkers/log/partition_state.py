@@ -112,7 +112,7 @@ OVERLOOKED_LOG: Final = Check(
             and {count_in_list("b.isr")} + {count_in_list("b.elr")}
                 > {count_in_list("e.isr")} + {count_in_list("e.elr")}
 
-        -- What each node had answered the controller about its log before the election.
+        -- Each node's answers to the controller about its log before the election.
         create table election_answers as
         select e.key, e.epoch, n.node, n.broker, count(t.seq) as times, min(t.value) as last_epoch,
             max(t.value) as other_epoch, min(t.position) as log_end, max(t.position) as other_end

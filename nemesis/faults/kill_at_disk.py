@@ -83,7 +83,7 @@ class PowerLossInFsync(KillInFsync, PowerLoss):
     """Cuts the power of one server during an fsync."""
 
     name = "power-loss-in-fsync"
-    description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
+    description = "kill-in-fsync, and the machine loses power: what was not fsynced is gone; started again at the heal"
     abilities = (*KillInFsync.abilities, *PowerLoss.abilities)
     impact = PowerLoss.impact
     on_targets = staticmethod(run_on_all)

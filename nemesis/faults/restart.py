@@ -11,8 +11,8 @@ not end, the fault has failed. The process is killed at the heal, because it cou
 
 Proof: the process was running before, had ended by itself after that, and another incarnation runs afterwards. For
 ``controlled-shutdown`` also a line of the process's event log, written before it ended. The line names the keys that it
-still led, each with the reason why its leadership could not move. Evidence: ``led``,
-the keys that it led when it was asked to end, and ``kept``, those of them that it still led at its end.
+still led, each with the reason why its leadership could not move. Evidence: ``led``, the keys that it led when it was
+asked to end, and ``kept``, those of them that it still led at its end.
 """
 
 from __future__ import annotations
