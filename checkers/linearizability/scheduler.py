@@ -31,10 +31,7 @@ Results = Generator[tuple[int, KeyResult]]
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Search on this machine; ``on_spark`` is the other one.
-
-    ``workers``: maximum of processes, None: one per core. ``patience``: seconds before they are started.
-    """
+    """Search on this machine. ``workers``: most processes, None: one per core. ``patience``: seconds before they start."""
 
     workers: int | None = None
     patience: float = PATIENCE

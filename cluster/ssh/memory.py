@@ -77,8 +77,8 @@ def exhaust(pid: str) -> dict[str, int]:
     finally:
         enough[0] = 1
         _, status = os.waitpid(allocator, 0)
-    # The kernel may also kill the allocator, if the other process dies slowly. This process never signals it: the kernel
-    # counts first and kills then, so a signal in between would appear as the exit status instead.
+    # The kernel may also kill the allocator, if the other process dies slowly. This process never signals it: the
+    # kernel counts first and kills then, so a signal in between would appear as the exit status instead.
     allocator_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     now = look()
     return {**now, "ended": now["ended"] - allocator_killed, "before": before["ended"], "taken": _read_counter(taken)}

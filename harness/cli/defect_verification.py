@@ -29,8 +29,6 @@ SESSION: Final = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"
 
 
 class SessionVerdict(StrEnum):
-    """Verdict on a session."""
-
     PASS = "pass"
     FAIL = "fail"
     UNKNOWN = "unknown"

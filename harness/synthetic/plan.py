@@ -95,8 +95,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GenerationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of ``generate``."""
-
     operations: int
     effects: int
     seconds: float

@@ -200,7 +200,6 @@ class FaultReporter:
         self._write_row(injection.id, injection.names, FaultPhase.RECOVERED, {"seconds": seconds})
 
     def report_failed(self, number: int, targets: tuple[str, ...], stage: FailureStage, reason: str) -> None:
-        """Reports a failure."""
         detail = {"what": str(self._step_list[number]), "stage": str(stage), "reason": reason}
         self._write_row(number, targets, FaultPhase.FAILED, detail, stage=stage)
 

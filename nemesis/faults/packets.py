@@ -37,8 +37,6 @@ ONE_LINK: Final = 0.3
 
 
 class PacketEffect(enum.StrEnum):
-    """Effect on the packets."""
-
     DELAY = "delay"
     LOSS = "loss"
     DUPLICATE = "duplicate"

@@ -47,7 +47,6 @@ class SlowFsync(ServerFault):
         await self.slow(disk, seconds)
 
     async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
-        """Slows the disk."""
         await disk.slow_disk(seconds)
 
     def count_slow(self, slowed: Slowed) -> int:
