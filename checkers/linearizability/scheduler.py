@@ -31,7 +31,7 @@ Results = Generator[tuple[int, KeyResult]]
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Local search. ``workers``: maximum of processes, None: one per core. ``patience``: seconds before they are started."""
+    """``workers``: maximum of processes, None: one per core. ``patience``: seconds before they are started."""
 
     workers: int | None = None
     patience: float = PATIENCE
