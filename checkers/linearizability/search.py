@@ -71,9 +71,7 @@ def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyResult], list[
     """Judges the keys that qualify by zones. Returns their results, and the numbers of the keys that need a search."""
     plain = find_plain_register(encoded.model) is not None
     by_zones, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
-    found = {
-        key: KeyResult(encoded.length(key), finding=finding, decided_by_zones=True) for key, finding in by_zones.items()
-    }
+    found = {key: KeyResult(encoded.length(key), finding=one, decided_by_zones=True) for key, one in by_zones.items()}
     return found, list(rest)
 
 

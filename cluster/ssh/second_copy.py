@@ -92,6 +92,5 @@ class SecondCopyMethods(ProcessMethods):
         return alive
 
     def part(self, process: str) -> OneProcess:
-        return (
-            OneProcess(self, SECOND_COPY) if process == SECOND_COPY and self.had_second_copy else super().part(process)
-        )
+        is_copy = process == SECOND_COPY and self.had_second_copy
+        return OneProcess(self, SECOND_COPY) if is_copy else super().part(process)
