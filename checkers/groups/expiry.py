@@ -16,9 +16,9 @@ count at any time after its call, a rejected one never. If one operation made se
   did each commit that may have come later.
 - ``revived-offset``: a read found a commit again after another read had found nothing, or after a later commit. Both of
   these began when the first commit was in place.
-- ``overdue-offset``: a read at the end found something after the contract's retention deadline. The deadline counts
-  from the latest of four times: the key's last commit need not stay any longer, the group made its last commit, the
-  last client left the group, the last fault was healed.
+- ``overdue-offset``: a read at the end found something after the contract's retention deadline. Its time begins
+  when the key's last commit need no longer stay, and after the group's last commit, the last departure of a client and
+  the last heal.
 
 The coordinators' wall clocks count: a contract must tolerate the effects of a wrong clock.
 """

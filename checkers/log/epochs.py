@@ -80,7 +80,7 @@ _COMMITTED_BEFORE: Final = f"""
                 select count(*) as losses from (select id from faults where loses_unsynced and {HAS_BEGUN} group by id)
                     as power_losses) p
         where l.before - case when k.key is null then d.unflushed * p.losses else 0 end"""
-"""SQL up to the left side of a comparison: the end of all that was committed before an epoch (a row ``l`` of
+"""SQL up to the left side of a comparison. It is the end of all that was committed before an epoch (a row ``l`` of
 ``epoch_levels``), less what power losses may have taken.
 """
 

@@ -117,8 +117,8 @@ CLUSTER_VIEWS: Final = parse_views(f"""
     select key from register_clusters where value <> {INITIAL}
     group by key having count(*) = count(low_version)
     """)
-"""The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``: for each value that a CAS wrote, the
-start of its chain (``ancestor``), the ``distance`` to it, and whether a cycle leaves it without a start (``no_start``).
+"""The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``. It has, for each value that a CAS
+wrote, the start of its chain (``ancestor``), the ``distance`` to it, and whether a cycle lacks one (``no_start``).
 """
 
 

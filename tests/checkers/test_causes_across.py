@@ -23,7 +23,7 @@ ENDS = Contract(linearizable_ends=True)
 
 @dataclass(frozen=True)
 class History:
-    """What a judgement is of."""
+    """The subject of a judgement."""
 
     rows: list[Row] = field(default_factory=list)
     contract: Contract = field(default_factory=Contract)
