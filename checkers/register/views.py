@@ -118,7 +118,7 @@ CLUSTER_VIEWS: Final = parse_views(f"""
     group by key having count(*) = count(low_version)
     """)
 """The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``. It has, for each value that a CAS
-wrote, the start of its chain (``ancestor``), the ``distance`` to it, and whether a cycle lacks one (``no_start``).
+wrote, the start of its chain (``ancestor``), the ``distance`` to it, and ``no_start``: whether a cycle leaves none.
 """
 
 
