@@ -175,7 +175,7 @@ def test_what_is_loaded_otherwise_than_its_file_has_it_is_left_alone(toy: Module
     text = Path(toy.__file__).read_text()
     Path(toy.__file__).write_text(text.replace('return "negative"', 'return "very negative"'))
     (module,) = find_modules([NAME])
-    assert {key.name for key in find_loaded([module])[NAME].other} == {"decide"}
+    assert {key.name for key in find_loaded([module])[NAME].changed} == {"decide"}
     counter = make((module,))
     assert toy.decide(-1) == "negative"
     assert counter.take_new() == frozenset()
