@@ -1,33 +1,228 @@
-"""Plants for transactions over lists: wrong reads, and transactions of which only a part is seen.
+"""Plants for transactions over lists and registers: wrong reads, and circles of transactions.
 
 A history of transactions, restricted to a few keys, is still a history of these keys. So a copy has only the keys that
 the violation needs.
+
+Circles are those of Adya. One transaction comes *before* another if the latter read what it wrote, if one process made
+both (``-process``), or if it had returned when the other was called (``-real-time``). Then one edit contradicts that:
+
+- ``G0``: a list shows the elements of both in the other order.
+- ``G1c``: the first one reads what the second wrote.
+- ``G-single``: the second does not read what the first wrote.
+- ``G2-item``: the second did not read what a third wrote, and the third does not read what the first wrote.
+- ``G-nonadjacent``: the same, but the third only read what a fourth wrote, and the second did not read that.
+
+For ``G2-item`` without times, the first and the second are one transaction. A register does not show the order of its
+versions, but the initial value comes before all others. So a read that loses a write finds nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice, pairwise
 from typing import Final
 
-from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, find_fresh_value, is_ok, position_of, returned
+from assay.checkers.judging.contract import Contract
+from assay.harness.sensitivity.plant import (
+    Claim,
+    ObjectRows,
+    Plant,
+    Row,
+    Rows,
+    derive,
+    find_fresh_value,
+    position_of,
+    replace_in,
+    returned,
+)
 
-_TXN: Final = frozenset({"txn-append", "txn-read"})
+_WRITES: Final = ("txn-append", "txn-write")
+_TXN: Final = frozenset({*_WRITES, "txn-read"})
 ALL_TRANSACTIONS: Final = "transactions"
+NEAR: Final = 8
+"""Number of transactions after each one that are looked at, since all of them would be too many."""
 
 
 def gather_transactions(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     """Returns the rows of all transactions as one object."""
     rows = [row for some in effects.values() for row in some if row["kind"].startswith("txn-")]
-    return {ALL_TRANSACTIONS: sorted(rows, key=position_of)} if rows else {}
+    return {ALL_TRANSACTIONS: ObjectRows(sorted(rows, key=position_of))} if rows else {}
 
 
-def _list_reads(rows: Rows) -> list[list[Row]]:
-    """Lists the reads of lists that are not empty: the rows of each, in order."""
-    reads: defaultdict[tuple[int, int, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        if is_ok(row, "txn-read") and row["list_index"] is not None:
-            reads[row["op"], row["sub"] - row["list_index"], row["key"]].append(row)
-    return list(reads.values())
+@dataclass
+class _Transaction:
+    """An acknowledged transaction. ``writes`` and ``reads`` have rows by key; of several reads, those of the first."""
+
+    op: int
+    process: int
+    call: int
+    ret: int
+    writes: dict[str, list[Row]] = field(default_factory=dict)
+    reads: dict[str, list[Row]] = field(default_factory=dict)
+
+
+class _Store:
+    """The acknowledged transactions by number, and what they read."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.lists = {row["key"] for row in rows if row["kind"] == "txn-append"}
+        self.transactions: dict[int, _Transaction] = {}
+        self.shown: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+        """The rows of reads that show a value of a key."""
+        self.writers: dict[tuple[str, int], int] = {}
+        self.order: dict[str, dict[int, int]] = {key: {} for key in sorted(self.lists)}
+        """The position of each element of each list, as its longest read shows them."""
+        reads: defaultdict[tuple[int, int, str], list[Row]] = defaultdict(list)
+        for row in rows:
+            if row["outcome"] != "ok":
+                continue
+            key, value = row["key"], row["value"]
+            new = _Transaction(row["op"], row["process"], row["call"], returned(row))
+            txn = self.transactions.setdefault(row["op"], new)
+            if row["kind"] != "txn-read":
+                txn.writes.setdefault(key, []).append(row)
+                self.writers[key, value] = row["op"]
+            else:
+                read = reads[row["op"], row["sub"] - (row["list_index"] or 0), key]
+                read.append(row)
+                txn.reads.setdefault(key, read)
+                if value is not None:
+                    self.shown[key, value].append(row)
+        self.reads = list(reads.values())
+        """All reads: the rows of each, in order."""
+        for read in self.reads:
+            key = read[0]["key"]
+            if read[0]["list_index"] is not None and len(read) > len(self.order[key]):
+                self.order[key] = {row["value"]: row["list_index"] for row in read}
+
+    def is_missed(self, read: Rows, written: Rows) -> bool:
+        """Returns whether the read certainly shows its key as it was before these writes."""
+        place = self.order.get(read[0]["key"], {}).get(written[0]["value"], -1)
+        return read[0]["value"] is None or place >= len(read)
+
+    def list_later_values(self, read: Rows, written: Rows) -> Sequence[int]:
+        """Returns the values that the read lacks, up to the last of these writes; none if their order is not known."""
+        key, value = written[-1]["key"], written[-1]["value"]
+        if key not in self.lists:
+            return (value,) if read[0]["value"] != value else ()
+        shown = len(read) if read[0]["value"] is not None else 0
+        return list(self.order[key])[shown : self.order[key].get(value, -1) + 1]
+
+    def list_readers(self, txn: _Transaction) -> Iterator[tuple[_Transaction, Row]]:
+        """Yields transactions that read what this one wrote, each with the row that shows the value.
+
+        Of a list this is the first element that it appended, and of a register the last value.
+        """
+        for key, written in txn.writes.items():
+            for row in islice(self.shown[key, written[0 if key in self.lists else -1]["value"]], NEAR):
+                if row["op"] != txn.op:
+                    yield self.transactions[row["op"]], row
+
+    def list_pairs(self, order: str) -> Iterator[tuple[_Transaction, _Transaction, Row | None]]:
+        """Yields transactions that come before others. The row is the read that proves it, if no time does."""
+        made: defaultdict[int, list[_Transaction]] = defaultdict(list)
+        for txn in sorted(self.transactions.values(), key=lambda txn: txn.call):
+            made[txn.process if order == PROCESS else 0].append(txn)
+        for some in made.values():
+            for place, first in enumerate(some):
+                if not order:
+                    yield from ((first, second, row) for second, row in self.list_readers(first))
+                else:
+                    later = (txn for txn in islice(some, place + 1, None) if txn.call > first.ret)
+                    yield from ((first, second, None) for second in islice(later, NEAR))
+
+
+PROCESS: Final = "-process"
+REAL_TIME: Final = "-real-time"
+_Edits = Iterator[tuple[Row, Row | None, Sequence[int]]]
+"""The row that is edited, another one whose key the circle needs, and values."""
+
+
+def _find_circles(rows: Rows, bound: int, *, find: Callable[[_Store, str], _Edits], order: str) -> list[Claim]:
+    """Lists the transactions, each with an edit that puts it on a circle."""
+    store = derive(rows, _Store)
+    edits = {row["op"]: (row, other, values) for row, other, values in find(store, order)}
+    claims = []
+    for op in store.transactions:
+        row, other, values = edits.get(op, (None, None, ()))
+        claims.append(Claim(f"transaction {op}", row is not None, row=row, other=other, burst=tuple(values)))
+    return claims
+
+
+def _reverse_writes(store: _Store, order: str) -> _Edits:
+    """Finds the elements of two transactions that a list shows in order, to exchange them."""
+    for first, second, other in _list_writers(store) if not order else store.list_pairs(order):
+        for key in first.writes.keys() & second.writes.keys() & store.lists:
+            elements = [row["value"] for row in (*first.writes[key], *second.writes[key])]
+            places = [store.order[key][value] for value in elements if value in store.order[key]]
+            if len(elements) == len(places) == 2 and places[0] < places[1] and (other is None or key != other["key"]):
+                yield first.writes[key][0], other, elements
+
+
+def _list_writers(store: _Store) -> Iterator[tuple[_Transaction, _Transaction, Row]]:
+    """Yields transactions whose elements are next to each other in a list, with the row of the first one."""
+    for key, order in store.order.items():
+        for one, other in pairwise(order):
+            first, second = (store.transactions.get(store.writers.get((key, value), -1)) for value in (one, other))
+            if first is not None and second is not None and first is not second:
+                yield first, second, first.writes[key][0]
+
+
+def _read_later(store: _Store, order: str) -> _Edits:
+    """Finds a read by the first transaction of what the second writes."""
+    for first, second, other in store.list_pairs(order):
+        for key in (first.reads.keys() & second.writes.keys()) - first.writes.keys():
+            values = store.list_later_values(first.reads[key], second.writes[key])
+            if values:
+                yield first.reads[key][-1], other, values
+
+
+def _lose_write(store: _Store, order: str) -> _Edits:
+    """Finds a read by the second transaction of what the first wrote."""
+    for first, second, other in store.list_pairs(order):
+        for key in first.writes.keys() & second.reads.keys():
+            value = first.writes[key][0 if key in store.lists else -1]["value"]
+            row = next((row for row in second.reads[key] if row["value"] == value), None)
+            if row is not None and (other is None or key != other["key"]):
+                yield row, other, ()
+
+
+def _miss_each_other(store: _Store, order: str) -> _Edits:
+    """Finds a read by a third transaction of what the first wrote, if the second missed what the third wrote."""
+    pairs = ((txn, txn) for txn in store.transactions.values())
+    for first, second in pairs if not order else (pair[:2] for pair in store.list_pairs(order)):
+        for third, row in store.list_readers(first):
+            for key in (second.reads.keys() & third.writes.keys()) - {row["key"]}:
+                if third is not second and store.is_missed(second.reads[key], third.writes[key]):
+                    yield row, second.reads[key][-1], ()
+
+
+def _fork(store: _Store, order: str) -> _Edits:
+    """Finds a read by a third transaction of what the first wrote, if it read of a fourth what the second missed."""
+    for first, second, proof in store.list_pairs(order):
+        for third, row in store.list_readers(first):
+            for key in (second.reads.keys() & third.reads.keys()) - {row["key"]}:
+                value = third.reads[key][-1]["value"]
+                fourth = store.transactions.get(store.writers.get((key, value), -1))
+                missed = fourth is not None and store.is_missed(second.reads[key], fourth.writes[key])
+                proven = proof is None or proof["key"] == row["key"]
+                if missed and proven and len({id(one) for one in (first, second, third, fourth)}) == 4:
+                    yield row, second.reads[key][-1], ()
+
+
+def _exchange(rows: Rows, claim: Claim) -> Rows:
+    """Lets all reads show two elements in each other's place."""
+    if claim.row is None:
+        return rows
+    one, other = claim.burst
+    values = {one: other, other: one}
+    return [
+        {**row, "value": values.get(row["value"], row["value"])}
+        if row["kind"] == "txn-read" and row["key"] == claim.row["key"]
+        else row
+        for row in rows
+    ]
 
 
 def _select_keys(rows: Rows, claim: Claim) -> Rows:
@@ -39,33 +234,58 @@ def _describe_read(read: Rows) -> str:
     return f"the read of {read[0]['key']} by operation {read[0]['op']}"
 
 
-def _find_list_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists reads of lists, by their last row."""
-    return [Claim(_describe_read(read), row=read[-1]) for read in _list_reads(rows)]
-
-
-def _extend_read(rows: Rows, last: Row, value: int) -> Rows:
-    """Lets a read show one more element."""
-    later = [
-        {**row, "sub": row["sub"] + 1} if row["op"] == last["op"] and row["sub"] > last["sub"] else row for row in rows
+def _list_full_reads(rows: Rows, *, listed: bool) -> list[list[Row]]:
+    """Lists the reads that show something; only of lists if ``listed``."""
+    return [
+        read
+        for read in derive(rows, _Store).reads
+        if read[0]["value"] is not None and (not listed or read[0]["list_index"] is not None)
     ]
-    more = {**last, "sub": last["sub"] + 1, "list_index": last["list_index"] + 1, "value": value}
-    return sorted([*later, more], key=position_of)
+
+
+def _find_shown(rows: Rows, bound: int, *, listed: bool = False) -> list[Claim]:
+    """Lists the reads that show something, by their last row."""
+    return [Claim(_describe_read(read), row=read[-1]) for read in _list_full_reads(rows, listed=listed)]
+
+
+def _show(rows: Rows, last: Row, values: Sequence[int]) -> Rows:
+    """Lets a read show further elements of its list, or the last of these values of its register."""
+    if not any(row["kind"] == "txn-append" and row["key"] == last["key"] for row in rows):
+        return replace_in(rows, last, value=values[-1])
+    empty, end = last["value"] is None, position_of(last)
+    length = 0 if empty else last["list_index"] + 1
+    kept = [
+        {**row, "sub": row["sub"] + len(values) - empty}
+        if row["op"] == last["op"] and row["sub"] > last["sub"]
+        else row
+        for row in rows
+        if not (empty and position_of(row) == end)
+    ]
+    more = [
+        {**last, "sub": last["sub"] + place + (not empty), "list_index": length + place, "value": value}
+        for place, value in enumerate(values)
+    ]
+    return sorted([*kept, *more], key=position_of)
+
+
+def _show_more(rows: Rows, claim: Claim) -> Rows:
+    """Lets the read show the claim's values, too."""
+    return rows if claim.row is None or not claim.burst else _show(rows, claim.row, claim.burst)
 
 
 def _read_garbage(rows: Rows, claim: Claim) -> Rows:
     assert claim.row is not None
-    return _extend_read(rows, claim.row, find_fresh_value(rows))
+    return _show(rows, claim.row, (find_fresh_value(rows),))
 
 
 def _read_twice(rows: Rows, claim: Claim) -> Rows:
     assert claim.row is not None
-    return _extend_read(rows, claim.row, claim.row["value"])
+    return _show(rows, claim.row, (claim.row["value"],))
 
 
 def _find_comparable_reads(rows: Rows, bound: int) -> list[Claim]:
     """Lists reads of two elements or more that another operation shows, too."""
-    reads = _list_reads(rows)
+    reads = _list_full_reads(rows, listed=True)
     longest: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for read in reads:
         longest[read[0]["key"]].append((len(read), read[0]["op"]))
@@ -85,8 +305,13 @@ def _reverse_last(rows: Rows, claim: Claim) -> Rows:
     return [{**row, "value": values.get(position_of(row), row["value"])} for row in rows]
 
 
-def _cut_read(rows: Rows, shown: Row) -> Rows:
-    """Removes an element that a read shows, and those behind it."""
+def _tear(rows: Rows, claim: Claim) -> Rows:
+    """Removes an element that a read shows, and those behind it. A register shows the claim's value instead."""
+    shown = claim.row
+    if shown is None:
+        return rows
+    if shown["list_index"] is None:
+        return replace_in(rows, shown, value=claim.value)
     begin = shown["sub"] - shown["list_index"]
 
     def is_cut(row: Row) -> bool:
@@ -107,170 +332,118 @@ def _cut_read(rows: Rows, shown: Row) -> Rows:
     return edited
 
 
-def _find_torn(rows: Rows, bound: int) -> list[Claim]:
-    """Lists transactions that append to two lists, each with a read of both by another one that shows them.
-
-    ``row`` is the element that the read still shows, ``other`` the one that it loses.
-    """
-    writers: defaultdict[int, dict[str, Row]] = defaultdict(dict)
-    for row in rows:
-        if row["kind"] == "txn-append" and row["outcome"] == "ok":
-            writers[row["op"]].setdefault(row["key"], row)
-    shown: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        if is_ok(row, "txn-read") and row["list_index"] is not None:
-            shown[row["key"], row["value"]].append(row)
-    claims = []
-    for op, appended in writers.items():
-        if len(appended) < 2:
-            continue
-        first, second = list(appended.values())[:2]
-        by_reader = {row["op"]: row for row in shown[first["key"], first["value"]] if row["op"] != op}
-        both = next(
-            ((by_reader[row["op"]], row) for row in shown[second["key"], second["value"]] if row["op"] in by_reader),
-            None,
-        )
-        words = f"transaction {op}, which appends to {first['key']} and {second['key']}"
-        claims.append(
-            Claim(
-                words, both is not None, row=None if both is None else both[0], other=None if both is None else both[1]
-            )
-        )
-    return claims
-
-
 def _find_pairs(rows: Rows, bound: int) -> list[Claim]:
-    """Lists transactions that append two elements to one list, each with a read by another one that shows both.
-
-    ``other`` is the second element in that read.
-    """
-    writers: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["kind"] == "txn-append" and row["outcome"] == "ok":
-            writers[row["op"], row["key"]].append(row)
-    shown: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        if is_ok(row, "txn-read") and row["list_index"] is not None:
-            shown[row["key"], row["value"]].append(row)
-    claims = []
-    for (op, key), appended in writers.items():
-        if len(appended) > 1:
-            second = appended[1]
-            other = next((row for row in shown[key, second["value"]] if row["op"] != op), None)
-            claims.append(Claim(f"transaction {op}, which appends to {key} twice", other is not None, row=second,
-                                other=other))  # fmt: skip
-    return claims
-
-
-def _tear(rows: Rows, claim: Claim) -> Rows:
-    return rows if claim.other is None else _cut_read(rows, claim.other)
+    """Lists transactions that write to one key twice, each with a read by another one that shows the second value."""
+    store = derive(rows, _Store)
+    return [
+        Claim(f"transaction {txn.op}, which writes to {key} twice", row is not None, value=written[0]["value"], row=row)
+        for txn in store.transactions.values()
+        for key, written in txn.writes.items()
+        if len(written) > 1
+        for value in [written[1 if key in store.lists else -1]["value"]]
+        for row in [next((row for row in store.shown[key, value] if row["op"] != txn.op), None)]
+    ]
 
 
 def _find_own_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists elements that a transaction appends and then reads itself."""
-    appended = {(row["op"], row["key"], row["value"]): row for row in rows if row["kind"] == "txn-append"}
-    claims = []
-    for row in rows:
-        if is_ok(row, "txn-read") and row["list_index"] is not None:
-            own = appended.get((row["op"], row["key"], row["value"]))
-            if own is not None and own["sub"] < row["sub"]:
-                claims.append(
-                    Claim(f"the element {row['value']} of {row['key']} in transaction {row['op']}", other=row)
-                )
-    return claims
-
-
-def _find_failed_appends(rows: Rows, bound: int) -> list[Claim]:
-    """Lists appends that failed, each with a read of their list that is given the element."""
-    longest: dict[str, Row] = {}
-    for read in _list_reads(rows):
-        if read[0]["key"] not in longest or len(read) > longest[read[0]["key"]]["list_index"] + 1:
-            longest[read[0]["key"]] = read[-1]
+    """Lists values that a transaction writes and then reads itself."""
+    store = derive(rows, _Store)
     return [
-        Claim(f"the append of {row['value']} to {row['key']}, which failed", row["key"] in longest, value=row["value"],
-              row=longest.get(row["key"]))
+        Claim(f"the value {row['value']} of {key} in transaction {txn.op}", row=row)
+        for txn in store.transactions.values()
+        for key, written in txn.writes.items()
+        for one in written
+        for row in store.shown[key, one["value"]]
+        if row["op"] == txn.op and row["sub"] > one["sub"]
+    ]
+
+
+def _find_failed_writes(rows: Rows, bound: int) -> list[Claim]:
+    """Lists writes that failed, each with the longest read of their key, which is given the value."""
+    longest: dict[str, list[Row]] = {}
+    for read in _list_full_reads(rows, listed=False):
+        longest[read[0]["key"]] = max(longest.get(read[0]["key"], read), read, key=len)
+    return [
+        Claim(f"the write of {row['value']} to {row['key']}, which failed", bool(read), row=read[-1] if read else None,
+              burst=(row["value"],))
         for row in rows
-        if row["kind"] == "txn-append" and row["outcome"] == "fail"
+        if row["kind"] in _WRITES and row["outcome"] == "fail"
+        for read in [longest.get(row["key"], [])]
     ]  # fmt: skip
 
 
-def _read_failed(rows: Rows, claim: Claim) -> Rows:
-    if claim.row is None or claim.value is None:
-        return rows
-    return _extend_read(rows, claim.row, claim.value)
-
-
 def _find_later_reads(rows: Rows, bound: int) -> list[Claim]:
-    """Lists acknowledged appends, each with the first read after the last fault that shows it."""
-    shown: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        if is_ok(row, "txn-read") and row["list_index"] is not None:
-            shown[row["key"], row["value"]].append(row)
+    """Lists acknowledged writes, each with the first read after the last fault that shows the value."""
+    store = derive(rows, _Store)
     claims = []
-    for row in rows:
-        if row["kind"] == "txn-append" and row["outcome"] == "ok":
-            since = max(returned(row), bound)
-            later = [one for one in shown[row["key"], row["value"]] if one["call"] > since]
-            other = min(later, key=lambda one: one["call"], default=None)
-            claims.append(
-                Claim(f"the append of {row['value']} to {row['key']}", other is not None, since, row=row, other=other)
-            )
+    for txn in store.transactions.values():
+        for row in (row for written in txn.writes.values() for row in written):
+            since = max(txn.ret, bound)
+            later = [one for one in store.shown[row["key"], row["value"]] if one["call"] > since]
+            first = min(later, key=lambda one: one["call"], default=None)
+            claims.append(Claim(f"the write of {row['value']} to {row['key']}", first is not None, since, row=first))
     return claims
 
 
 _declare: Final = partial(Plant, kinds=_TXN, gather=gather_transactions, select=_select_keys, apart=True)
 
+_CIRCLES: Final = (
+    ("G0", "two lists show the appends of two transactions in different orders", _reverse_writes, _exchange),
+    ("G1c", "a transaction reads what one wrote that comes after it", _read_later, _show_more),
+    ("G-single", "a transaction does not read all that one wrote which comes before it", _lose_write, _tear),
+    ("G-nonadjacent", "two transactions read the writes of two others in different orders", _fork, _tear),
+    ("G2-item", "two transactions each do not read what the other wrote", _miss_each_other, _tear),
+)
+_ORDERS: Final = (
+    ("", "", "none"),
+    (PROCESS, ", in the order of each process", "process"),
+    (REAL_TIME, ", in the order of real time", "real-time"),
+)
+
+
+def _declares(contract: Contract, *, order: str) -> bool:
+    return order in ("none", contract.transaction_order)
+
 
 TRANSACTION_PLANTS: Final = (
     _declare(
-        anomaly="garbage-read",
-        meaning="a read shows an element that no one appended",
-        find_claims=_find_list_reads,
+        anomaly="garbage-read", meaning="a read shows a value that no one wrote", find_claims=_find_shown,
         edit=_read_garbage,
     ),
     _declare(
-        anomaly="duplicate-elements",
-        meaning="a read shows an element twice",
-        find_claims=_find_list_reads,
-        edit=_read_twice,
+        anomaly="duplicate-elements", meaning="a read shows an element twice",
+        find_claims=partial(_find_shown, listed=True), edit=_read_twice, kinds=frozenset({"txn-append"}),
     ),
     _declare(
-        anomaly="incompatible-order",
-        meaning="a read shows two elements in another order than other reads",
-        find_claims=_find_comparable_reads,
-        edit=_reverse_last,
-        missed="no other transaction shows both",
+        anomaly="incompatible-order", meaning="a read shows two elements in another order than other reads",
+        find_claims=_find_comparable_reads, edit=_reverse_last, missed="no other transaction shows both",
+        kinds=frozenset({"txn-append"}),
     ),
     _declare(
-        anomaly="internal", meaning="a transaction does not see its own append", find_claims=_find_own_reads, edit=_tear
+        anomaly="internal", meaning="a transaction does not see its own write", find_claims=_find_own_reads, edit=_tear
     ),
     _declare(
-        anomaly="G1a",
-        meaning="a read shows an element of a transaction that failed",
-        find_claims=_find_failed_appends,
-        edit=_read_failed,
-        missed="no one read its list",
+        anomaly="G1a", meaning="a read shows a write of a transaction that failed", find_claims=_find_failed_writes,
+        edit=_show_more, missed="no one read its key",
     ),
     _declare(
-        anomaly="G1b",
-        meaning="a read shows one of two elements that another transaction appends to a list",
-        find_claims=_find_pairs,
-        edit=_tear,
-        missed="no other transaction shows both",
+        anomaly="G1b", meaning="a read shows the first of two writes that another transaction makes to a key",
+        find_claims=_find_pairs, edit=_tear, missed="no other transaction shows the second",
     ),
-    _declare(
-        anomaly="G-single",
-        meaning="a transaction sees one of two appends of another one, and not the other",
-        find_claims=_find_torn,
-        edit=_tear,
-        missed="no transaction reads both lists and shows both",
+    *(
+        _declare(
+            anomaly=f"{name}{suffix}", meaning=f"{meaning}{given}",
+            find_claims=partial(_find_circles, find=find, order=suffix), edit=edit,
+            missed="no edit of one read puts it on a circle", requires=partial(_declares, order=order),
+        )
+        for suffix, given, order in _ORDERS
+        for name, meaning, find, edit in _CIRCLES
+        if (name, suffix) != ("G-single", REAL_TIME)
     ),
     _declare(
         anomaly="G-single-real-time",
-        meaning="the first read of a list after the last fault lacks an acknowledged append",
-        find_claims=_find_later_reads,
-        edit=_tear,
-        missed="no later transaction shows it",
-        requires=lambda contract: contract.transaction_order == "real-time",
+        meaning="the first read of a key after the last fault lacks an acknowledged write",
+        find_claims=_find_later_reads, edit=_tear, missed="no later transaction shows it",
+        requires=partial(_declares, order="real-time"),
     ),
-)
+)  # fmt: skip

@@ -452,24 +452,55 @@ def legal_reports(rows: Sequence[Row]) -> bool:
 # -- transactions
 
 
-def transactions(key: str, rng: random.Random, first: int) -> list[Row]:
-    store = SimulatedStore(SERIALIZABLE, rng, first_op=first, name=f"{key}/")
+def transactions(key: str, rng: random.Random, first: int, *, registers: bool = False) -> list[Row]:
+    store = SimulatedStore(SERIALIZABLE, rng, first_op=first, name=f"{key}/", registers=registers)
     rows = [row for txn in store.run(rng.randint(3, 7)) for row in txn.rows()]
     return [
         {**row, "call": row["call"] - first * 1000, "ret": row["ret"] and row["ret"] - first * 1000} for row in rows
     ]
 
 
+SCRIPTS: Final = (
+    "wx rxry wy rxry", "wx! ry! wy rxry", "wxry wyrx", "wx! ry! rxwy", "wxwy wxwy rxry", "wy! wy! ry"
+)  # fmt: skip
+"""Transactions in their serial order: writes and reads of two keys. They overlap in time, unless they end in ``!``."""
+
+
+def nearly_circles(key: str, rng: random.Random, first: int, *, registers: bool) -> list[Row]:
+    """Makes legal transactions that are one edit away from a circle."""
+    state: defaultdict[str, list[int]] = defaultdict(list)
+    ended: dict[int, int] = {}
+    rows: list[Row] = []
+    for number, script in enumerate(rng.choice(SCRIPTS).split()):
+        micros: list[tuple[str, str, Any]] = []
+        for verb, name in zip(script[::2], script[1::2], strict=False):
+            if verb == "w":
+                state[name].append(rng.randrange(10**6))
+                micros.append(("w" if registers else "append", f"{key}/{name}", state[name][-1]))
+            else:
+                shown = ([None, *state[name]])[-1] if registers else list(state[name])
+                micros.append(("r", f"{key}/{name}", shown))
+        width = rng.randint(1, 4) if script.endswith("!") else rng.randint(50, 90)
+        call, ret = 100 + 10 * number - width, 100 + 10 * number + width
+        process = next((one for one, end in ended.items() if end < call), len(ended))
+        ended[process] = ret
+        rows += Txn(first + number, micros, call, ret, "ok", process).rows()
+    return rows
+
+
 def to_txns(rows: Sequence[Row]) -> list[Txn]:
     by_op: defaultdict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_op[row["op"]].append(row)
+    registers = any(row["kind"] == "txn-write" for row in rows)
     txns = []
     for op, parts in by_op.items():
         micros: list[tuple[str, str, Any]] = []
         for row in sorted(parts, key=lambda row: int(row["sub"])):
-            if row["kind"] == "txn-append":
-                micros.append(("append", row["key"], row["value"]))
+            if row["kind"] != "txn-read":
+                micros.append((row["kind"].removeprefix("txn-")[:6].replace("write", "w"), row["key"], row["value"]))
+            elif registers:
+                micros.append(("r", row["key"], row["value"]))
             elif row["list_index"]:
                 micros[-1][2].append(row["value"])
             else:
@@ -479,8 +510,8 @@ def to_txns(rows: Sequence[Row]) -> list[Txn]:
     return txns
 
 
-def legal_transactions(rows: Sequence[Row]) -> bool:
-    return txn_oracle.serializable(to_txns(rows), order="real-time")
+def legal_transactions(rows: Sequence[Row], *, order: str) -> bool:
+    return txn_oracle.serializable(to_txns(rows), order=order)
 
 
 def _promise(**fields: Any) -> Contract:
@@ -491,10 +522,11 @@ QUEUE: Final = ("queue-lost", "queue-duplicate", "queue-phantom")
 COMMITTED: Final = ("stale-read", "missing-writer", "future-read")
 REGISTER: Final = (*COMMITTED, "lost-update")
 GROUP: Final = (*COMMITTED, "double-ownership", "zombie-commit", "commit-mismatch")
-TRANSACTIONS: Final = (
-    "garbage-read", "duplicate-elements", "incompatible-order", "internal", "G1a", "G1b", "G-single",
-    "G-single-real-time",
-)  # fmt: skip
+VALUES: Final = ("garbage-read", "internal", "G1a", "G1b")
+LIST_VALUES: Final = (*VALUES, "duplicate-elements", "incompatible-order")
+CYCLES: Final = ("G1c", "G-single")
+RARE_CYCLES: Final = ("G-nonadjacent", "G2-item")
+"""Registers have no ``G0``, because they do not show the order of their versions."""
 LOG: Final = (
     "lost-write", "vanished", "duplicate", "phantom", "aborted-read", "inconsistent-offset", "real-time-order",
     "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip", "position-jump", "misplaced-ack",
@@ -534,6 +566,18 @@ KINDS: Final = (
     Kind("log", long_log, partial(legal_log, ends=False), LOG),
     Kind("log with exact ends", long_log, partial(legal_log, ends=True), ENDS, _promise(linearizable_ends=True)),
     Kind("reports", reports, legal_reports, ("contradicted-outcome",)),
-    Kind("transactions", transactions, legal_transactions, TRANSACTIONS, _promise(transaction_order="real-time"),
-         times=4),
+    *(
+        Kind(
+            f"{what} in {order} order", partial(make, registers=registers), partial(legal_transactions, order=order),
+            (*names, *cycles, *(f"{name}-{order}" for name in (*ordered, *cycles))),
+            _promise(transaction_order=order), times=4,
+        )
+        for order in ("process", "real-time")
+        for what, make, registers, names, cycles, ordered in (
+            ("lists", transactions, False, LIST_VALUES, CYCLES, ("G0",)),
+            ("registers", transactions, True, VALUES, CYCLES, ()),
+            ("circles of lists", nearly_circles, False, (), ("G0", *RARE_CYCLES), ()),
+            ("circles of registers", nearly_circles, True, (), RARE_CYCLES, ()),
+        )
+    ),
 )  # fmt: skip
