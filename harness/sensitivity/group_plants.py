@@ -153,8 +153,8 @@ def _select_hold(rows: Rows, claim: Claim) -> Rows:
 
 
 def _select_commit(rows: Rows, claim: Claim) -> Rows:
-    assert claim.row is not None
-    return [row for row in rows if row["kind"] in ("commit", "fetched") and row["value"] == claim.row["value"]]
+    values = [row["value"] for row in (claim.row, claim.other) if row is not None]
+    return [row for row in rows if row["kind"] in ("commit", "fetched") and row["value"] in values]
 
 
 def _find_fetched(rows: Rows, bound: int) -> list[Claim]:
@@ -295,6 +295,177 @@ def _forget_commit(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, value=None)
 
 
+_READS: Final = ("seek", "reset", "observe-begin", "observe", "observe-end")
+
+
+def gather_members(effects: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Returns what the members of each group say of each log: holds, commits, and their reads."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for key, rows in effects.items():
+        for row in rows:
+            if row["group"] is not None:
+                found[key if key.startswith(f"{row['group']}/") else f"{row['group']}/{key}"].append(row)
+    return {key: sorted(rows, key=position_of) for key, rows in found.items()}
+
+
+def _find_read_commits(rows: Rows, bound: int) -> list[Claim]:
+    """Lists commits of what a member has read under its hold. They are exposed if all its reads ended ok."""
+    reads: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
+    """By process and assignment. A reset gives the process another assignment, so its earlier reads do not count."""
+    resets: dict[int, int] = {}
+    for row in rows:
+        if row["kind"] in _READS and row["assignment"] is not None:
+            reads[row["process"], row["assignment"]].append(row)
+        if row["kind"] == "reset":
+            resets[row["process"]] = min(row["call"], resets.get(row["process"], NEVER))
+    claims = []
+    for row in rows:
+        if is_ok(row, "commit", "advance") and row["position"] is not None and row["assignment"] is not None:
+            before = [one for one in reads[row["process"], row["assignment"]] if _is_before(one, row)]
+            exposed = (
+                bool(before)
+                and all(one["outcome"] == "ok" and one["position"] is not None for one in before)
+                and min(before, key=_moment_of)["position"] < row["position"]
+                and resets.get(row["process"], NEVER) > row["call"]
+            )
+            claims.append(Claim(f"the commit of {row['position']} by operation {row['op']}", exposed, row=row))
+    return claims
+
+
+def _moment_of(row: Row) -> tuple[int, int, int]:
+    return (row["call"], row["op"], row["sub"])
+
+
+def _is_before(read: Row, commit: Row) -> bool:
+    same = all(read[name] == commit[name] for name in ("process", "assignment"))
+    return same and read["kind"] in _READS and (read["call"], read["op"]) <= (commit["call"], commit["op"])
+
+
+def _read_less(rows: Rows, claim: Claim) -> Rows:
+    """Lets the member's reads end before the last record that it committed."""
+    if claim.row is None or not claim.exposed:
+        return rows
+    last = claim.row["position"] - 1
+    edited: list[Row] = []
+    for row in rows:
+        if not _is_before(row, claim.row):
+            edited.append(row)
+        elif row["kind"] != "observe" or row["position"] < last:
+            edited.append({**row, "position": min(row["position"], last)})
+    return edited
+
+
+def _select_places(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the commit, and how far its member had read, without the records."""
+    commit = claim.row
+    assert commit is not None
+    return [row for row in rows if row is commit or (_is_before(row, commit) and row["kind"] != "observe")]
+
+
+_STEPS: Final = (
+    "acquire",
+    "fetched",
+    "out-of-range",
+    "start",
+    "end",
+    "lost",
+    "release",
+    "seek",
+    "reset",
+    "observe-begin",
+)
+
+
+def _find_begins(rows: Rows, bound: int) -> list[Claim]:
+    """Lists begins of reading by new owners, right after they had learned what was committed."""
+    steps = [row for row in rows if row["kind"] in _STEPS]
+    claims = []
+    for acquire, fetched, seek in zip(steps, steps[1:], steps[2:], strict=False):
+        kinds = (acquire["kind"], fetched["kind"], seek["kind"])
+        same = acquire["op"] == seek["op"] and acquire["assignment"] == seek["assignment"] is not None
+        if kinds == ("acquire", "fetched", "seek") and same and is_ok(seek, "seek") and seek["position"] is not None:
+            exposed = fetched["position"] is not None and fetched["position"] >= 0
+            claims.append(Claim(f"the begin by operation {seek['op']}", exposed, row=seek, other=fetched))
+    return claims
+
+
+def _begin_elsewhere(rows: Rows, claim: Claim) -> Rows:
+    """Lets the owner begin one behind what was committed."""
+    if claim.row is None or claim.other is None or not claim.exposed:
+        return rows
+    return replace_in(rows, claim.row, position=claim.other["position"] + 1)
+
+
+def _select_steps(rows: Rows, claim: Claim) -> Rows:
+    assert claim.row is not None
+    return [row for row in rows if row["op"] == claim.row["op"] and row["kind"] in _STEPS]
+
+
+def _find_hold_ends(rows: Rows, bound: int) -> list[Claim]:
+    """Lists ends of holds. They are exposed if it is known how far their owner had read."""
+    last: dict[tuple[int, int], Row] = {}
+    for row in rows:
+        if is_ok(row, *_ENDS) and row["assignment"] is not None:
+            former = last.setdefault((row["process"], row["assignment"]), row)
+            if (row["position"] or 0) > (former["position"] or 0):
+                last[row["process"], row["assignment"]] = row
+    return [
+        Claim(f"the end of a hold in operation {row['op']}", row["position"] is not None, row=row)
+        for row in last.values()
+    ]
+
+
+def _read_on(rows: Rows, claim: Claim) -> Rows:
+    """Lets the former owner read one record more in the operation that reports the end of its hold."""
+    if claim.row is None or not claim.exposed:
+        return rows
+    begun = append_to(rows, claim.row, kind="observe-begin")
+    return append_to(begun, claim.row, kind="observe-end", position=claim.row["position"] + 1)
+
+
+def _select_hold_end(rows: Rows, claim: Claim) -> Rows:
+    assert claim.row is not None
+    return [row for row in rows if row["kind"] in _ENDS and _is_same_hold(row, claim.row)]
+
+
+def _find_views(rows: Rows, bound: int) -> list[Claim]:
+    """Lists claims of members, each with the claim or share by the newest view that was known before."""
+    known = [row for row in rows if is_ok(row, "claim", "share") and None not in (row["version"], row["value"])]
+    claims = []
+    for row in known:
+        before = [one for one in known if one["value"] < row["value"] and one["group"] == row["group"]]
+        newest = max(before, key=lambda one: one["version"], default=None)
+        if row["kind"] == "claim":
+            exposed = newest is not None and newest["owner"] != row["owner"]
+            claims.append(Claim(f"the claim {row['value']} of {row['owner']}", exposed, row=row, other=newest))
+    return claims
+
+
+def _claim_by_older_view(rows: Rows, claim: Claim) -> Rows:
+    if claim.row is None or claim.other is None or not claim.exposed:
+        return rows
+    return replace_in(rows, claim.row, version=claim.other["version"] - 1)
+
+
+def _find_refused_commits(rows: Rows, bound: int) -> list[Claim]:
+    """Lists commits that were certainly rejected, each with an offset that was fetched later."""
+    possible = {row["value"] for row in rows if row["kind"] == "commit" and row["outcome"] != "fail"}
+    fetched = [row for row in rows if is_ok(row, "fetched")]
+    return [
+        Claim(f"the commit by operation {row['op']}, which was rejected", later is not None, row=row, other=later)
+        for row in rows
+        if row["kind"] == "commit" and row["outcome"] == "fail" and row["value"] not in {None, *possible}
+        for later in [next((one for one in fetched if one["call"] > row["call"]), None)]
+    ]
+
+
+def _fetch_refused(rows: Rows, claim: Claim) -> Rows:
+    """Lets the rejected commit be fetched."""
+    if claim.row is None or claim.other is None:
+        return rows
+    return replace_in(rows, claim.other, value=claim.row["value"], position=claim.row["position"])
+
+
 GROUP_PLANTS: Final = (
     Plant(
         anomaly="double-ownership",
@@ -348,6 +519,53 @@ GROUP_PLANTS: Final = (
         find_claims=_find_replaced,
         edit=_revive_commit,
         missed="no commit had been replaced before its call",
+    ),
+    Plant(
+        anomaly="commit-beyond-log",
+        meaning="a member commits a record that it has not read",
+        kinds=frozenset({"commit", "advance"}),
+        gather=gather_members,
+        find_claims=_find_read_commits,
+        edit=_read_less,
+        select=_select_places,
+        missed="a read of its member did not end ok, or it had read nothing that it committed",
+    ),
+    Plant(
+        anomaly="misplaced-start",
+        meaning="a new owner begins behind what its group had committed",
+        kinds=frozenset({"fetched"}),
+        gather=gather_members,
+        find_claims=_find_begins,
+        edit=_begin_elsewhere,
+        select=_select_steps,
+        missed="nothing was committed",
+    ),
+    Plant(
+        anomaly="read-after-release",
+        meaning="a member reads on after the end of its hold",
+        kinds=frozenset(_ENDS),
+        find_claims=_find_hold_ends,
+        edit=_read_on,
+        select=_select_hold_end,
+        missed="it is not known how far its owner had read",
+    ),
+    Plant(
+        anomaly="split-brain",
+        meaning="a member claims a partition by an older view than another had claimed by",
+        kinds=frozenset({"claim"}),
+        find_claims=_find_views,
+        edit=_claim_by_older_view,
+        select=select_two,
+        missed="no other member had claimed it before, or by the newest view it belongs to the same member",
+    ),
+    Plant(
+        anomaly="refused-but-done",
+        meaning="a commit is fetched that was certainly rejected",
+        kinds=frozenset({"fetched"}),
+        find_claims=_find_refused_commits,
+        edit=_fetch_refused,
+        select=_select_commit,
+        missed="no offset was fetched later",
     ),
     Plant(
         anomaly="fencing-violation",

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from assay.checkers.judging.contract import Contract
 from assay.harness.sensitivity.plant import (
+    NEVER,
     Claim,
     Plant,
     Row,
@@ -22,6 +23,7 @@ from assay.harness.sensitivity.plant import (
     find_fresh_value,
     is_ok,
     position_of,
+    rank_known,
     replace_in,
     returned,
     select_two,
@@ -526,11 +528,7 @@ def _find_ends(rows: Rows, bound: int, *, known_by: Collection[str], of_epoch: b
     ``of_epoch``: only positions of the end's leader epoch or an earlier one count. So does the check, unless the
     contract declares ends to be linearizable.
     """
-    known = sorted((row for row in rows if is_ok(row, *known_by) and row["position"] is not None), key=returned)
-    highest: list[Row] = []
-    """The row with the highest position so far."""
-    for row in known:
-        highest.append(row if not highest or row["position"] > highest[-1]["position"] else highest[-1])
+    known, highest = rank_known(rows, known_by, "position")
     claims = []
     for row in rows:
         if not is_ok(row, "end") or row["position"] is None:
@@ -597,6 +595,86 @@ def _find_reports(rows: Rows, bound: int) -> list[Claim]:
 def _contradict(rows: Rows, claim: Claim) -> Rows:
     assert claim.row is not None
     return replace_in(rows, claim.row, outcome="fail" if claim.row["outcome"] == "ok" else "ok")
+
+
+def _find_look_ups(rows: Rows, bound: int, *, compared: bool) -> list[Claim]:
+    """Lists look-ups by time, each with a record in a poll that is older than the time asked for.
+
+    ``compared``: the record lies below the answer to another look-up, which was for that time or an earlier one.
+    """
+    shown = [row for poll in list_polls(rows) for row in poll.records if None not in (row["value"], row["timestamp"])]
+    asked = [row for row in rows if is_ok(row, "look-up") and None not in (row["ret"], row["timestamp"])]
+    claims = []
+    for row in asked:
+        highest = NEVER
+        if compared:
+            earlier = (one for one in asked if one["timestamp"] <= row["timestamp"] and one is not row)
+            highest = max((one["position"] for one in earlier if one["position"] is not None), default=-1)
+        older = (one for one in shown if one["timestamp"] < row["timestamp"] and one["position"] < highest)
+        other = next(older, None)
+        claims.append(Claim(f"the look-up by operation {row['op']}", other is not None, row=row, other=other))
+    return claims
+
+
+def _select_look_ups(rows: Rows, claim: Claim) -> Rows:
+    """Keeps all look-ups, and the sends and reads of the record."""
+    value = None if claim.other is None else claim.other["value"]
+    return [
+        row
+        for row in rows
+        if row["kind"] == "look-up" or (row["kind"] in ("append", "observe") and row["value"] == value)
+    ]
+
+
+def _find_passed_look_ups(rows: Rows, bound: int) -> list[Claim]:
+    """Lists look-ups by time, each with a log end, or the offset of a send, that was asked for later."""
+    later = [
+        row for row in rows if is_ok(row, "append", "end") and row["ret"] is not None and row["position"] is not None
+    ]
+    last = max(later, key=lambda row: int(row["call"]), default=None)
+    return [
+        Claim(f"the look-up by operation {row['op']}", other is not None, row=row, other=other)
+        for row in rows
+        if is_ok(row, "look-up") and None not in (row["ret"], row["timestamp"])
+        for other in [last if last is not None and last["call"] > row["ret"] else None]
+    ]
+
+
+def _find_reads_within(rows: Rows, bound: int) -> list[Claim]:
+    """Lists polls, each with a record at or behind their begin that was known before.
+
+    Logs from which something was deleted are not judged.
+    """
+    known, highest = rank_known(rows, ("append", "observe"), "position")
+    is_whole = _find_start(rows) == 0 and not any(row["kind"] == "topic-delete" for row in rows)
+    claims = []
+    for poll in list_polls(rows):
+        before = bisect_left(known, poll.call, key=returned)
+        other = highest[before - 1] if before and is_whole else None
+        exposed = other is not None and other["position"] >= poll.begin["position"]
+        claims.append(Claim(f"the poll by operation {poll.begin['op']}", exposed, row=poll.begin, other=other))
+    return claims
+
+
+def _reject(rows: Rows, claim: Claim) -> Rows:
+    """Answers the poll that its place is not in the log."""
+    if claim.row is None or not claim.exposed:
+        return rows
+    edited: list[Row] = []
+    inside = False
+    for row in rows:
+        if position_of(row) == position_of(claim.row):
+            inside = True
+            edited.append({**row, "kind": "out-of-range"})
+        elif inside and row["op"] == claim.row["op"] and row["kind"] in ("observe", "observe-end"):
+            inside = row["kind"] == "observe"
+        else:
+            edited.append(row)
+    return edited
+
+
+def _loses_nothing(contract: Contract) -> bool:
+    return contract.unflushed == 0
 
 
 def _declares_ends(contract: Contract) -> bool:
@@ -744,6 +822,45 @@ LOG_PLANTS: Final = (
             ),
         )
         for of_epoch in (True, False)
+    ),
+    *(
+        Plant(
+            anomaly=anomaly,
+            meaning=meaning,
+            kinds=frozenset({"look-up"}),
+            find_claims=partial(_find_look_ups, compared=compared),
+            edit=partial(_lower_end, by=0),
+            select=_select_look_ups,
+            missed=f"no poll showed an older record{where} with its create time",
+        )
+        for anomaly, meaning, compared, where in (
+            ("time-look-up", "a look-up by time returns a record that is older", False, ""),
+            (
+                "look-up-order",
+                "a look-up by time returns a lower offset than one for an earlier time",
+                True,
+                " below the answer to another look-up",
+            ),
+        )
+    ),
+    Plant(
+        anomaly="answer-beyond-log",
+        meaning="a look-up by time returns an offset at which the log ended later, or got its next record",
+        kinds=frozenset({"look-up"}),
+        find_claims=_find_passed_look_ups,
+        edit=partial(_lower_end, by=0),
+        select=select_two,
+        missed="no end was asked for later, and nothing was sent",
+        requires=lambda contract: contract.linearizable_ends and _loses_nothing(contract),
+    ),
+    _declare(
+        anomaly="false-out-of-range",
+        meaning="a poll of a record that was known is answered that its place is not in the log",
+        find_claims=_find_reads_within,
+        edit=_reject,
+        select=_select_end,
+        missed="nothing was known of its place before, or the log's start had moved",
+        requires=_loses_nothing,
     ),
     Plant(
         anomaly="log-start-regression",

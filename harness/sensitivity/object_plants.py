@@ -1,7 +1,8 @@
 """Plants for sets, queues, counters, max registers, unique ids and banks."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -16,14 +17,13 @@ from assay.harness.sensitivity.plant import (
     find_fresh_value,
     is_ok,
     position_of,
+    rank_known,
     replace_in,
     returned,
     select_two,
 )
 
 _NO_LATE_READ: Final = "no read was called after it and after the heal of the last fault"
-
-_SET: Final = frozenset({"set-add", "set-remove", "set-read"})
 
 
 def _find_lasting_elements(rows: Rows, bound: int, *, known_by: str, once: bool) -> list[Claim]:
@@ -152,46 +152,39 @@ def _select_fork(rows: Rows, claim: Claim) -> Rows:
     ]
 
 
+_declare_for_set: Final = partial(Plant, kinds=frozenset({"set-add", "set-remove", "set-read"}), select=_select_element)
 SET_PLANTS: Final = (
-    Plant(
+    _declare_for_set(
         anomaly="set-lost",
         meaning="an acknowledged element disappears at the last fault, or at once if it was added later",
-        kinds=_SET,
         find_claims=partial(_find_lasting_elements, known_by="set-add", once=True),
         edit=partial(_hide_element, from_all=True),
-        select=_select_element,
         missed=_NO_LATE_READ,
     ),
-    Plant(
+    _declare_for_set(
         anomaly="set-vanished",
         meaning="an element that a read showed is missing from all later reads",
-        kinds=_SET,
         find_claims=partial(_find_lasting_elements, known_by="set-read", once=False),
         edit=partial(_hide_element, from_all=True),
-        select=_select_element,
         missed="no later read was called",
     ),
-    Plant(
+    _declare_for_set(
         anomaly="set-stale",
         meaning="the first read after an acknowledgement lacks the element",
-        kinds=_SET,
         find_claims=partial(_find_lasting_elements, known_by="set-add", once=False),
         edit=partial(_hide_element, from_all=False),
-        select=_select_element,
         missed="no later read was called",
     ),
-    Plant(
+    _declare_for_set(
         anomaly="set-phantom",
         meaning="a read shows an element that no one added",
-        kinds=_SET,
         find_claims=partial(find_reads, kind=("set-read",)),
         edit=_show_fresh_value,
         select=_select_read,
     ),
-    Plant(
+    _declare_for_set(
         anomaly="set-fork",
         meaning="of two reads, each shows an element that the other lacks",
-        kinds=_SET,
         find_claims=_find_nested_reads,
         edit=_fork,
         select=_select_fork,
@@ -200,7 +193,7 @@ SET_PLANTS: Final = (
     ),
 )
 
-_QUEUE: Final = frozenset({"queue-enqueue", "queue-dequeue", "queue-drained"})
+_declare_for_queue: Final = partial(Plant, kinds=frozenset({"queue-enqueue", "queue-dequeue", "queue-drained"}))
 
 
 def _is_take(row: Row) -> bool:
@@ -305,35 +298,31 @@ def _answer_empty(rows: Rows, claim: Claim) -> Rows:
 
 
 QUEUE_PLANTS: Final = (
-    Plant(
+    _declare_for_queue(
         anomaly="queue-lost",
         meaning="an acknowledged element is never dequeued",
-        kinds=_QUEUE,
         find_claims=_find_queued_elements,
         edit=_lose_elements,
         select=_select_elements,
         missed="no complete drain was called after it, or dequeues of unknown outcome excuse its loss",
     ),
-    Plant(
+    _declare_for_queue(
         anomaly="queue-duplicate",
         meaning="an element is dequeued once more than it was enqueued",
-        kinds=_QUEUE,
         find_claims=_find_takes,
         edit=_take_again,
         select=_select_elements,
     ),
-    Plant(
+    _declare_for_queue(
         anomaly="queue-phantom",
         meaning="an element is dequeued that no one enqueued",
-        kinds=_QUEUE,
         find_claims=_find_takes,
         edit=_show_fresh_value,
         select=_select_elements,
     ),
-    Plant(
+    _declare_for_queue(
         anomaly="queue-false-empty",
         meaning="a dequeue finds the queue empty, though an acknowledged element is inside",
-        kinds=_QUEUE,
         find_claims=_find_early_takes,
         edit=_answer_empty,
         missed="no dequeue was called after it returned",
@@ -341,7 +330,7 @@ QUEUE_PLANTS: Final = (
     ),
 )
 
-_COUNTER: Final = frozenset({"counter-add", "counter-read"})
+_declare_for_counter: Final = partial(Plant, kinds=frozenset({"counter-add", "counter-read"}))
 
 
 def _is_known(row: Row) -> bool:
@@ -403,32 +392,29 @@ def _raise_count(rows: Rows, claim: Claim) -> Rows:
 
 
 COUNTER_PLANTS: Final = (
-    Plant(
+    _declare_for_counter(
         anomaly="counter-order",
         meaning="acknowledged adds are forgotten at the last fault, or at once if they were made later",
-        kinds=_COUNTER,
         find_claims=_find_counted_adds,
         edit=_forget_adds,
         missed="no read or add was called after it and after the heal of the last fault",
     ),
-    Plant(
+    _declare_for_counter(
         anomaly="counter-duplicate",
         meaning="two adds return the same count",
-        kinds=_COUNTER,
         find_claims=partial(_find_results, kind="counter-add"),
         edit=_repeat_result,
         missed="there was no other add",
     ),
-    Plant(
+    _declare_for_counter(
         anomaly="counter-phantom",
         meaning="a read returns a count above the number of adds",
-        kinds=_COUNTER,
         find_claims=partial(find_reads, kind=("counter-read",)),
         edit=_raise_count,
     ),
 )
 
-_MAX: Final = frozenset({"max-write", "max-read"})
+_declare_for_maximum: Final = partial(Plant, kinds=frozenset({"max-write", "max-read"}))
 
 
 def _find_written_maxima(rows: Rows, bound: int) -> list[Claim]:
@@ -455,18 +441,16 @@ def read_fresh_value(rows: Rows, claim: Claim) -> Rows:
 
 
 MAX_REGISTER_PLANTS: Final = (
-    Plant(
+    _declare_for_maximum(
         anomaly="max-order",
         meaning="reads return less than an acknowledged write, from the last fault on, or from the write on",
-        kinds=_MAX,
         find_claims=_find_written_maxima,
         edit=_forget_maximum,
         missed=_NO_LATE_READ,
     ),
-    Plant(
+    _declare_for_maximum(
         anomaly="max-phantom",
         meaning="a read returns a value that no one wrote",
-        kinds=_MAX,
         find_claims=partial(find_reads, kind=("max-read",)),
         edit=read_fresh_value,
     ),
@@ -486,13 +470,17 @@ UNIQUE_ID_PLANTS: Final = (
 )
 
 
+_GROWING: Final = ("monotonic-add", "monotonic-read")
+_declare_for_growing: Final = partial(Plant, kinds=frozenset({"monotonic-read"}))
+
+
 def _find_seen_again(rows: Rows, bound: int) -> list[Claim]:
     """Lists reads of a value that only grows, each with the number that its process saw before."""
     numbers = Counter((row["op"], row["key"]) for row in rows)
     former: dict[int, Row] = {}
     claims = []
     for row in sorted(rows, key=lambda row: int(row["call"])):
-        if is_ok(row, "monotonic-add", "monotonic-read") and row["value"] is not None:
+        if is_ok(row, *_GROWING) and row["value"] is not None:
             if row["kind"] == "monotonic-read" and numbers[row["op"], row["key"]] == 1:
                 before = former.get(row["process"])
                 claims.append(
@@ -503,22 +491,76 @@ def _find_seen_again(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
+def gather_growing(effects: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Returns the rows of all values that only grow as one object."""
+    rows = [row for some in effects.values() for row in some if row["kind"] in _GROWING]
+    return {"growing values": sorted(rows, key=position_of)} if rows else {}
+
+
+def _find_seen_together(rows: Rows, bound: int) -> list[Claim]:
+    """Lists reads of several values, each with a former read of two of them that saw less of the second."""
+    reads: defaultdict[int, dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        if is_ok(row, "monotonic-read") and row["value"] is not None:
+            reads[row["op"]][row["key"]] = row
+    claims = []
+    former: dict[str, Row] = {}
+    for op, read in reads.items():
+        grown = {key for key in read if key in former and former[key]["value"] < read[key]["value"]}
+        pair = next(((read[key], former[key]) for key in read.keys() & former.keys() if grown - {key}), None)
+        shown, less = pair or (None, None)
+        claims.append(Claim(f"the read by operation {op}", shown is not None, row=shown, other=less))
+        former = read
+    return claims
+
+
+def _find_seen_before(rows: Rows, bound: int) -> list[Claim]:
+    """Lists reads of a value that only grows, each with the highest number that was known before its call."""
+    known, highest = rank_known(rows, _GROWING, "value")
+    return [
+        Claim(f"the read of {row['value']} by operation {row['op']}", before > 0, row=row,
+              other=highest[before - 1] if before else None)
+        for row in known
+        if row["kind"] == "monotonic-read"
+        for before in [bisect_left(known, row["call"], key=returned)]
+    ]  # fmt: skip
+
+
 def _read_less(rows: Rows, claim: Claim) -> Rows:
-    """Lets the read return less than its process saw before."""
+    """Lets the read return less than was seen before."""
     if claim.row is None or claim.other is None:
         return rows
     return replace_in(rows, claim.row, value=claim.other["value"] - 1)
 
 
 MONOTONIC_PLANTS: Final = (
-    Plant(
+    _declare_for_growing(
         anomaly="nonmonotonic-read",
         meaning="a process reads less than it saw before",
-        kinds=frozenset({"monotonic-read"}),
         find_claims=_find_seen_again,
         edit=_read_less,
         select=select_two,
         missed="its process had not seen the value before",
+    ),
+    _declare_for_growing(
+        anomaly="monotonic-cycle",
+        meaning="of two reads, each sees less of a value than the other",
+        gather=gather_growing,
+        find_claims=_find_seen_together,
+        edit=_read_less,
+        select=_select_pair,
+        missed="the read before it did not see less of one of two values",
+        apart=True,
+    ),
+    _declare_for_growing(
+        anomaly="monotonic-cycle-real-time",
+        meaning="a read sees less of a value than was known before it was called",
+        find_claims=_find_seen_before,
+        edit=_read_less,
+        select=select_two,
+        missed="nothing was known of the value before",
+        apart=True,
+        requires=lambda contract: contract.transaction_order == "real-time",
     ),
 )
 

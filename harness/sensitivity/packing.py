@@ -36,6 +36,13 @@ def _rename(name: str | None, number: int) -> str | None:
     return None if name is None else f"copy{number}-{name}"
 
 
+def _rename_key(key: str | None, group: str | None, number: int) -> str | None:
+    """Returns the key of a copy. The key of an offset has two names, those of its group and its log."""
+    if key is None or group is None or not key.startswith(f"{group}/"):
+        return _rename(key, number)
+    return f"{_rename(group, number)}/{_rename(key.removeprefix(f'{group}/'), number)}"
+
+
 @dataclass(frozen=True)
 class PackedCopies:
     """A history in memory with many copies. The operations of copy n have numbers from n times ``stride`` on."""
@@ -67,7 +74,7 @@ def pack(
         def move(row: Row, number: int = number, shift: int = shift) -> dict[str, Any]:
             return {
                 **row,
-                "key": _rename(row["key"], number),
+                "key": _rename_key(row["key"], row.get("group"), number),
                 "process": processes.setdefault((number, row["process"]), len(processes)),
                 "call": row["call"] + shift,
                 "ret": None if row["ret"] is None else row["ret"] + shift,

@@ -108,6 +108,8 @@ class Plant:
     """Why a claim that is not exposed is missed: a clause. Empty: each claim is exposed."""
     apart: bool = False
     """Copies must not overlap in time, because the check compares the times of operations on different objects."""
+    of_model: bool = False
+    """Its rows are operations, and the search of the contract's model judges its copies."""
     requires: Callable[[Contract], bool] = field(default=lambda contract: True)
     """Whether the contract makes the check judge such objects."""
 
@@ -120,6 +122,15 @@ def returned(row: Row) -> int:
 
 def is_ok(row: Row, *kinds: str) -> bool:
     return row["kind"] in kinds and row["outcome"] == "ok"
+
+
+def rank_known(rows: Rows, kinds: Iterable[str], column: str) -> tuple[list[Row], list[Row]]:
+    """Returns the rows with a value in the column, as they returned, and for each the one with the highest so far."""
+    known = sorted((row for row in rows if is_ok(row, *kinds) and row[column] is not None), key=returned)
+    highest: list[Row] = []
+    for row in known:
+        highest.append(row if not highest or row[column] > highest[-1][column] else highest[-1])
+    return known, highest
 
 
 def replace_in(rows: Rows, changed: Row, **columns: Any) -> Rows:

@@ -3,7 +3,7 @@
 A history of transactions, restricted to a few keys, is still a history of these keys. So a copy has only the keys that
 the violation needs.
 
-Circles are those of Adya. One transaction comes *before* another if the latter read what it wrote, if one process made
+Circles are those of Adya. A transaction comes *before* another if the latter read what it wrote, if one process made
 both (``-process``), or if it had returned when the other was called (``-real-time``). Then one edit contradicts that:
 
 - ``G0``: a list shows the elements of both in the other order.
@@ -112,7 +112,7 @@ class _Store:
     def list_readers(self, txn: _Transaction) -> Iterator[tuple[_Transaction, Row]]:
         """Yields transactions that read what this one wrote, each with the row that shows the value.
 
-        Of a list this is the first element that it appended, and of a register the last value.
+        For a list this is the first element that it appended, and for a register the last value.
         """
         for key, written in txn.writes.items():
             for row in islice(self.shown[key, written[0 if key in self.lists else -1]["value"]], NEAR):

@@ -19,6 +19,7 @@ from assay.harness.core.history.data_sets import DATA_SETS
 
 from helpers import (
     bank_histories,
+    commit_histories,
     expiry_histories,
     fencing_histories,
     group_possible,
@@ -26,7 +27,9 @@ from helpers import (
     log_possible,
     object_histories,
     register_oracle,
+    start_histories,
     txn_oracle,
+    view_histories,
 )
 from helpers.log_histories import Row, SimulatedLog, effect
 from helpers.log_model import Model as LogModel
@@ -155,6 +158,33 @@ def legal_growing(rows: Sequence[Row]) -> bool:
         for one in seen
         for other in seen
     )
+
+
+def growing_together(key: str, rng: random.Random, first: int) -> list[Row]:
+    """Three values that are read together."""
+    values, rows = {f"{key}/{name}": 0 for name in "xyz"}, list[Row]()
+    for number in range(rng.randint(2, 12)):
+        shown = rng.sample(sorted(values), rng.choice((1, 3, 3)))
+        kind = rng.choice(("monotonic-add", "monotonic-read"))
+        for sub, name in enumerate(shown[:1] if kind == "monotonic-add" else shown):
+            values[name] += kind == "monotonic-add"
+            span = 3 * number, 3 * number + rng.randint(1, 1 + 5 * (len(shown) == 1))
+            rows.append(effect(first + number, sub, kind, name, *span, value=values[name], process=number % 4))
+    return rows
+
+
+def legal_growing_together(rows: Sequence[Row]) -> bool:
+    """Whether no operations come before each other in a circle, by all that they saw and by their times."""
+    ops = sorted({row["op"] for row in rows})
+    before = {
+        (one["op"], other["op"])
+        for one in rows
+        for other in rows
+        if (one["key"] == other["key"] and one["value"] < other["value"]) or one["ret"] < other["call"]
+    }
+    for middle in ops:
+        before |= {(one, other) for one in ops for other in ops if {(one, middle), (middle, other)} <= before}
+    return not any((op, op) in before for op in ops)
 
 
 def starts(key: str, rng: random.Random, first: int) -> list[Row]:
@@ -383,6 +413,72 @@ def legal_group(rows: Sequence[Row]) -> bool:
     return group_possible.possible([row for row in rows if row["kind"] in ("acquire", "commit", "fetched")])
 
 
+def members(key: str, rng: random.Random, first: int) -> list[Row]:
+    """Members of one group that hold its log one after the other, each of which reads and commits for a while."""
+    log, register, committed, rows = f"{key}-0", f"{key}/{key}-0", -1, list[Row]()
+
+    def add(number: int, *said: tuple[str, int | None], **given: Any) -> None:
+        for sub, (kind, position) in enumerate(said):
+            where = register if kind in ("fetched", "commit") else log
+            given = {"outcome": "ok", "group": key, **given}
+            span = 3 * number, 3 * number + 2
+            rows.append(effect(first + number, sub, kind, where, *span, position=position, **given))
+
+    for offset in range(30):
+        add(0, ("append", offset), group=None, process=99)
+        rows[-1].update(value=offset, sub=offset)
+    number = 1
+    for process in range(rng.randint(1, 3)):
+        mine = {"process": process, "assignment": 10 * process, "owner": f"m-{process}", "generation": process}
+        place = max(committed, 0)
+        add(number, ("acquire", None), ("fetched", committed), ("seek", place), **mine)
+        number += 1
+        for _ in range(rng.randint(1, 5)):
+            outcome = rng.choice(("ok", "ok", "ok", "fail"))
+            if rng.random() < 0.6:
+                end = place + (rng.randint(0, 3) if outcome == "ok" else 0)
+                shown = [("observe", at) for at in range(place, end)]
+                add(number, ("observe-begin", place), *shown, ("observe-end", end), outcome=outcome, **mine)
+                for row in rows:
+                    if row["kind"] == "observe":
+                        row["value"] = row["position"]
+                place = end
+            else:
+                committed = rng.choice((place, max(committed, place - 1)))
+                add(number, ("commit", committed), value=number, **mine)
+            number += 1
+        add(number, (rng.choice(("release", "lost")), rng.choice((place, place, None))), **mine)
+        number += 1
+    return rows
+
+
+def legal_members(rows: Sequence[Row]) -> bool:
+    """Whether each member begins at what was committed, commits no more than it read, and reads nothing afterwards."""
+    reads = ("seek", "observe-begin", "observe", "observe-end")
+    said = [row for row in rows if row["kind"] in (*reads, "commit")]
+    return (
+        not commit_histories.beyond(said)
+        and not start_histories.misplaced([row for row in rows if row["kind"] in ("acquire", "fetched", "seek")], [])
+        and not any(
+            one["kind"] in ("release", "lost") and one["position"] is not None and row["kind"] == "observe-end"
+            and row["assignment"] == one["assignment"] and row["call"] >= one["call"]
+            and row["position"] > one["position"]
+            for one in rows for row in rows
+        )
+    )  # fmt: skip
+
+
+def views(key: str, rng: random.Random, first: int) -> list[Row]:
+    """Claims by views that are at least as new as those of all claims before."""
+    rows, version = list[Row](), 20
+    for number in range(rng.randint(2, 8)):
+        version += rng.choice((0, 10))
+        shares = {name: rng.choice(view_histories.MEMBERS[:2]) for name in view_histories.KEYS[:1]}
+        one = rng.choice(list(shares.values()))
+        rows += view_histories.claim(first + number, one, seen=version, made=100 + number, shares=shares, group=key)
+    return [{**row, "call": 3 * row["op"], "ret": 3 * row["op"] + 2} for row in rows]
+
+
 def kept(key: str, rng: random.Random, first: int) -> list[Row]:
     rows = expiry_histories.kept_history(key, rng, first, broken=False)
     return [{**row, "call": row["call"] // STEP, "ret": row["ret"] and row["ret"] // STEP} for row in rows]
@@ -428,6 +524,49 @@ def legal_log(rows: Sequence[Row], *, ends: bool, dense: bool = False) -> bool:
 def legal_dense_log(rows: Sequence[Row]) -> bool:
     """Decides by search as well, which looks at the first offset of each send only."""
     return log_possible.possible([dict(row) for row in rows]) and legal_log(rows, ends=False, dense=True)
+
+
+def looked_up(key: str, rng: random.Random, first: int) -> list[Row]:
+    """A log that is asked which offset a time has, and for its end. Create times do not follow the order of offsets."""
+    times: list[int] = []
+    places, rows = [0, 0], list[Row]()
+    for number in range(rng.randint(8, 20)):
+        kind = rng.choice(("append", "observe", "observe", "look-up", "look-up", "end"))
+        span = 3 * number, 3 * number + rng.randint(1, 2 if kind == "observe" else 6)
+
+        def add(kind: str, at: int | None, number: int = number, span: tuple[int, int] = span, **given: Any) -> None:
+            sub = sum(row["op"] == first + number for row in rows)
+            rows.append(effect(first + number, sub, kind, key, *span, position=at, **{"process": number, **given}))
+
+        if kind == "append":
+            for _ in range(rng.randint(1, 2)):
+                times.append(rng.randint(1_000, 1_020))
+                add(kind, len(times) - 1, value=len(times), timestamp=times[-1], request=first + number)
+        elif kind == "observe":
+            reader = rng.randrange(2)
+            shown: dict[str, Any] = {"process": 50 + reader, "assignment": reader}
+            begin, end = places[reader], min(len(times), places[reader] + 2)
+            add("observe-begin", begin, **shown)
+            for at in range(begin, end):
+                add("observe", at, value=at + 1, timestamp=times[at], **shown)
+            add("observe-end", end, **shown)
+            places[reader] = end
+        elif kind == "look-up":
+            asked = rng.randint(1_000, 1_022)
+            add(kind, next((at for at, time in enumerate(times) if time >= asked), None), timestamp=asked)
+        else:
+            add(kind, len(times))
+    return rows
+
+
+def legal_looked_up(rows: Sequence[Row]) -> bool:
+    """Whether no poll of a place that was known is answered that it is not there, and nothing else is wrong."""
+    known = [row for row in rows if row["kind"] in ("append", "observe")]
+    return legal_log(rows, ends=True) and not any(
+        row["kind"] == "out-of-range" and one["ret"] < row["call"] and one["position"] >= row["position"] - 1
+        for row in rows
+        for one in known
+    )
 
 
 def reports(key: str, rng: random.Random, first: int) -> list[Row]:
@@ -521,7 +660,7 @@ def _promise(**fields: Any) -> Contract:
 QUEUE: Final = ("queue-lost", "queue-duplicate", "queue-phantom")
 COMMITTED: Final = ("stale-read", "missing-writer", "future-read")
 REGISTER: Final = (*COMMITTED, "lost-update")
-GROUP: Final = (*COMMITTED, "double-ownership", "zombie-commit", "commit-mismatch")
+GROUP: Final = (*COMMITTED, "double-ownership", "zombie-commit", "commit-mismatch", "refused-but-done")
 VALUES: Final = ("garbage-read", "internal", "G1a", "G1b")
 LIST_VALUES: Final = (*VALUES, "duplicate-elements", "incompatible-order")
 CYCLES: Final = ("G1c", "G-single")
@@ -542,6 +681,8 @@ KINDS: Final = (
     Kind("exact set", object_histories.some_set, legal_exact_set, ("set-fork",), _promise(linearizable_sets=True),
          times=4),
     Kind("growing value", growing, legal_growing, ("nonmonotonic-read",)),
+    Kind("growing values", growing_together, legal_growing_together, ("monotonic-cycle", "monotonic-cycle-real-time"),
+         _promise(transaction_order="real-time")),
     Kind("log start", starts, partial(legal_log, ends=False), ("log-start-regression",)),
     Kind("queue", queue, partial(legal_queue, exact=False), QUEUE),
     Kind("exact queue", partial(of_model, QueueModel), partial(legal_queue, exact=True), (*QUEUE, "queue-false-empty"),
@@ -560,11 +701,16 @@ KINDS: Final = (
          times=3),
     Kind("lock", partial(of_model, LockModel), legal_locks, ("double-ownership",)),
     Kind("offset", partial(of_model, OffsetModel), legal_offsets, ("offset-regression",), times=2),
+    Kind("members", members, legal_members, ("commit-beyond-log", "misplaced-start", "read-after-release"), times=2),
+    Kind("views", views, lambda rows: not view_histories.split(list(rows)), ("split-brain",)),
     Kind("kept offset", kept, legal_kept, ("early-expiry", "revived-offset")),
     Kind("dense log", small_log, legal_dense_log, DENSE_LOG, _promise(dense_offsets=True),
          partial(legal_log, ends=False, dense=True)),
     Kind("log", long_log, partial(legal_log, ends=False), LOG),
     Kind("log with exact ends", long_log, partial(legal_log, ends=True), ENDS, _promise(linearizable_ends=True)),
+    Kind("look-ups", looked_up, legal_looked_up,
+         ("time-look-up", "look-up-order", "answer-beyond-log", "false-out-of-range"),
+         _promise(linearizable_ends=True, retention_ms=-1, retention_bytes=-1)),
     Kind("reports", reports, legal_reports, ("contradicted-outcome",)),
     *(
         Kind(

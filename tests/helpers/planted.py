@@ -81,13 +81,19 @@ def plant_into(kind: Kind, history: Sequence[Row], rng: random.Random) -> list[P
 
 
 @cache
+def unjudged_in(kind: Kind) -> list[Planted]:
+    """Plants into many histories. Nothing is found yet."""
+    planted = []
+    for number, history in enumerate(kind.histories(HISTORIES)):
+        planted += plant_into(kind, history, random.Random(f"{kind.name}/{number}/plants"))
+    return planted
+
+
+@cache
 def planted_in(kind: Kind) -> list[Planted]:
     """Plants into many histories, and judges all copies at once."""
-    histories = list(kind.histories(HISTORIES))
-    planted = []
-    for number, history in enumerate(histories):
-        planted += plant_into(kind, history, random.Random(f"{kind.name}/{number}/plants"))
-    ops = {row["index"]: row for history in histories for row in to_operations(history)}
+    planted = unjudged_in(kind)
+    ops = {row["index"]: row for one in planted for row in to_operations([*one.rest, *one.plain])}
     copies = [rows for one in planted for rows in (one.selected, one.edited)]
     packed = pack(copies, ops, [], apart=any(one.plant.apart for one in planted))
     found = find_violated(packed, kind.contract, Engines(), CLIENT_FAMILIES)
