@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             )
         measured = measure(
             history, stored.contract, judgement, engines,
-            families=registry.families, plants=arguments.plants, seed=arguments.seed,
-            anomalies=arguments.anomaly or None, watch=estimate.step,
+            families=registry.families, model=registry.model(stored.contract.model), plants=arguments.plants,
+            seed=arguments.seed, anomalies=arguments.anomaly or None, watch=estimate.step,
         )  # fmt: skip
     data = msgspec.json.format(msgspec.json.encode(measured), indent=1)
     print(data.decode() if arguments.json else describe(measured))

@@ -7,6 +7,8 @@ is not judged.
 
 Objects are drawn until they have ``MOST_ROWS`` effects. Copies are made until they have ``COPIED_ROWS`` effects per
 anomaly, so that the cost is limited.
+
+Copies for the contract's model have all operations of one key, and each is searched by itself.
 """
 
 from __future__ import annotations
@@ -16,14 +18,18 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.sensitivity import NotPlanted, PlantedShare, Sensitivity
 from assay.checkers.judging.verdict import Judgement
+from assay.checkers.linearizability import MODELS, Model
+from assay.checkers.linearizability.encode import describe_key
+from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.harness.sensitivity.group_plants import GROUP_PLANTS
 from assay.harness.sensitivity.log_plants import LOG_PLANTS
+from assay.harness.sensitivity.model_plants import MODEL_PLANTS, to_operation_row
 from assay.harness.sensitivity.object_plants import OBJECT_PLANTS
 from assay.harness.sensitivity.packing import find_violated, pack
 from assay.harness.sensitivity.plant import Claim, ObjectRows, Plant, Row, Rows, position_of
@@ -47,7 +53,8 @@ DEADLINE: Final = "it is about a deadline"
 SERVERS: Final = "it is about servers' event logs, disks and answers at rest, not about what clients saw"
 WHOLE_RUN: Final = "it is about the whole run, not about an object"
 OWN_CHECK: Final = "it is found by a check of your own"
-NO_PLANT: Final = "there is no edit for it"
+OWN_MODEL: Final = "it is found by a model of your own"
+TOPICS: Final = "it depends on the settings or former lives of a topic, which a copy of one object lacks"
 
 MANY: Final = 30
 """Plants per anomaly, from exposed claims and from all."""
@@ -65,6 +72,8 @@ _SILENT: Final = """
 
 def explain_unplanted(anomaly: str, families: Iterable[Family], built_in: Iterable[Family]) -> str:
     """Returns why an anomaly without a plant has none."""
+    if anomaly == NONLINEARIZABLE:
+        return OWN_MODEL
     own = {check.anomaly for family in built_in for check in family.checks}
     for family in families:
         for check in family.checks:
@@ -73,11 +82,12 @@ def explain_unplanted(anomaly: str, families: Iterable[Family], built_in: Iterab
                     return OWN_CHECK
                 reads_effects = "effect" in family.applies and not family.about_servers
                 is_late = check.needs_end or check.standstill is not None
-                return DEADLINE if is_late else NO_PLANT if reads_effects else SERVERS
+                return DEADLINE if is_late else TOPICS if reads_effects else SERVERS
     return WHOLE_RUN
 
 
 Watch = Callable[[str, int, int], None]
+K = TypeVar("K", str, str | None)
 
 
 @dataclass(frozen=True)
@@ -114,12 +124,13 @@ def measure(
     engines: Engines,
     *,
     families: Sequence[Family] = FAMILIES,
+    model: Model | None = None,
     plants: int = MANY,
     seed: int = 0,
     anomalies: Collection[str] | None = None,
     watch: Watch = lambda what, done, total: None,
 ) -> Sensitivity:
-    """Measures the sensitivity of a run with this judgement, which must be a pass.
+    """Measures the sensitivity of a run with this judgement, which must be a pass. ``model``: that of its contract.
 
     ``anomalies``: only these; None: each that the contract forbids. Raises ``ValueError`` for a run that did not pass.
     """
@@ -133,9 +144,11 @@ def measure(
     copies: list[PlantedCopy] = []
     found: dict[Plant, tuple[int, int]] = {}
     gathered = {gather: gather(known.effects) for gather in dict.fromkeys(plant.gather for plant in PLANTS)}
-    for plant in PLANTS:
+    by_model = [MODEL_PLANTS[model.name]] if model is not None and MODELS.get(model.name) is model else []
+    all_plants = (*PLANTS, *by_model)
+    for plant in all_plants:
         if plant.anomaly in wanted and plant.requires(contract):
-            objects = gathered[plant.gather]
+            objects = _draw_operations(history, seed) if plant.of_model else gathered[plant.gather]
             claims = [
                 (name, claim)
                 for name, rows in objects.items()
@@ -147,7 +160,9 @@ def measure(
                 copies += _plant(plant, claims, objects, plants, random.Random(f"{seed}/{plant.anomaly}"))
     watch("judging copies", 0, 1)
     verdicts = _judge_copies(copies, known, contract, engines, families, judgement.forbidden)
-    for plant in PLANTS:
+    if model is not None:
+        verdicts |= _search_copies(copies, history, model)
+    for plant in all_plants:
         if plant in found:
             its = [(copy, verdicts[number]) for number, copy in enumerate(copies) if copy.plant is plant]
             shares.append(_count(plant, found[plant], its))
@@ -156,7 +171,7 @@ def measure(
         not_planted=tuple(
             NotPlanted(name, explain_unplanted(name, families, FAMILIES))
             for name in wanted
-            if name not in {plant.anomaly for plant in PLANTS}
+            if name not in {plant.anomaly for plant in all_plants}
         ),
         seed=seed,
         seconds=round(time.perf_counter() - begun, 3),
@@ -177,14 +192,8 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     sizes = {
         row["key"]: int(row["many"]) for row in engine.rows("select key, count(*) as many from effects group by key")
     }
-    keys = sorted(sizes.keys() - set(compacted))
-    random.Random(seed).shuffle(keys)
-    drawn: list[str] = []
-    total = 0
-    for key in keys:
-        if not drawn or total + sizes[key] <= MOST_ROWS:
-            drawn.append(key)
-            total += sizes[key]
+    sizes = {key: many for key, many in sizes.items() if key not in compacted}
+    drawn = _draw_keys(sizes, seed)
     effects: defaultdict[str, list[Row]] = defaultdict(list)
     engine.load("drawn_objects", pa.table({"key": pa.array(drawn, pa.string())}))
     for row in engine.arrow("select e.* from effects e join drawn_objects d on d.key = e.key").to_pylist():
@@ -206,8 +215,44 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
         ops,
         [column.to_pylist() for column in history.table("faults").columns],
         int(bound["since"]),
-        None if len(drawn) == len(keys) else f"of {len(keys):,} objects, {len(drawn):,} were looked at",
+        None if len(drawn) == len(sizes) else f"of {len(sizes):,} objects, {len(drawn):,} were looked at",
     )
+
+
+def _draw_keys(sizes: Mapping[K, int], seed: int) -> list[K]:
+    """Returns keys in random order until they have ``MOST_ROWS`` rows."""
+    keys = sorted(sizes, key=str)
+    random.Random(seed).shuffle(keys)
+    drawn: list[K] = []
+    total = 0
+    for key in keys:
+        if not drawn or total + sizes[key] <= MOST_ROWS:
+            drawn.append(key)
+            total += sizes[key]
+    return drawn
+
+
+def _draw_operations(history: HistoryReader, seed: int) -> dict[str, Rows]:
+    """Returns the operations of objects in random order, by the name of the object, until they are ``MOST_ROWS``."""
+    by_key: defaultdict[str | None, list[Row]] = defaultdict(list)
+    for row in history.table("ops").to_pylist():
+        by_key[row["key"]].append(to_operation_row(row))
+    drawn = _draw_keys({key: len(rows) for key, rows in by_key.items()}, seed)
+    return {describe_key(key): sorted(by_key[key], key=position_of) for key in drawn}
+
+
+def _search_copies(copies: Sequence[PlantedCopy], history: HistoryReader, model: Model) -> dict[int, frozenset[str]]:
+    """Returns what the search of the model finds in its copies, by the copy's number."""
+    import pyarrow as pa
+
+    from assay.checkers.linearizability.search import search
+
+    schema = history.table("ops").schema
+    return {
+        number: frozenset(search(pa.Table.from_pylist(list(copy.rows), schema=schema), model).anomalies)
+        for number, copy in enumerate(copies)
+        if copy.plant.of_model and copy.rows is not None
+    }
 
 
 def _plant(
@@ -249,7 +294,8 @@ def _judge_copies(
     about_clients = [family for family in families if not family.about_servers]
     verdicts = dict.fromkeys(range(len(copies)), frozenset[str]())
     for apart in (False, True):
-        to_judge = [n for n, copy in enumerate(copies) if copy.rows is not None and copy.plant.apart == apart]
+        by_checks = (n for n, copy in enumerate(copies) if copy.rows is not None and not copy.plant.of_model)
+        to_judge = [number for number in by_checks if copies[number].plant.apart == apart]
         if not to_judge:
             continue
         plain = {id(copies[number].selected): copies[number].selected for number in to_judge}
