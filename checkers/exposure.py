@@ -6,7 +6,9 @@ A run without such an observation cannot fail, so a needed check with no exposed
 
 Late enough means after the claim, and after the heal of the last fault that may destroy data, stop processes or cut
 links (``exposure_bound``). A claim that was made after that heal needs only a later observation. A claim that was made
-before a fault had begun, and one made while it was in force, need an observation after its heal.
+before a fault had begun, and one made while it was in force, need an observation after its heal. A write of a
+transaction is observed by any read of another transaction (``at_any_time``), because a circle of transactions needs no
+order of time. A look at the system is observed if it belongs to the stretch of looks that was judged.
 
 Things that may be gone rightly are no claims: removed elements, records that retention or compaction may take, and
 changes of unknown outcome. A value that was added more than once is no claim either, because the second addition hides
@@ -60,6 +62,8 @@ class Exposure:
     remedy: str = ""
     """The change that exposes claims: ``add a final read (sets.final_reads())``. Empty: a run need not expose any
     claim, because the check is about something that need not happen."""
+    at_any_time: bool = False
+    """An observation counts whenever it was made. A low share is then no warning, because most values are replaced."""
     each_key: bool = False
     """The check is about the state at the end, so a single key with claims but without an observation is a doubt."""
 
@@ -111,18 +115,20 @@ def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, b
     """
     if not declared.remedy:
         return None
-    after = "afterwards" if bound == NO_BOUND else f"after the last fault was healed at {seconds(bound)}"
+    after = " afterwards" if bound == NO_BOUND else f" after the last fault was healed at {seconds(bound)}"
+    if declared.at_any_time:
+        after = ""
     if not count.claims:
         reason = declared.no_claims or f"no {declared.nouns} were {declared.asserted}"
     elif count.claims == 1 and not count.exposed:
-        reason = f"of the {declared.nouns}, one was {declared.asserted}, and it was not {declared.observed} {after}"
+        reason = f"of the {declared.nouns}, one was {declared.asserted}, and it was not {declared.observed}{after}"
     elif not count.exposed:
-        reason = f"{count.claims} {declared.nouns} were {declared.asserted}, none was {declared.observed} {after}"
+        reason = f"{count.claims} {declared.nouns} were {declared.asserted}, none was {declared.observed}{after}"
     elif declared.each_key and count.blind_keys:
         others = "" if count.blind_keys == 1 else f" and {count.blind_keys - 1} other keys"
         reason = (
             f"of the {declared.nouns} that were {declared.asserted} in {count.blind_key}{others}, none was "
-            f"{declared.observed} {after}"
+            f"{declared.observed}{after}"
         )
     else:
         return None
@@ -131,7 +137,7 @@ def describe_blindness(anomaly: str, declared: Exposure, count: ExposureCount, b
 
 def describe_low_share(anomaly: str, declared: Exposure, count: ExposureCount) -> str | None:
     """Returns a warning if the history could have contradicted few of the claims that it owes."""
-    if not declared.remedy or count.exposed >= LOW_SHARE * count.claims:
+    if not declared.remedy or declared.at_any_time or count.exposed >= LOW_SHARE * count.claims:
         return None
     return (
         f"{anomaly}: only {count.exposed} of {count.claims} {declared.nouns} that were {declared.asserted} could have "

@@ -213,7 +213,8 @@ def describe_exposure(check: Check) -> str:
     if check.exposure is None:
         return "each row that was looked at"
     owed = " A run without any is unknown." if check.exposure.remedy else ""
-    return f"{check.exposure.nouns} {check.exposure.asserted}; exposed if {check.exposure.observed} later.{owed}"
+    later = "" if check.exposure.at_any_time else " later"
+    return f"{check.exposure.nouns} {check.exposure.asserted}; exposed if {check.exposure.observed}{later}.{owed}"
 
 
 def anomalies_page() -> str:

@@ -21,6 +21,7 @@ from typing import Final
 
 from assay.checkers.check import Check, View, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.exposure import Exposure
 from assay.checkers.sql_idioms import LARGE, STRUCK, cast_large, extract_topic, previous, row_number
 
 MAX_PAUSE: Final = 5_000_000_000
@@ -47,7 +48,22 @@ QUIET: Final = View(
 """When the last fault was healed and its targets had recovered. It is infinite if a fault was never healed."""
 
 
-at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", time="until", needs_end=True)
+at_rest_check = partial(
+    Check,
+    examined="select count(*) as examined from rest_looks",
+    time="until",
+    needs_end=True,
+    exposure=Exposure(
+        rows="""
+            select 'looks' as key, count(*) as claims, count(r.look) as exposed
+            from looks l left join rest_looks r on l.look = r.look where l.what = 'look'
+            """,
+        nouns="looks",
+        asserted="taken",
+        observed="part of the last stretch of looks after the last fault",
+        at_any_time=True,
+    ),
+)
 """Creates a check of the looks of the last stretch. A finding is about a deadline, at the last look that shows it."""
 
 

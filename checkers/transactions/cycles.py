@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import Check, EachOperation, UndecidedKeys, build, name_violations
 from assay.checkers.engine import Engine, Row
+from assay.checkers.exposure import Exposure
 from assay.checkers.judging.verdict import MOST_FINDINGS, MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
     CLASSES,
+    G1C,
     G_SINGLE,
     LIMIT,
     ORDER,
@@ -32,7 +34,7 @@ from assay.checkers.transactions.graph import (
     read_ints,
 )
 from assay.checkers.transactions.real_time import TimeOrder, order_in_real_time
-from assay.checkers.transactions.views import SOURCE_VIEWS
+from assay.checkers.transactions.views import SOURCE_VIEWS, declare_exposure
 from assay.checkers.transactions.words import (
     Link,
     LinkReasons,
@@ -247,6 +249,7 @@ def declare_cycle_check(
     examined: str = "txn_edges",
     about: tuple[EachOperation, ...] = (),
     explained_by: tuple[str, ...] = (),
+    exposure: Exposure | None = None,
 ) -> Check:
     """Declares the check that reports the cycles of one class. ``found``: the table that :func:`load_cycles` made."""
     return Check(
@@ -258,6 +261,7 @@ def declare_cycle_check(
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined=f"select count(*) as examined from {examined}",
+        exposure=exposure,
         claim="{claim}",
         operations=("ops",),
         more="{more}",
@@ -292,9 +296,24 @@ _IN_ORDER: Final = {
     REAL_TIME: "given that one transaction had ended before another began",
 }
 
-CYCLES: Final = tuple(declare_cycle_check(name, meaning) for name, meaning in _MEANINGS.items())
-ORDERED_CYCLES: Final = {
-    order: tuple(declare_cycle_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
-    for order, given in _IN_ORDER.items()
-}
+
+def _declare_cycles(suffix: str = "", given: str = "") -> tuple[Check, ...]:
+    """Only ``G1c`` needs exposed writes, because contracts that forbid other circles forbid it, too."""
+    remedy = "let transactions read what others write"
+    return tuple(
+        declare_cycle_check(
+            f"{name}{suffix}",
+            f"{meaning}{given}",
+            exposure=declare_exposure(
+                "select key, value, op from txn_possible where outcome = 'ok'",
+                asserted="acknowledged",
+                remedy=remedy if name + suffix == CLASSES[G1C] else "",
+            ),
+        )
+        for name, meaning in _MEANINGS.items()
+    )
+
+
+CYCLES: Final = _declare_cycles()
+ORDERED_CYCLES: Final = {order: _declare_cycles(f"-{order}", f", {given}") for order, given in _IN_ORDER.items()}
 """The checks by the order that the contract declares."""

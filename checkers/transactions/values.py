@@ -13,8 +13,10 @@ from typing import Final
 
 from assay.checkers.check import Check, parse_views
 from assay.checkers.engine import INFINITY
+from assay.checkers.exposure import Exposure
 from assay.checkers.judging.verdict import MOST_FINDINGS
-from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first, total_of
+from assay.checkers.transactions.views import declare_exposure
 
 _READS: Final = """
     select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)
@@ -32,6 +34,17 @@ G1A: Final = Check(
         """,
     evidence=select_first("found_g1a", "key, value"),
     examined=_READS,
+    exposure=Exposure(
+        rows=f"""
+            select w.key, count(*) as claims, {total_of("case when r.key is not null then 1 else 0 end")} as exposed
+            from txn_written w left join (select key from txn_readers group by key) r on w.key = r.key
+            where w.outcome = 'fail' group by w.key
+            """,
+        nouns="writes",
+        asserted="rejected",
+        observed="to a key that was read",
+        at_any_time=True,
+    ),
     claim="Transaction {read_op:number} of {read_op} read {value} of {key}, the write of which by transaction "
     "{write_op:number} had definitely failed.",
     more="{reads-1}",
@@ -70,6 +83,13 @@ G1B: Final = Check(
         {order_by("f.key, f.value")}
         """,
     examined=_READS,
+    exposure=declare_exposure(
+        """
+        select p.key, f.value, p.op from txn_possible p join txn_possible f on p.key = f.key and p.op = f.op
+        where p.outcome = 'ok' and p.final = 0 and f.final = 1
+        """,
+        asserted="replaced by their own transaction",
+    ),
     claim="Transaction {read_op:number} of {read_op} read {key} as transaction {write_op:number} left it with "
     "{value}, and not with {last}, the last that it wrote there.",
     more="{reads-1}",

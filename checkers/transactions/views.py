@@ -17,10 +17,28 @@ from typing import Final
 
 from assay.checkers.check import View, parse_views
 from assay.checkers.engine import INFINITY
-from assay.checkers.sql_idioms import order_by, previous, row_number, sum_so_far
+from assay.checkers.exposure import Exposure
+from assay.checkers.sql_idioms import order_by, previous, row_number, sum_so_far, total_of
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value of a register, which the history has as null."""
+
+
+def declare_exposure(written: str, *, asserted: str, remedy: str = "") -> Exposure:
+    """Declares the exposure of ``written``: SQL of the columns ``key``, ``value`` and ``op`` of writes."""
+    is_read = "r.op <> w.op or r.last_op <> w.op"
+    return Exposure(
+        rows=f"""
+            select w.key, count(*) as claims, {total_of(f"case when {is_read} then 1 else 0 end")} as exposed
+            from ({written}) w left join txn_readers r on w.key = r.key and w.value = r.value group by w.key
+            """,
+        nouns="writes",
+        asserted=asserted,
+        observed="read by another transaction",
+        remedy=remedy,
+        at_any_time=True,
+    )
+
 
 ROWS: Final = View(
     "txn_rows",
@@ -70,12 +88,20 @@ SOURCE_VIEWS: Final = parse_views(f"""
 
     -- The elements that reads show at a position, and the first operation that shows each.
     create table txn_cells as
-    select key, position, value, min(op) as op, count(*) as reads from txn_elements group by key, position, value
+    select key, position, value, min(op) as op, max(op) as last_op, count(*) as reads
+    from txn_elements group by key, position, value
 
     create table txn_register_reads as
     select r.op, r.sub, r.key, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null and l.key is null
+
+    -- Each value that was read, and the first and the last operation that read it.
+    create view txn_readers as
+    select key, value, min(op) as op, max(last_op) as last_op from (
+        select key, value, op, last_op from txn_cells
+        union all select key, value, op, op from txn_register_reads where value is not null) as shown
+    group by key, value
 
     -- Values that were read, although no transaction that may count wrote them.
     create table txn_foreign as

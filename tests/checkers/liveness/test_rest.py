@@ -364,6 +364,16 @@ def test_a_history_without_looks_has_nothing_to_be_judged(tmp_path: Path) -> Non
     assert sum("nothing to which it applies" in reason for reason in judgement.unknown) == len(LIVENESS_ANOMALIES)
 
 
+def test_looks_before_the_last_pause_are_not_exposed(tmp_path: Path) -> None:
+    pause = 10 * 1_000_000_000
+    looks = [
+        {**row, "time": row["time"] + pause, "ended": row["ended"] + pause} if row["look"] > 21 else row
+        for row in looked(seconds=40)
+    ]
+    counts = {(one.claims, one.exposed) for one in judged(tmp_path, looks).examined if one.check in LIVENESS_ANOMALIES}
+    assert counts == {(41, 20)}
+
+
 def test_a_run_that_was_cut_short_is_not_judged_by_it(tmp_path: Path) -> None:
     wrong = looked((ALWAYS, OUT))
     assert judged(tmp_path / "whole", wrong).verdict is Verdict.FAIL

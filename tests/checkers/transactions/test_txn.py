@@ -377,3 +377,21 @@ def test_a_search_that_ends_early_makes_the_verdict_unknown(tmp_path: Path, monk
     judgement = judged(tmp_path, fork, tolerant)
     assert (judgement.verdict, judgement.anomalies) == (Verdict.UNKNOWN, {"G-nonadjacent": 1})
     assert judgement.unknown[0].startswith("G-single cannot be ruled out in 1 groups of transactions")
+
+
+def test_a_write_is_exposed_if_another_transaction_read_it(tmp_path: Path) -> None:
+    made = store("ax1 ax2", "rx12 ay1 ry1", ("ax3", "fail"), ("az4", "fail"), "wr1", "wr2 wr3", "rr=3")
+    counts = {one.check: (one.claims, one.exposed) for one in judged(tmp_path, made).examined}
+    expected = {"G1a": (2, 1), "G1b": (2, 2), "G1c": (6, 3), "G-single": (6, 3)}
+    assert {name: counts[name] for name in expected} == expected
+
+
+def test_a_run_that_needs_g1c_and_reads_nothing_of_others_is_unknown(tmp_path: Path) -> None:
+    contract = Contract(forbidden=("G1c",), minimum_operations=1)
+    blind = judged(tmp_path / "blind", store("rx ay1", "ax1"), contract)
+    assert blind.unknown == (
+        "G1c: 2 writes were acknowledged, none was read by another transaction; let transactions read what others "
+        "write",
+    )
+    sound = judged(tmp_path / "sound", store("rx ay1", "ax1 ry1"), contract)
+    assert (sound.verdict, sound.unknown, sound.warnings) == (Verdict.PASS, (), ())
