@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from operator import itemgetter
 from typing import Any, Final
 
 from assay.checkers.judging.contract import Contract
@@ -147,14 +146,16 @@ def _list_acked(rows: Rows) -> list[Row]:
 def select_window(rows: Rows, claim: Claim) -> Rows:
     """Keeps the part of the log around the records of the claim: a legal history of a shorter log.
 
-    Polls, seeks and resets are cut to the window. Polls that found nothing are dropped, and so are reports about the
-    log as a whole, except its start. A poll that did not end ok may have moved its reader. If its records are cut off,
-    the reader begins a new chain.
+    Polls, seeks and resets are cut to the window. Polls that found nothing are dropped, unless the claim names a poll
+    of their reader. So are reports about the log as a whole, except its start. A poll that did not end ok may have
+    moved its reader. If its records are cut off, the reader begins a new chain.
     """
     named = [row["position"] for row in (claim.row, claim.other) if row is not None and row["position"] is not None]
     if not named:
         return rows
     low, high = max(0, min(named) - MARGIN), max(named) + MARGIN + 1
+    of_poll = None if claim.row is None or claim.row["kind"] != "observe-begin" else claim.row
+    reader = None if of_poll is None else (of_poll["process"], of_poll["assignment"])
 
     def cut(row: Row) -> Row:
         return row if row["position"] is None else {**row, "position": min(max(row["position"], low), high)}
@@ -165,7 +166,7 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
         first, last = poll.reach
         if (first < low or last >= high) and any(row["outcome"] != "ok" for row in poll.records):
             breaks[poll.reader].append(_moment_of(poll.records[-1]))
-        if first < high and last >= low and not poll.is_idle:
+        if first < high and last >= low and (poll.reader == reader or not poll.is_idle):
             kept.append(cut(poll.begin))
             kept += [row for row in poll.records if row["position"] is None or low <= row["position"] < high]
             if poll.end is not None:
@@ -422,38 +423,91 @@ def _find_message_sets(rows: Rows, bound: int) -> list[Claim]:
     return claims
 
 
-def _list_consecutive_polls(rows: Rows) -> Iterator[tuple[Poll | None, Poll]]:
-    """Yields the polls with records, each with the former one of its chain.
+@dataclass(frozen=True)
+class ChainedPoll:
+    """A poll with records, and what its reader had done before.
 
-    A seek, a reset, or a poll that did not end ok may have moved the reader, so there is no former one then.
+    ``former``: the last poll with records. ``sought``: the offset at which the reader began, if this poll shows its
+    first records. Both are None if a poll in between may have moved the reader.
     """
-    former: dict[tuple[Any, ...], Poll] = {}
-    moves = [row for row in derive(rows, _list_other_rows) if row["kind"] in ("seek", "reset")]
-    steps: list[tuple[tuple[int, int, int], Poll | Row]] = [(_moment_of(row), row) for row in moves]
-    steps += [(_moment_of(poll.begin), poll) for poll in derive(rows, list_all_polls)]
-    for _, step in sorted(steps, key=itemgetter(0)):
+
+    poll: Poll
+    former: Poll | None
+    sought: int | None
+    is_first: bool
+    """Whether it is the first poll of its reader, even of those without records."""
+
+
+def _list_chained_polls(rows: Rows) -> list[ChainedPoll]:
+    """Lists the polls with records of each reader."""
+    by_reader: defaultdict[tuple[Any, ...], list[Poll | Row]] = defaultdict(list)
+    for row in derive(rows, _list_other_rows):
+        if row["kind"] in ("seek", "reset"):
+            by_reader[row["process"], row["assignment"]].append(row)
+    for poll in derive(rows, list_all_polls):
+        by_reader[poll.reader].append(poll)
+    return [chained for steps in by_reader.values() for chained in _follow_reader(steps)]
+
+
+def _follow_reader(steps: list[Poll | Row]) -> Iterator[ChainedPoll]:
+    """Yields the polls with records of one reader, by its polls, seeks and resets.
+
+    A seek, a reset, or a poll that did not end ok may have moved the reader, so there is no former poll then. If such
+    a poll shows no record, the reader stays where it is.
+    """
+    steps.sort(key=lambda step: _moment_of(step.begin if isinstance(step, Poll) else step))
+    former: Poll | None = None
+    sought, is_first = _find_position(steps[0]), True
+    for step in steps:
+        if _find_position(step) != sought:
+            sought = None
         if not isinstance(step, Poll):
-            former.pop((step["process"], step["assignment"]), None)
-        elif not all(is_ok(row, *_POLL) for row in (step.begin, *step.records)):
-            former.pop(step.reader, None)
-        elif step.passes and step.records:
-            yield former.get(step.reader), step
-            former[step.reader] = step
+            former = None
+            continue
+        is_complete = all(is_ok(row, *_POLL) for row in (step.begin, *step.records))
+        if is_complete and step.passes and step.records:
+            yield ChainedPoll(step, former, sought, is_first)
+            former = step
+        elif not is_complete:
+            former = None
+        if step.records or (step.end is not None and step.end["position"] != step.begin["position"]):
+            sought = None
+        is_first = False
 
 
-def _find_followed_polls(rows: Rows, bound: int) -> list[Claim]:
-    """Lists polls, each with the last record of the poll before it."""
-    return [
-        Claim(
-            f"the poll by operation {poll.begin['op']}", former is not None, row=poll.records[0],
-            other=None if former is None else former.records[-1],
-        )
-        for former, poll in _list_consecutive_polls(rows)
-    ]  # fmt: skip
+def _find_position(step: Poll | Row) -> int | None:
+    """Returns where the reader stands; None if it does not say so."""
+    position = step.begin["position"] if isinstance(step, Poll) else step["position"]
+    return None if position is None or position < 0 else int(position)
+
+
+def _list_shown(rows: Rows) -> list[Row]:
+    """Lists a record at each offset that a poll showed, in order."""
+    shown = {row["position"]: row for poll in list_polls(rows) for row in poll.records if row["value"] is not None}
+    return [shown[position] for position in sorted(shown.keys() - {None})]
+
+
+def _find_repeatable(rows: Rows, bound: int) -> list[Claim]:
+    """Lists polls, each with the last record of the poll before it.
+
+    A reader's first poll has the last record below the offset at which the reader began.
+    """
+    shown = derive(rows, _list_shown)
+    claims = []
+    for chained in derive(rows, _list_chained_polls):
+        again: Row | None = None
+        if chained.former is not None:
+            again = chained.former.records[-1]
+        elif chained.sought is not None:
+            below = bisect_left(shown, chained.sought, key=_offset_of)
+            again = shown[below - 1] if below else None
+        first = chained.poll.records[0]
+        claims.append(Claim(f"the poll by operation {first['op']}", again is not None, row=first, other=again))
+    return claims
 
 
 def _read_again(rows: Rows, claim: Claim) -> Rows:
-    """Lets a poll show the last record of the poll before it once more, before its own records."""
+    """Lets a poll show, before its own records, a record that its reader had passed."""
     if claim.row is None or claim.other is None:
         return rows
     place, again = position_of(claim.row), claim.other
@@ -465,24 +519,36 @@ def _read_again(rows: Rows, claim: Claim) -> Rows:
     return sorted([*later, {**again, **{name: first[name] for name in _OF_OPERATION}}], key=position_of)
 
 
-def _find_skippable(rows: Rows, bound: int) -> list[Claim]:
-    """Lists polls with two records or more, of which the first is known from another operation, too."""
+def _find_skippable(rows: Rows, bound: int, *, followed: bool) -> list[Claim]:
+    """Lists polls with two records or more, of which the first is known from another operation, too.
+
+    ``followed``: only polls of readers that had polled before.
+    """
+    start = _find_start(rows)
     sources = Counter(row["position"] for poll in list_polls(rows) for row in poll.records)
-    return [
-        Claim(f"the poll by operation {poll.begin['op']}", exposed, row=poll.begin, other=poll.records[0])
-        for former, poll in _list_consecutive_polls(rows)
-        if len(poll.records) > 1
-        for exposed in [former is not None and sources[poll.records[0]["position"]] > 1]
-    ]
+    claims = []
+    for chained in derive(rows, _list_chained_polls):
+        begin, records = chained.poll.begin, chained.poll.records
+        if len(records) > 1 and not (followed and chained.is_first):
+            is_known = records[0]["position"] >= start and sources[records[0]["position"]] > 1
+            exposed = is_known and (chained.former is not None or chained.sought is not None)
+            claims.append(Claim(f"the poll by operation {begin['op']}", exposed, row=begin, other=records[0]))
+    return claims
 
 
 def _skip_first(rows: Rows, claim: Claim) -> Rows:
+    """Lets a poll leave out its first record."""
+    if not claim.exposed or claim.other is None:
+        return rows
+    first = position_of(claim.other)
+    return [row for row in rows if position_of(row) != first]
+
+
+def _jump_first(rows: Rows, claim: Claim) -> Rows:
     """Lets a poll begin behind its first record."""
     if not claim.exposed or claim.row is None or claim.other is None:
         return rows
-    first = position_of(claim.other)
-    moved = replace_in(rows, claim.row, position=claim.other["position"] + 1)
-    return [row for row in moved if position_of(row) != first]
+    return _skip_first(replace_in(rows, claim.row, position=claim.other["position"] + 1), claim)
 
 
 def _find_placed(rows: Rows, bound: int) -> list[Claim]:
@@ -753,24 +819,24 @@ LOG_PLANTS: Final = (
     ),
     _declare(
         anomaly="nonmonotonic-poll",
-        meaning="a poll shows the last record of the poll before it once more",
-        find_claims=_find_followed_polls,
+        meaning="a poll shows once more a record that its reader had read, or had begun behind",
+        find_claims=_find_repeatable,
         edit=_read_again,
-        missed="it was the first poll of its reader",
+        missed="no one read anything below the offset at which its reader began, or a poll before it did not end ok",
     ),
     _declare(
         anomaly="poll-skip",
         meaning="a poll leaves out a record that another reader saw",
-        find_claims=_find_skippable,
+        find_claims=partial(_find_skippable, followed=False),
         edit=_skip_first,
-        missed="it was the first poll of its reader, or no one else read the record",
+        missed="no one else read the record, or a poll before it did not end ok",
     ),
     _declare(
         anomaly="position-jump",
         meaning="a poll begins behind the end of the poll before it",
-        find_claims=_find_skippable,
-        edit=_skip_first,
-        missed="it was the first poll of its reader, or no one else read the record",
+        find_claims=partial(_find_skippable, followed=True),
+        edit=_jump_first,
+        missed="no one else read the record, or a poll before it did not end ok",
     ),
     _declare(
         anomaly="misplaced-ack",
