@@ -1,7 +1,9 @@
 """Plants for groups of consumers, their offsets, and leases."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.groups.expiry import SLACK
@@ -188,47 +190,98 @@ def gather_offsets(effects: Mapping[str, Rows]) -> dict[str, Rows]:
     }
 
 
-def _find_advances(rows: Rows, bound: int) -> list[Claim]:
-    """Lists accepted commits of offsets that only grow, each with the first time that an offset was read later.
+@dataclass(frozen=True)
+class UnrecordedCommit:
+    """A commit that may be missing from the history: at this time or later, of this offset or a higher one."""
 
-    They are not exposed if a late commit could explain the lower offset.
+    since: int
+    least: int
+    process: int | None = None
+    """The owner that may have made it."""
+
+
+def _list_unrecorded(rows: Rows) -> list[UnrecordedCommit]:
+    """Lists what the check allows for: commits without an offset, and owners' operations without effects.
+
+    An owner commits no offset below the lowest one at which it began.
+    """
+    unrecorded = [
+        UnrecordedCommit(row["call"], 0)
+        for row in rows
+        if row["kind"] == "advance" and row["outcome"] == "info" and row["position"] is None
+    ]
+    begins: dict[int, int] = {}
+    for row in rows:
+        if is_ok(row, "resume") and row["position"] is not None:
+            begins[row["op"]] = min(row["position"], begins.get(row["op"], row["position"]))
+    lowest: dict[int, int] = {}
+    for row in rows:
+        if row["kind"] == "acquire":
+            begin = begins.get(row["op"], 0)
+            lowest[row["process"]] = min(begin, lowest.get(row["process"], begin))
+    unrecorded += [
+        UnrecordedCommit(op["call"], lowest[op["process"]], op["process"])
+        for op in list_silent(rows)
+        if op["process"] in lowest
+    ]
+    return unrecorded
+
+
+def _find_advances(rows: Rows, bound: int) -> list[Claim]:
+    """Lists accepted commits of offsets that only grow, each with a later begin that could be below it.
+
+    The claim's value is the highest offset below it that no late commit could explain. A reset is a begin that a late
+    commit explains: the group goes on from there, so commits before it no longer count.
     """
     steps = [row for row in rows if is_ok(row, "advance", "resume") and row["position"] is not None]
-    unknown = [row for row in rows if row["kind"] == "advance" and row["outcome"] == "info"]
-    late = {row["position"] for row in unknown}
-    owners = {row["process"] for row in rows if row["kind"] == "acquire"}
-    unrecorded = [
-        row["call"]
-        for row in (*unknown, *(row for row in list_silent(rows) if row["process"] in owners))
-        if row.get("position") is None
+    resumes = sorted((row for row in steps if row["kind"] == "resume"), key=lambda row: int(row["call"]))
+    late = {row["position"] for row in rows if row["kind"] == "advance" and row["outcome"] == "info"}
+    unrecorded = _list_unrecorded(rows)
+
+    def find_excuses(begin: Row) -> list[UnrecordedCommit]:
+        return [one for one in unrecorded if one.since < begin["ret"]]
+
+    resets = [
+        begin
+        for begin in resumes
+        if (begin["position"] in late or any(one.least <= begin["position"] for one in find_excuses(begin)))
+        and any(step["position"] > begin["position"] and step["ret"] < begin["call"] for step in steps)
     ]
 
-    def is_exposed(commit: Row, begin: Row | None) -> bool:
-        if begin is None or commit["position"] < 1 or commit["position"] - 1 in late:
-            return False
-        excused = min(unrecorded, default=NEVER) < begin["ret"]
-        replaced = any(
-            step["kind"] == "resume" and step["position"] < commit["position"] and step["ret"] > commit["call"]
-            for step in steps
+    def find_lower(commit: Row, begin: Row) -> int:
+        """Returns the offset that would show a violation at this begin; below 0 if there is none."""
+        excuses = find_excuses(begin)
+        # Its owner may commit late as well, and then from the lower offset on.
+        own = min((one.since for one in unrecorded if one.process == begin["process"]), default=NEVER)
+        if any(one["call"] <= begin["call"] and one["ret"] > own for one in resumes):
+            return -1
+        lower = min([commit["position"], *(one.least for one in excuses)]) - 1
+        while lower in late:
+            lower -= 1
+        return lower
+
+    def is_reset_between(commit: Row, begin: Row) -> bool:
+        return any(
+            reset is not begin and reset["ret"] >= commit["call"] and reset["call"] <= begin["call"] for reset in resets
         )
-        return not excused and not replaced
 
     claims = []
     for row in steps:
         if row["kind"] == "advance":
             since = max(returned(row), bound)
-            later = [one for one in steps if one["kind"] == "resume" and one["call"] > since]
-            other = min(later, key=lambda one: one["call"], default=None)
-            claims.append(Claim(f"the commit of {row['position']} by operation {row['op']}", is_exposed(row, other),
-                                since, row=row, other=other))  # fmt: skip
+            later = resumes[bisect_right(resumes, since, key=lambda one: int(one["call"])) :]
+            begin = next((one for one in later if find_lower(row, one) >= 0 and not is_reset_between(row, one)), None)
+            lower = None if begin is None else find_lower(row, begin)
+            words = f"the commit of {row['position']} by operation {row['op']}"
+            claims.append(Claim(words, begin is not None, since, lower, row=row, other=begin))
     return claims
 
 
 def _resume_below(rows: Rows, claim: Claim) -> Rows:
-    """Lets the next owner begin one below the offset that was committed."""
-    if claim.row is None or claim.other is None or not claim.exposed:
+    """Lets a later owner begin below the offset that was committed."""
+    if claim.other is None or not claim.exposed:
         return rows
-    return replace_in(rows, claim.other, position=claim.row["position"] - 1)
+    return replace_in(rows, claim.other, position=claim.value)
 
 
 def _find_kept(rows: Rows, bound: int) -> list[Claim]:
@@ -497,7 +550,7 @@ GROUP_PLANTS: Final = (
     ),
     Plant(
         anomaly="offset-regression",
-        meaning="after the last fault, the next owner begins below an offset that had been committed",
+        meaning="after the last fault, a later owner begins below an offset that had been committed",
         kinds=frozenset({"advance"}),
         gather=gather_offsets,
         find_claims=_find_advances,

@@ -97,6 +97,8 @@ class DrawnObjects:
     effects: Mapping[str, Rows]
     """By key."""
     ops: Mapping[int, Row]
+    silent: Mapping[int, list[Row]]
+    """Operations of unknown outcome without effects, by process."""
     faults: list[list[Any]]
     """The columns of ``faults``."""
     bound: int
@@ -198,21 +200,22 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     engine.load("drawn_objects", pa.table({"key": pa.array(drawn, pa.string())}))
     for row in engine.arrow("select e.* from effects e join drawn_objects d on d.key = e.key").to_pylist():
         effects[row["key"]].append(row)
-    numbers = {row["op"] for rows in effects.values() for row in rows}
-    ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}
     silent: defaultdict[int, list[Row]] = defaultdict(list)
     for row in engine.rows(_SILENT):
         silent[row["process"]].append(row)
+    numbers = {row["op"] for rows in (*effects.values(), *silent.values()) for row in rows}
+    ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}
     (bound,) = engine.rows(BOUND)
     return DrawnObjects(
         {
             key: ObjectRows(
                 sorted(rows, key=position_of),
-                (op for process in sorted({row["process"] for row in rows}) for op in silent[process]),
+                (op for process in sorted({row["process"] for row in rows}) for op in silent.get(process, ())),
             )
             for key, rows in sorted(effects.items())
         },
         ops,
+        silent,
         [column.to_pylist() for column in history.table("faults").columns],
         int(bound["since"]),
         None if len(drawn) == len(sizes) else f"of {len(sizes):,} objects, {len(drawn):,} were looked at",
@@ -300,7 +303,8 @@ def _judge_copies(
             continue
         plain = {id(copies[number].selected): copies[number].selected for number in to_judge}
         objects = [*plain.values(), *(copies[number].rows or () for number in to_judge)]
-        packed = pack(objects, known.ops, known.faults, apart=apart)
+        silent = {process: [op["op"] for op in ops] for process, ops in known.silent.items()}
+        packed = pack(objects, known.ops, known.faults, apart=apart, silent=silent)
         found = find_violated(packed, contract, engines, about_clients)
         without_plant = {name: found.get(place, frozenset()) for place, name in enumerate(plain)}
         for place, number in enumerate(to_judge, len(plain)):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import build
@@ -33,7 +34,8 @@ _PREFIX: Final = re.compile(r"copy(\d+)-")
 
 
 def _rename(name: str | None, number: int) -> str | None:
-    return None if name is None else f"copy{number}-{name}"
+    """Returns the copy's name of a key or a group. A group's offset is ``group/key``, so each part gets the prefix."""
+    return None if name is None else "/".join(f"copy{number}-{part}" for part in name.split("/"))
 
 
 def _rename_key(key: str | None, group: str | None, number: int) -> str | None:
@@ -52,11 +54,17 @@ class PackedCopies:
 
 
 def pack(
-    copies: Sequence[Rows], ops: Mapping[int, Row], faults: Sequence[Sequence[Any]], *, apart: bool
+    copies: Sequence[Rows],
+    ops: Mapping[int, Row],
+    faults: Sequence[Sequence[Any]],
+    *,
+    apart: bool,
+    silent: Mapping[int, Collection[int]] = MappingProxyType({}),
 ) -> PackedCopies:
     """Returns a history with all copies; ``faults`` has the columns of the data set.
 
-    ``ops``: the operations of the run, by number.
+    ``ops``: the operations of the run, by number. ``silent``: those of unknown outcome and without effects, by their
+    process. Each copy has those of its processes, because they may explain what is wrong.
     """
     from assay.harness.core.history.reader import InMemoryHistoryReader
 
@@ -86,9 +94,9 @@ def pack(
                 value = values.setdefault((number, value), len(values))
             own = {"op": row["op"] + number * stride, "group": _rename(row["group"], number), "value": value}
             effects.append({**move(row), **own})
-        operations += [
-            {**move(ops[op]), "index": op + number * stride, **_UNREAD} for op in sorted({row["op"] for row in rows})
-        ]
+        named = {row["op"] for row in rows}
+        named.update(op for process in {row["process"] for row in rows} for op in silent.get(process, ()))
+        operations += [{**move(ops[op]), "index": op + number * stride, **_UNREAD} for op in sorted(named)]
     columns: dict[str, list[list[Any]]] = {name: [] for name in DATA_SETS}
     for name, some in (("ops", operations), ("effects", effects)):
         columns[name] = [[row[column] for row in some] for column in DATA_SETS[name].names] if some else []
