@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from assay.harness.core.generator import Generator, mix
 from assay.harness.run.settings import Settings
-from assay.workloads.broker.connector_client import ConnectorClient
-from assay.workloads.broker.group_drain import drain
+from assay.workloads.broker.connector_client import TO_TOPIC, ConnectorClient
+from assay.workloads.broker.group_drain import drain, leave_and_rejoin
 from assay.workloads.broker.group_mixes import adapt_to_groups, list_subscribed, member_experiment
 from assay.workloads.broker.log_operations import End, Send
-from assay.workloads.broker.migration import GROUP, leave_and_rejoin, migration
+from assay.workloads.broker.migration import GROUP, migration
 from assay.workloads.broker.mixes import OLD_GROUP_MIXES
 from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
@@ -31,4 +31,6 @@ def test_migration(settings: Settings) -> Generator:
     """No offset is lost or goes back on the way from one storage to the other and back again."""
     keys, shared = SYSTEM.keys(), list_subscribed(SYSTEM, settings)
     traffic = mix(Send.draw(keys), migration(shared), End.draw(keys), weights=(6, 18, 1))
-    return traffic | leave_and_rejoin() | drain(shared, seconds=CONTRACT.recovery_deadline)
+    # They rejoin in a mode that reads both stores.
+    parting = leave_and_rejoin(GROUP, mode=TO_TOPIC, step=1)
+    return traffic | parting | drain(shared, seconds=CONTRACT.recovery_deadline)

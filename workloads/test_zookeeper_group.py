@@ -13,13 +13,13 @@ from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.read_after_release import READS_AFTER_RELEASE
 from assay.checkers.groups.split_views import SPLIT_VIEWS
 from assay.checkers.log.family import LOG_ANOMALIES
-from assay.harness.core.generator import Generator, each_process, mix, stagger
-from assay.harness.core.operation import Operation, Phase
+from assay.harness.core.generator import Generator, mix, stagger
+from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.connector_client import ConnectorClient
-from assay.workloads.broker.group_drain import drain
+from assay.workloads.broker.group_drain import drain, leave_and_rejoin
 from assay.workloads.broker.group_mixes import ZOOKEEPER_MIXES, adapt_to_groups, list_subscribed, member_experiment
 from assay.workloads.broker.group_operations import WORKERS, CommitPositions, LeaveGroup, PollGroup
 from assay.workloads.broker.log_operations import End, Send
@@ -64,5 +64,5 @@ def test_zookeeper_group(settings: Settings) -> Generator:
         stagger(LEAVE_SECONDS, lambda context: Operation(LeaveGroup.f, argument={"group": WORKERS})),
         weights=(8, 8, 4, 1, 2),
     )  # fmt: skip
-    parting = each_process(Operation(LeaveGroup.f, argument={"group": WORKERS}, phase=Phase.DRAIN))
-    return traffic | parting | drain(list_subscribed(SYSTEM, settings), seconds=CONTRACT.recovery_deadline)
+    shared = list_subscribed(SYSTEM, settings)
+    return traffic | leave_and_rejoin(WORKERS) | drain(shared, seconds=CONTRACT.recovery_deadline)

@@ -19,7 +19,7 @@ notice by themselves that their topic has grown: see :func:`drain_after_growth`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -33,9 +33,11 @@ from assay.harness.core.generator import (
     OperationEvent,
     Pending,
     Source,
+    each_process,
     in_phase,
     limit,
     phases,
+    repeat,
     sequence,
     stagger,
     time_limit,
@@ -50,6 +52,8 @@ SETTLING_SECONDS: Final = 3.0
 STEADY_SECONDS: Final = 9.0
 """Together with :func:`catch_up`, half of a group's deadline and the time of some rebalances."""
 STEADY_EVERY: Final = 0.05
+REJOINED_POLLS: Final = 15
+"""Polls of each worker: each takes about 0.2 s, so a rebalance ends within them."""
 VALUES_PER_DRAIN: Final = 1_000_000
 """More than a drain makes, so that the sentinels of different drains have different values."""
 
@@ -153,6 +157,16 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
     leave = Operation(LeaveGroup.f, argument={"group": group}, phase=Phase.DRAIN)
     settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, PollGroup.draw(group)))
     return phases(leave, settling, _drain_to_sentinels(keys, 1, group, seconds))
+
+
+def leave_and_rejoin(group: str, **mode: Any) -> Generator:
+    """Lets all members leave and rejoin, so that new owners begin at the final offsets. ``mode``: arguments of polls.
+
+    Otherwise an offset that was lost after the last rebalance would never be read.
+    """
+    leave = Operation(LeaveGroup.f, argument={"group": group}, phase=Phase.DRAIN)
+    poll = Operation(PollGroup.f, argument={"group": group, **mode}, phase=Phase.DRAIN)
+    return each_process([leave, repeat(poll, REJOINED_POLLS), leave])
 
 
 def stay_in_group(group: str = WORKERS) -> Generator:

@@ -25,12 +25,10 @@ from assay.harness.core.generator import (
     Generator,
     Invoke,
     OperationEvent,
-    each_process,
-    repeat,
 )
 from assay.harness.core.generator.context import iterate_bits
-from assay.harness.core.operation import Operation, Outcome, Phase
-from assay.workloads.broker.connector_client import MODES, TO_TOPIC
+from assay.harness.core.operation import Operation, Outcome
+from assay.workloads.broker.connector_client import MODES
 from assay.workloads.broker.group_operations import CommitPositions, LeaveGroup, PollGroup
 
 GROUP: Final = "migrants"
@@ -40,8 +38,6 @@ COMMIT_ONE_IN: Final = 3
 ROLLBACK_ONE_IN: Final = 60
 """Probability of a rollback: one in this many operations while members are rolled."""
 MEMBERS: Final = 4
-LAST_POLLS: Final = 15
-"""Polls of each worker: each takes about 0.2 s, so a rebalance ends within them."""
 
 
 class MemberState(Struct, frozen=True):
@@ -141,10 +137,3 @@ class Migration(Generator, frozen=True):
 def migration(keys: Sequence[str]) -> Generator:
     """Migrates the group ``migrants`` in rolling steps, there and back, for ever."""
     return Migration(tuple(keys))
-
-
-def leave_and_rejoin() -> Generator:
-    """Lets all members leave and rejoin in a mode that reads both stores. They begin at the final offsets."""
-    leave = Operation(LeaveGroup.f, argument={"group": GROUP}, phase=Phase.DRAIN)
-    last = Operation(PollGroup.f, argument={"group": GROUP, "mode": TO_TOPIC, "step": 1}, phase=Phase.DRAIN)
-    return each_process([leave, repeat(last, LAST_POLLS), leave])
