@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from assay.checkers.groups.expiry import SLACK
 from assay.harness.sensitivity.plant import (
@@ -15,6 +15,8 @@ from assay.harness.sensitivity.plant import (
     Row,
     Rows,
     append_to,
+    are_clients_killed,
+    derive,
     is_ok,
     list_silent,
     position_of,
@@ -66,41 +68,71 @@ def _term(row: Row) -> int | None:
     return None if term is None else int(term)
 
 
-def _find_holds(rows: Rows, bound: int) -> list[Claim]:
-    """Lists holds, each with the next acquire by another owner.
+@dataclass(frozen=True)
+class HoldRows:
+    """The rows of an object by their hold and by their process, each in order, without those of ``_NOT_OF_HOLDS``."""
 
-    Without generations or tokens, both owners must be at work after that acquire.
+    by_hold: Mapping[tuple[Any, ...], Rows]
+    by_process: Mapping[int, Rows]
+    """Answered rows only."""
+
+
+def _sort_by_hold(rows: Rows) -> HoldRows:
+    by_hold: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    by_process: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] not in _NOT_OF_HOLDS:
+            by_hold[_hold_of(row)].append(row)
+            if row["ret"] is not None:
+                by_process[row["process"]].append(row)
+    return HoldRows(by_hold, by_process)
+
+
+def _hold_of(row: Row) -> tuple[Any, ...]:
+    return (row["process"], row["key"], row["assignment"], row["group"])
+
+
+def _find_holds(rows: Rows, bound: int) -> list[Claim]:
+    """Lists holds, each with an acquire by another owner: the next one, or else the former one.
+
+    Without generations or tokens, it must be an acquire after which both owners were at work.
     """
     acquired = [
         row for row in rows if is_ok(row, "acquire") and row["owner"] is not None and row["key"] != row["group"]
     ]
+    by_call = sorted(acquired, key=lambda row: int(row["call"]))
     claims = []
     for row in acquired:
-        later = [
-            one
-            for one in acquired
-            if one["call"] > returned(row) and one["owner"] != row["owner"] and one["group"] == row["group"]
-        ]
-        other = min(later, key=lambda one: one["call"], default=None)
-        exposed = other is not None and (_term(row) is not None or _find_late_work(rows, row, other) is not None)
-        claims.append(Claim(f"the hold of {row['owner']} from operation {row['op']} on", exposed, row=row, other=other))
+        others = [one for one in by_call if one["owner"] != row["owner"] and one["group"] == row["group"]]
+        pairs = [(row, one) for one in others if one["call"] > returned(row)]
+        pairs += [(one, row) for one in reversed(others) if returned(one) < row["call"]]
+        first, second = next(
+            (pair for pair in pairs if _term(pair[0]) is not None or _find_late_work(rows, *pair) is not None),
+            (row, None),
+        )
+        words = f"the hold of {row['owner']} from operation {row['op']} on"
+        claims.append(Claim(words, second is not None, row=first, other=second))
     return claims
 
 
-def _find_late_work(rows: Rows, first: Row, second: Row) -> tuple[Row, Row] | None:
-    """Returns the first rows of both owners' processes after the second acquire; None if one has none.
+def _find_late_work(rows: Rows, first: Row, second: Row) -> Row | None:
+    """Returns the first row of the first owner's process after the second acquire; None if there is none.
 
-    The second owner must still have its hold, and the first one be able to have kept its own.
+    The second owner must still have its hold, and the first one be able to have kept its own. If faults kill clients,
+    the check believes in a hold only as long as its owner is at work.
     """
     if first["assignment"] is None or second["assignment"] is None or first["process"] == second["process"]:
         return None
-    since = returned(second)
-    later = [row for row in rows if row["call"] > since and row["ret"] is not None and row["kind"] not in _NOT_OF_HOLDS]
-    own = next((row for row in later if row["process"] == first["process"]), None)
-    other = next((row for row in later if row["kind"] in _USES and _is_same_hold(row, second)), None)
-    acquires = [row for row in rows if row["kind"] == "acquire" and row["outcome"] != "fail"]
-    once = all(sum(_is_same_hold(row, hold) for row in acquires) == 1 for hold in (first, second))
-    return None if own is None or other is None or not once else (own, other)
+    by_hold, since = derive(rows, _sort_by_hold), returned(second)
+    for hold in (first, second):
+        acquires = [row for row in by_hold.by_hold[_hold_of(hold)] if row["kind"] == "acquire"]
+        if sum(row["outcome"] != "fail" for row in acquires) != 1:
+            return None
+    later = [row for row in by_hold.by_hold[_hold_of(second)] if row["call"] > since]
+    ends = () if are_clients_killed(rows) else _ENDS
+    if not any(row["kind"] in ends or (row["kind"] in _USES and row["ret"] is not None) for row in later):
+        return None
+    return next((row for row in by_hold.by_process.get(first["process"], ()) if row["call"] > since), None)
 
 
 def _hold_twice(rows: Rows, claim: Claim) -> Rows:
@@ -119,13 +151,10 @@ def _hold_twice(rows: Rows, claim: Claim) -> Rows:
         return rows
     held = {name: first[name] for name in ("assignment", "owner", "error", "group", "generation")} | {"kind": "renew"}
     kept = [
-        {**row, **held, "outcome": "ok"} if row["kind"] in _ENDS and _is_same_hold(row, first) else row for row in rows
+        {**row, **held, "outcome": "ok"} if row["kind"] in _ENDS and _hold_of(row) == _hold_of(first) else row
+        for row in rows
     ]
-    return append_to(kept, work[0], **held)
-
-
-def _is_same_hold(row: Row, acquire: Row) -> bool:
-    return all(row[name] == acquire[name] for name in ("process", "key", "assignment", "group"))
+    return append_to(kept, work, **held)
 
 
 def _find_fenced(rows: Rows, bound: int) -> list[Claim]:
@@ -148,10 +177,14 @@ def _use_stale_token(rows: Rows, claim: Claim) -> Rows:
 
 
 def _select_hold(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the holds of the thing, without the records that were read under them."""
-    if claim.row is not None and _term(claim.row) is not None:
+    """Keeps the two holds, without the records that were read under them, and the first owner's work afterwards."""
+    if claim.row is None or claim.other is None or _term(claim.row) is not None:
         return select_two(rows, claim)
-    return [row for row in rows if row["kind"] not in _NOT_OF_HOLDS]
+    by_hold = derive(rows, _sort_by_hold).by_hold
+    work = _find_late_work(rows, claim.row, claim.other)
+    kept = [*by_hold[_hold_of(claim.row)], *by_hold[_hold_of(claim.other)], *([] if work is None else [work])]
+    named = {position_of(row): row for row in kept}
+    return [named[place] for place in sorted(named)]
 
 
 def _select_commit(rows: Rows, claim: Claim) -> Rows:
@@ -527,7 +560,7 @@ GROUP_PLANTS: Final = (
         find_claims=_find_holds,
         edit=_hold_twice,
         select=_select_hold,
-        missed="no other owner followed, or one of both was not at work afterwards",
+        missed="no one else owned it, or one of both was not at work while they could have held it together",
     ),
     Plant(
         anomaly="zombie-commit",

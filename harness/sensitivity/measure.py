@@ -206,17 +206,20 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     numbers = {row["op"] for rows in (*effects.values(), *silent.values()) for row in rows}
     ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}
     (bound,) = engine.rows(BOUND)
+    faults = history.table("faults")
+    clients_killed = any(row["on_clients"] and row["ends_process"] is not False for row in faults.to_pylist())
     return DrawnObjects(
         {
             key: ObjectRows(
                 sorted(rows, key=position_of),
                 (op for process in sorted({row["process"] for row in rows}) for op in silent.get(process, ())),
+                clients_killed=clients_killed,
             )
             for key, rows in sorted(effects.items())
         },
         ops,
         silent,
-        [column.to_pylist() for column in history.table("faults").columns],
+        [column.to_pylist() for column in faults.columns],
         int(bound["since"]),
         None if len(drawn) == len(sizes) else f"of {len(sizes):,} objects, {len(drawn):,} were looked at",
     )

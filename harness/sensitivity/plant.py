@@ -25,11 +25,13 @@ T = TypeVar("T")
 class ObjectRows(list[Row]):
     """All rows of one object, with what was derived from them, so that all plants share it."""
 
-    def __init__(self, rows: Iterable[Row], silent: Iterable[Row] = ()) -> None:
+    def __init__(self, rows: Iterable[Row], silent: Iterable[Row] = (), *, clients_killed: bool = False) -> None:
         super().__init__(rows)
         self.derived: dict[Callable[[Rows], Any], Any] = {}
         self.silent = list(silent)
         """Operations of unknown outcome and without effects, by the processes of these rows: rows of ``ops``."""
+        self.clients_killed = clients_killed
+        """Whether a fault may have ended the processes of clients."""
 
 
 def derive(rows: Rows, function: Callable[[Rows], T]) -> T:
@@ -45,6 +47,11 @@ def derive(rows: Rows, function: Callable[[Rows], T]) -> T:
 def list_silent(rows: Rows) -> list[Row]:
     """Lists the operations of unknown outcome whose effects no one knows, by the processes of the object."""
     return rows.silent if isinstance(rows, ObjectRows) else []
+
+
+def are_clients_killed(rows: Rows) -> bool:
+    """Returns whether a fault may have ended the processes of clients."""
+    return isinstance(rows, ObjectRows) and rows.clients_killed
 
 
 NEVER: Final = 2**62
