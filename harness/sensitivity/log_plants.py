@@ -120,9 +120,40 @@ def list_polls(rows: Rows) -> list[Poll]:
     return derive(rows, _list_passing)
 
 
-def _list_other_rows(rows: Rows) -> list[Row]:
-    """Lists sends, seeks, resets and reported starts."""
-    return [row for row in rows if row["kind"] in ("append", "seek", "reset", "start")]
+@dataclass(frozen=True)
+class LogRows:
+    """The rows of a log, arranged so that a window of them is found without a look at each row."""
+
+    polls: Sequence[tuple[int, int, Poll]]
+    """Polls with the lowest and the highest position that they name."""
+    broken_polls: Sequence[tuple[int, int, Poll]]
+    """Those that show records and did not end ok."""
+    moves: Rows
+    """Seeks and resets."""
+    starts: Rows
+    sends: Rows
+    """By their offset."""
+    unplaced_sends: Mapping[int | None, Rows]
+    """Sends at an unknown offset, by value."""
+
+
+def _arrange(rows: Rows) -> LogRows:
+    polls = [(*poll.reach, poll) for poll in derive(rows, list_all_polls)]
+    by_kind: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_kind[row["kind"]].append(row)
+    unplaced: defaultdict[int | None, list[Row]] = defaultdict(list)
+    for row in by_kind["append"]:
+        if row["position"] is None:
+            unplaced[row["value"]].append(row)
+    return LogRows(
+        polls,
+        [one for one in polls if any(row["outcome"] != "ok" for row in one[2].records)],
+        [row for row in rows if row["kind"] in ("seek", "reset")],
+        by_kind["start"],
+        sorted((row for row in by_kind["append"] if row["position"] is not None), key=_offset_of),
+        unplaced,
+    )
 
 
 def _find_start(rows: Rows) -> int:
@@ -160,35 +191,25 @@ def select_window(rows: Rows, claim: Claim) -> Rows:
     def cut(row: Row) -> Row:
         return row if row["position"] is None else {**row, "position": min(max(row["position"], low), high)}
 
-    kept: list[Row] = []
+    log = derive(rows, _arrange)
     breaks: defaultdict[tuple[Any, ...], list[tuple[int, int, int]]] = defaultdict(list)
-    for poll in derive(rows, list_all_polls):
-        first, last = poll.reach
-        if (first < low or last >= high) and any(row["outcome"] != "ok" for row in poll.records):
+    for first, last, poll in log.broken_polls:
+        if first < low or last >= high:
             breaks[poll.reader].append(_moment_of(poll.records[-1]))
+    kept: list[Row] = []
+    for first, last, poll in log.polls:
         if first < high and last >= low and (poll.reader == reader or not poll.is_idle):
             kept.append(cut(poll.begin))
             kept += [row for row in poll.records if row["position"] is None or low <= row["position"] < high]
             if poll.end is not None:
                 kept.append(cut(poll.end))
     readers = {(row["process"], row["assignment"]) for row in kept}
-    for row in derive(rows, _list_other_rows):
-        if row["kind"] in ("seek", "reset"):
-            if (row["process"], row["assignment"]) in readers:
-                kept.append(cut(row))
-        elif (
-            row["position"] is None or (row["kind"] == "start" and row["position"] > 0) or low <= row["position"] < high
-        ):
-            kept.append(row)
-    placed = {row["value"] for row in kept if row["position"] is not None}
-    return sorted(
-        (
-            row
-            for row in _split_chains(kept, breaks)
-            if row["kind"] != "append" or row["position"] is not None or row["value"] in placed
-        ),
-        key=position_of,
-    )
+    kept += [cut(row) for row in log.moves if (row["process"], row["assignment"]) in readers]
+    kept += [row for row in log.starts if row["position"] is None or row["position"] > 0 or low == 0]
+    kept += log.sends[bisect_left(log.sends, low, key=_offset_of) : bisect_left(log.sends, high, key=_offset_of)]
+    placed = {row["value"]: None for row in kept if row["position"] is not None}
+    kept += [row for value in placed for row in log.unplaced_sends.get(value, ())]
+    return sorted(_split_chains(kept, breaks), key=position_of)
 
 
 def _moment_of(row: Row) -> tuple[int, int, int]:
@@ -441,9 +462,8 @@ class ChainedPoll:
 def _list_chained_polls(rows: Rows) -> list[ChainedPoll]:
     """Lists the polls with records of each reader."""
     by_reader: defaultdict[tuple[Any, ...], list[Poll | Row]] = defaultdict(list)
-    for row in derive(rows, _list_other_rows):
-        if row["kind"] in ("seek", "reset"):
-            by_reader[row["process"], row["assignment"]].append(row)
+    for row in derive(rows, _arrange).moves:
+        by_reader[row["process"], row["assignment"]].append(row)
     for poll in derive(rows, list_all_polls):
         by_reader[poll.reader].append(poll)
     return [chained for steps in by_reader.values() for chained in _follow_reader(steps)]

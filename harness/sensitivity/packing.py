@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,18 +31,6 @@ _LOG: Final = ("append", "observe", "reported", "unreported")
 _UNREAD: Final = {"argument": "null", "result": None, "scheduled": None}
 """Columns of operations that no check reads, and that may be large."""
 _PREFIX: Final = re.compile(r"copy(\d+)-")
-
-
-def _rename(name: str | None, number: int) -> str | None:
-    """Returns the copy's name of a key or a group. A group's offset is ``group/key``, so each part gets the prefix."""
-    return None if name is None else "/".join(f"copy{number}-{part}" for part in name.split("/"))
-
-
-def _rename_key(key: str | None, group: str | None, number: int) -> str | None:
-    """Returns the key of a copy. The key of an offset has two names, those of its group and its log."""
-    if key is None or group is None or not key.startswith(f"{group}/"):
-        return _rename(key, number)
-    return f"{_rename(group, number)}/{_rename(key.removeprefix(f'{group}/'), number)}"
 
 
 @dataclass(frozen=True)
@@ -69,40 +57,74 @@ def pack(
     from assay.harness.core.history.reader import InMemoryHistoryReader
 
     stride = 1 + max(ops, default=0)
-    processes: dict[tuple[int, int], int] = {}
-    """The process of each copy's process. Their column is too narrow for a stride."""
-    values: dict[tuple[int, int], int] = {}
-    """The value of each copy's value of a log. A value that is read in another log than it was sent to is a finding."""
     length = 1 + max((row["ret"] or row["call"] for row in ops.values()), default=0)
-    effects: list[Row] = []
-    operations: list[Row] = []
+    shared = SharedNumbers()
+    columns: dict[str, list[list[Any]]] = {name: [[] for _ in DATA_SETS[name].names] for name in ("ops", "effects")}
     for number, rows in enumerate(copies):
-        shift = number * length if apart else 0
-
-        def move(row: Row, number: int = number, shift: int = shift) -> dict[str, Any]:
-            return {
-                **row,
-                "key": _rename_key(row["key"], row.get("group"), number),
-                "process": processes.setdefault((number, row["process"]), len(processes)),
-                "call": row["call"] + shift,
-                "ret": None if row["ret"] is None else row["ret"] + shift,
-            }
-
-        for row in rows:
-            value = row["value"]
-            if row["kind"] in _LOG and value is not None:
-                value = values.setdefault((number, value), len(values))
-            own = {"op": row["op"] + number * stride, "group": _rename(row["group"], number), "value": value}
-            effects.append({**move(row), **own})
+        copy = CopyNames(number, number * stride, number * length if apart else 0, shared)
         named = {row["op"] for row in rows}
         named.update(op for process in {row["process"] for row in rows} for op in silent.get(process, ()))
-        operations += [{**move(ops[op]), "index": op + number * stride, **_UNREAD} for op in sorted(named)]
-    columns: dict[str, list[list[Any]]] = {name: [] for name in DATA_SETS}
-    for name, some in (("ops", operations), ("effects", effects)):
-        columns[name] = [[row[column] for row in some] for column in DATA_SETS[name].names] if some else []
+        for name, some in (("effects", rows), ("ops", [ops[op] for op in sorted(named)])):
+            for column, values in zip(DATA_SETS[name].names, columns[name], strict=True):
+                values += copy.rename_column(column, some)
+    has_rows = {name for name, its in columns.items() if its[0]}
+    packed = {name: columns[name] if name in has_rows else [] for name in DATA_SETS}
     if not apart:
-        columns["faults"] = [list(column) for column in faults]
-    return PackedCopies(InMemoryHistoryReader(columns), stride)
+        packed["faults"] = [list(column) for column in faults]
+    return PackedCopies(InMemoryHistoryReader(packed), stride)
+
+
+class SharedNumbers:
+    """Numbers that no two copies have in common, each by the copy's number and the number in the run."""
+
+    def __init__(self) -> None:
+        self.processes: dict[tuple[int, int], int] = {}
+        """Their column is too narrow for a stride."""
+        self.values: dict[tuple[int, int], int] = {}
+        """Values of logs. A value that is read in another log than it was sent to is a finding."""
+
+
+@dataclass(frozen=True)
+class CopyNames:
+    """Gives the rows of one copy names and numbers of their own, column by column: there are many rows."""
+
+    number: int
+    first_operation: int
+    later: int
+    """Nanoseconds by which the copy is moved in time."""
+    shared: SharedNumbers
+    names: dict[str | None, str | None] = field(default_factory=lambda: {None: None})
+    """By the name in the run."""
+
+    def rename_column(self, column: str, rows: Rows) -> list[Any]:
+        """Returns the column's values in this copy."""
+        if column in _UNREAD:
+            return [_UNREAD[column]] * len(rows)
+        if column == "value":
+            return [self._rename_value(row) for row in rows]
+        given = [row[column] for row in rows]
+        if column in ("key", "group"):
+            return [self._rename(name) for name in given]
+        if column in ("op", "index"):
+            return [op + self.first_operation for op in given]
+        if column == "process":
+            processes = self.shared.processes
+            return [processes.setdefault((self.number, process), len(processes)) for process in given]
+        if column in ("call", "ret") and self.later:
+            return [None if time is None else time + self.later for time in given]
+        return given
+
+    def _rename(self, name: str | None) -> str | None:
+        """Returns the name of a key or a group. A group's offset is ``group/key``, so each part gets the prefix."""
+        if name is not None and name not in self.names:
+            self.names[name] = "/".join(f"copy{self.number}-{part}" for part in name.split("/"))
+        return self.names[name]
+
+    def _rename_value(self, row: Row) -> Any:
+        value = row["value"]
+        if value is None or row["kind"] not in _LOG:
+            return value
+        return self.shared.values.setdefault((self.number, value), len(self.shared.values))
 
 
 def find_violated(
