@@ -4,8 +4,8 @@ pytest workloads/test_zookeeper_group.py --nemesis=zookeeper-kill
 pytest workloads/test_zookeeper_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
 
 There are no generations: only time separates an owner from the next. The check for double ownership therefore looks for
-times at which two members certainly held the same partition. At the end a fresh group reads everything from the
-beginning.
+times at which two members certainly held the same partition. At the end all members leave and rejoin, so that new
+owners begin at the final offsets. Then a fresh group reads everything from the beginning.
 """
 
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_CONVERGENCE

@@ -115,6 +115,8 @@ def describe(measured: Sensitivity) -> str:
         lines.append(f"not planted, because {reason}: {', '.join(anomalies)}")
     if measured.left_out is not None:
         lines.append(measured.left_out)
-    lines.append(f"{measured.copies:,} copies judged in {measured.seconds:.1f} s; the run itself took "
-                 f"{measured.judging_seconds:.1f} s")  # fmt: skip
+    cost = f"{measured.copies:,} copies judged in {measured.seconds:.1f} s"
+    if measured.judging_seconds:
+        cost += f", {measured.seconds / measured.judging_seconds:.1f} times as long as the run"
+    lines.append(cost)
     return "\n".join(lines)

@@ -281,14 +281,17 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
         and any(step["position"] > begin["position"] and step["ret"] < begin["call"] for step in steps)
     ]
 
-    def find_lower(commit: Row, begin: Row) -> int:
-        """Returns the offset that would show a violation at this begin; below 0 if there is none."""
-        excuses = find_excuses(begin)
+    def find_limit(begin: Row) -> int:
+        """Returns the lowest offset that a commit missing from the history could explain at this begin."""
         # Its owner may commit late as well, and then from the lower offset on.
         own = min((one.since for one in unrecorded if one.process == begin["process"]), default=NEVER)
         if any(one["call"] <= begin["call"] and one["ret"] > own for one in resumes):
-            return -1
-        lower = min([commit["position"], *(one.least for one in excuses)]) - 1
+            return 0
+        return min((one.least for one in find_excuses(begin)), default=NEVER)
+
+    def find_lower(commit: Row, limit: int) -> int:
+        """Returns the highest offset below the commit that nothing explains; below 0 if there is none."""
+        lower = min(int(commit["position"]), limit) - 1
         while lower in late:
             lower -= 1
         return lower
@@ -298,13 +301,18 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
             reset is not begin and reset["ret"] >= commit["call"] and reset["call"] <= begin["call"] for reset in resets
         )
 
+    limits = [find_limit(begin) for begin in resumes]
     claims = []
     for row in steps:
         if row["kind"] == "advance":
             since = max(returned(row), bound)
-            later = resumes[bisect_right(resumes, since, key=lambda one: int(one["call"])) :]
-            begin = next((one for one in later if find_lower(row, one) >= 0 and not is_reset_between(row, one)), None)
-            lower = None if begin is None else find_lower(row, begin)
+            first = bisect_right(resumes, since, key=lambda one: int(one["call"]))
+            lower_begins = (
+                (lower, begin)
+                for begin, limit in zip(resumes[first:], limits[first:], strict=True)
+                if (lower := find_lower(row, limit)) >= 0 and not is_reset_between(row, begin)
+            )
+            lower, begin = next(lower_begins, (None, None))
             words = f"the commit of {row['position']} by operation {row['op']}"
             claims.append(Claim(words, begin is not None, since, lower, row=row, other=begin))
     return claims

@@ -127,7 +127,7 @@ class LogRows:
     polls: Sequence[tuple[int, int, Poll]]
     """Polls with the lowest and the highest position that they name."""
     broken_polls: Sequence[tuple[int, int, Poll]]
-    """Those that show records and did not end ok."""
+    """Polls that show records and did not end ok."""
     moves: Rows
     """Seeks and resets."""
     starts: Rows
