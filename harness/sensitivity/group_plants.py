@@ -308,11 +308,11 @@ def _find_advances(rows: Rows, bound: int) -> list[Claim]:
             since = max(returned(row), bound)
             first = bisect_right(resumes, since, key=lambda one: int(one["call"]))
             lower_begins = (
-                (lower, begin)
+                (find_lower(row, limit), begin)
                 for begin, limit in zip(resumes[first:], limits[first:], strict=True)
-                if (lower := find_lower(row, limit)) >= 0 and not is_reset_between(row, begin)
+                if not is_reset_between(row, begin)
             )
-            lower, begin = next(lower_begins, (None, None))
+            lower, begin = next((one for one in lower_begins if one[0] >= 0), (None, None))
             words = f"the commit of {row['position']} by operation {row['op']}"
             claims.append(Claim(words, begin is not None, since, lower, row=row, other=begin))
     return claims
