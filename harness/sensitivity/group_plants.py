@@ -519,7 +519,7 @@ def _read_on(rows: Rows, claim: Claim) -> Rows:
 
 def _select_hold_end(rows: Rows, claim: Claim) -> Rows:
     assert claim.row is not None
-    return [row for row in rows if row["kind"] in _ENDS and _is_same_hold(row, claim.row)]
+    return [row for row in rows if row["kind"] in _ENDS and _hold_of(row) == _hold_of(claim.row)]
 
 
 def _find_views(rows: Rows, bound: int) -> list[Claim]:

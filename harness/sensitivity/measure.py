@@ -60,6 +60,8 @@ MANY: Final = 30
 """Plants per anomaly, from exposed claims and from all."""
 MOST_ROWS: Final = 100_000
 """Effects of the objects that are read."""
+LARGEST: Final = 500_000
+"""Effects of the largest object that is read. They take about 1 GB."""
 COPIED_ROWS: Final = 60_000
 """Effects of all copies for one anomaly."""
 MOST_ESCAPED: Final = 5
@@ -221,13 +223,13 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
         silent,
         [column.to_pylist() for column in faults.columns],
         int(bound["since"]),
-        None if len(drawn) == len(sizes) else f"of {len(sizes):,} objects, {len(drawn):,} were looked at",
+        _describe_left_out(sizes, drawn),
     )
 
 
 def _draw_keys(sizes: Mapping[K, int], seed: int) -> list[K]:
-    """Returns keys in random order until they have ``MOST_ROWS`` rows."""
-    keys = sorted(sizes, key=str)
+    """Returns keys in random order until they have ``MOST_ROWS`` rows. A single one may have ``LARGEST``."""
+    keys = sorted((key for key, size in sizes.items() if size <= LARGEST), key=str)
     random.Random(seed).shuffle(keys)
     drawn: list[K] = []
     total = 0
@@ -236,6 +238,14 @@ def _draw_keys(sizes: Mapping[K, int], seed: int) -> list[K]:
             drawn.append(key)
             total += sizes[key]
     return drawn
+
+
+def _describe_left_out(sizes: Mapping[str, int], drawn: Sequence[str]) -> str | None:
+    if len(drawn) == len(sizes):
+        return None
+    large = sum(size > LARGEST for size in sizes.values())
+    too_large = f"; {large:,} with more than {LARGEST:,} effects were not" if large else ""
+    return f"of {len(sizes):,} objects, {len(drawn):,} were looked at{too_large}"
 
 
 def _draw_operations(history: HistoryReader, seed: int) -> dict[str, Rows]:

@@ -46,14 +46,14 @@ def _read_former(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_reads_before_writes(rows: Rows, bound: int) -> list[Claim]:
-    """Lists reads, each with the first write that was called after it."""
+    """Lists reads, each with the first write that was called after it. Later reads have nothing to foresee."""
     writes = sorted((row for row in rows if is_ok(row, *_WRITES)), key=lambda row: int(row["call"]))
     calls = [row["call"] for row in writes]
     claims = []
     for row in _list_reads(rows):
         place = bisect_right(calls, row["ret"])
-        later = writes[place] if place < len(writes) else None
-        claims.append(Claim(f"the answer of operation {row['op']}", later is not None, row=row, other=later))
+        if place < len(writes):
+            claims.append(Claim(f"the answer of operation {row['op']}", row=row, other=writes[place]))
     return claims
 
 
@@ -65,13 +65,13 @@ def _read_later(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_chained(rows: Rows, bound: int) -> list[Claim]:
-    """Lists compare-and-sets, each with the one whose value it replaced."""
-    changes = [row for row in rows if is_ok(row, "register-cas")]
+    """Lists compare-and-sets, each with the one whose value it replaced, or else the one before it."""
+    changes = sorted((row for row in rows if is_ok(row, "register-cas")), key=lambda row: int(row["call"]))
     writers = {row["value"]: row for row in changes}
     return [
         Claim(f"the compare-and-set to {row['value']}", former is not None, row=row, other=former)
-        for row in changes
-        for former in [writers.get(row["expected"])]
+        for row, before in zip(changes, [None, *changes], strict=False)
+        for former in [writers.get(row["expected"], before)]
     ]
 
 
@@ -105,7 +105,6 @@ REGISTER_PLANTS: Final = (
         kinds=_REGISTER,
         find_claims=_find_reads_before_writes,
         edit=_read_later,
-        missed="no write was called after it",
     ),
     Plant(
         anomaly="lost-update",
@@ -113,6 +112,6 @@ REGISTER_PLANTS: Final = (
         kinds=frozenset({"register-cas"}),
         find_claims=_find_chained,
         edit=_replace_twice,
-        missed="no compare-and-set wrote the value that it replaced",
+        missed="there was no other compare-and-set before it",
     ),
 )
