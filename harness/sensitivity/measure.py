@@ -60,8 +60,8 @@ MANY: Final = 30
 """Plants per anomaly, from exposed claims and from all."""
 MOST_ROWS: Final = 100_000
 """Effects of the objects that are read."""
-LARGEST: Final = 500_000
-"""Effects of the largest object that is read. They take about 1 GB."""
+LARGEST: Final = 400_000
+"""Effects of the largest object that is read. They take some 3 GB."""
 COPIED_ROWS: Final = 60_000
 """Effects of all copies for one anomaly."""
 MOST_ESCAPED: Final = 5
