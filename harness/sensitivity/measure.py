@@ -191,6 +191,7 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
 
     from assay.checkers.exposure import BOUND
     from assay.checkers.judging.history_views import register_data_sets
+    from assay.harness.core.history.schema import EFFECTS
 
     register_data_sets(engine, history)
     sizes = {
@@ -200,7 +201,8 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     drawn = _draw_keys(sizes, seed)
     effects: defaultdict[str, list[Row]] = defaultdict(list)
     engine.load("drawn_objects", pa.table({"key": pa.array(drawn, pa.string())}))
-    for row in engine.arrow("select e.* from effects e join drawn_objects d on d.key = e.key").to_pylist():
+    drawn_rows = engine.arrow("select e.* from effects e join drawn_objects d on d.key = e.key")
+    for row in drawn_rows.select(EFFECTS.names).cast(EFFECTS).to_pylist():  # SQLite has no truth values
         effects[row["key"]].append(row)
     silent: defaultdict[int, list[Row]] = defaultdict(list)
     for row in engine.rows(_SILENT):

@@ -263,6 +263,12 @@ def test_other_engines_measure_what_duckdb_does(tmp_path: Path, engine: str) -> 
     )
 
 
+def test_truth_values_stay_such_in_every_engine(tmp_path: Path) -> None:
+    """SQLite has none, and a copy is a history like any other."""
+    rows = [add(op, op, tombstone=False) for op in range(8)] + read(8, range(8))
+    assert by_anomaly(measured(tmp_path / "history", rows, engine="sqlite"))["set-lost"].caught == 8
+
+
 def test_objects_beyond_the_limit_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.harness.sensitivity.measure.MOST_ROWS", 10)
     found = measured(tmp_path / "history", [*SEEN, *BLIND])
