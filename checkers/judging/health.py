@@ -16,6 +16,7 @@ from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.verdict import OperationCount
+from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, ROWS_SO_FAR, order_by
 from assay.checkers.times import NANOSECONDS, seconds, shorten_times
 
 LEAST_ISSUED: Final = 20
@@ -113,13 +114,13 @@ def name_error(row: Row) -> str:
     return str(row["error"] or NO_ERROR).strip()
 
 
-def find_unanswered(engine: Engine, health: Health, faults: Sequence[FaultTimes]) -> list[str]:
+def find_unanswered(engine: Engine, health: Health) -> list[str]:
     """Returns a reason not to pass for each kind of which nothing was answered, although faults do not explain it."""
     reasons = []
     for f, count in health.counts.items():
         if count.answered or count.issued < LEAST_ISSUED:
             continue
-        undisturbed = _count_undisturbed(engine, f, faults)
+        undisturbed = _count_undisturbed(engine, f)
         if undisturbed >= LEAST_UNDISTURBED:
             outside = f", {undisturbed} of them outside faults" if undisturbed < count.issued else ""
             reasons.append(
@@ -178,18 +179,22 @@ def advise_on_timeouts(errors: Mapping[str, int]) -> str:
     return " (if it is only slow, a longer --operation-timeout or a lower --rate helps)" if slow else ""
 
 
-def select_undisturbed(faults: Sequence[FaultTimes]) -> str:
-    """Returns SQL: during this operation no fault was active. Unknown outcomes count by their calls."""
-    conditions = []
-    for fault in faults:
-        begin = fault.injected if fault.since is None else fault.since
-        if begin is not None:
-            end = INFINITY if fault.healed is None else fault.healed
-            conditions.append(f"not (call <= {end} and coalesce(ret, call) >= {begin})")
-    return " and ".join(conditions) or "1 = 1"
+CALM_OPERATIONS: Final = f"""
+    select op from (
+        select op, call, max(until) over ({order_by("time, side, op")} {ROWS_SO_FAR}) as active_until from (
+            select "index" as op, call, coalesce(ret, call) as time, 1 as side, -1 as until from ops
+            union all
+            select -1, 0, {EARLIEST_BEGIN}, 0, coalesce(max(case when phase = 'healed' then time end), {INFINITY})
+            from faults group by id having max(case when {HAS_BEGUN} then 1 else 0 end) = 1) as both_kinds
+        ) as numbered
+    where op >= 0 and active_until < call
+    """
+"""SQL: the operations during which no fault was active. Unknown outcomes count by their calls."""
 
 
-def _count_undisturbed(engine: Engine, f: str, faults: Sequence[FaultTimes]) -> int:
+def _count_undisturbed(engine: Engine, f: str) -> int:
     """Counts the operations of a kind during which no fault was active."""
-    rows = engine.rows(f"select f, count(*) as many from ops where {select_undisturbed(faults)} group by f")
+    rows = engine.rows(
+        f'select o.f, count(*) as many from ops o join ({CALM_OPERATIONS}) c on c.op = o."index" group by o.f'
+    )
     return next((int(row["many"]) for row in rows if row["f"] == f), 0)

@@ -499,7 +499,7 @@ class _Judging:
         self.health = measure_health(self.engine, self.contract)
         if self.owes_exposure and self.ended:
             faults = self.finding_context.faults
-            self.unknown += find_unanswered(self.engine, self.health, faults)
+            self.unknown += find_unanswered(self.engine, self.health)
             self.unknown += find_silent_end(self.engine, self.contract, faults)
             self.warnings += find_weaknesses(self.engine, self.contract, self.health, faults, self.kinds, self.through)
 

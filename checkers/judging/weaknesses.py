@@ -16,6 +16,7 @@ from assay.checkers.engine.base import quote_texts
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.disturbance import FaultTimes
 from assay.checkers.judging.health import (
+    CALM_OPERATIONS,
     ERROR_NAME,
     LEAST_ISSUED,
     LEAST_UNDISTURBED,
@@ -23,7 +24,6 @@ from assay.checkers.judging.health import (
     Health,
     describe_errors,
     name_error,
-    select_undisturbed,
 )
 from assay.checkers.sql_idioms import order_by, row_number, total_of
 from assay.checkers.times import NANOSECONDS
@@ -59,7 +59,7 @@ def find_weaknesses(
     """Returns the warnings. ``kinds``: the kinds of effects in the history. ``through``: by worker, its node."""
     return [
         *describe_few_answers(health),
-        *find_long_rows(engine, contract, health, faults, through),
+        *find_long_rows(engine, contract, health, through),
         *find_unreached_rate(engine, contract, faults),
         *find_repeated_values(engine, contract, kinds),
     ]
@@ -78,13 +78,12 @@ def find_long_rows(
     engine: Engine,
     contract: Contract,
     health: Health,
-    faults: Sequence[FaultTimes],
     through: Mapping[str, str],
 ) -> list[str]:
     """Returns a warning that names the workers with a long row of equal errors that faults do not explain."""
     if max(health.all_errors.values(), default=0) < LONG_ROW:
         return []
-    rows = [row for row in engine.rows(_select_long_rows(faults)) if name_error(row) not in contract.refusals]
+    rows = [row for row in engine.rows(_LONG_ROWS) if name_error(row) not in contract.refusals]
     rows.sort(key=lambda row: (-row["many"], row["worker"], row["since"]))
     if not rows:
         return []
@@ -103,40 +102,40 @@ def _describe_row(row: Row, node: str | None) -> str:
     return f"worker {row['worker']}{where}: {name_error(row)}, {row['many']} in a row {when}"
 
 
-def _select_long_rows(faults: Sequence[FaultTimes]) -> str:
-    """Returns SQL: one row per long row of equal errors.
-
-    1. Only workers that have ended often enough with one error are looked at; usually there is none.
-    2. Each operation has its place among those of its worker, and the time until the next one of its phase. ``calm``
-       is 1 outside faults.
-    3. Operations with an error whose place rises as fast as their number are one row.
-    """
-    error = f"case when outcome <> 'ok' then coalesce({ERROR_NAME}, '{NO_ERROR}') end"
-    return f"""
-        select worker, error, many, since, until, is_last from (
-            select worker, error, island, count(*) as many, {total_of("calm")} as calm, min(call) as since,
-                max(until) as until, {total_of("calm * lasted")} as lasted, min(whole) as whole,
-                max(case when place = places then 1 else 0 end) as is_last
+_ERROR: Final = f"case when outcome <> 'ok' then coalesce({ERROR_NAME}, '{NO_ERROR}') end"
+_LONG_ROWS: Final = f"""
+    select worker, error, many, since, until, is_last from (
+        select worker, error, island, count(*) as many, {total_of("calm")} as calm, min(call) as since,
+            max(until) as until, {total_of("calm * lasted")} as lasted, min(whole) as whole,
+            max(case when place = places then 1 else 0 end) as is_last
+        from (
+            select worker, error, call, until, calm, lasted, place,
+                place - {row_number(by="worker, error", order="call")} as island,
+                cast(sum(calm * lasted) over (partition by worker) as bigint) as whole,
+                count(*) over (partition by worker) as places
             from (
-                select worker, error, call, until, calm, lasted, place,
-                    place - {row_number(by="worker, error", order="call")} as island,
-                    cast(sum(calm * lasted) over (partition by worker) as bigint) as whole,
-                    count(*) over (partition by worker) as places
-                from (
-                    select worker, error, call, until, calm, coalesce(following, until) - call as lasted, place from (
-                        select worker, {error} as error, call, coalesce(ret, call) as until,
-                            case when {select_undisturbed(faults)} then 1 else 0 end as calm,
-                            lead(call) over (partition by worker, phase {order_by("call")}) as following,
-                            {row_number(by="worker", order="call")} as place
-                        from ops join (
-                            select worker as candidate from (
-                                select worker, {ERROR_NAME} as error, count(*) as many from ops
-                                where outcome <> 'ok' group by worker, {ERROR_NAME}) as counted
-                            where many >= {LONG_ROW} group by worker) c on worker = candidate) as placed) as timed
-                ) as numbered
-            where error is not null group by worker, error, island) as found
-        where many >= {LONG_ROW} and calm >= {LEAST_UNDISTURBED} and {PART_OF_TIME} * lasted >= whole
-        """
+                select worker, error, call, until, calm, coalesce(following, until) - call as lasted, place from (
+                    select worker, {_ERROR} as error, call, coalesce(ret, call) as until,
+                        case when m.op is null then 0 else 1 end as calm,
+                        lead(call) over (partition by worker, phase {order_by("call")}) as following,
+                        {row_number(by="worker", order="call")} as place
+                    from ops join (
+                        select worker as candidate from (
+                            select worker, {ERROR_NAME} as error, count(*) as many from ops
+                            where outcome <> 'ok' group by worker, {ERROR_NAME}) as counted
+                        where many >= {LONG_ROW} group by worker) c on worker = candidate
+                        left join ({CALM_OPERATIONS}) m on m.op = "index") as placed) as timed
+            ) as numbered
+        where error is not null group by worker, error, island) as found
+    where many >= {LONG_ROW} and calm >= {LEAST_UNDISTURBED} and {PART_OF_TIME} * lasted >= whole
+"""
+"""SQL: one row per long row of equal errors.
+
+1. Only workers that have ended often enough with one error are looked at; usually there is none.
+2. Each operation has its place among those of its worker, and the time until the next one of its phase. ``calm`` is 1
+   outside faults.
+3. Operations with an error whose place rises as fast as their number are one row.
+"""
 
 
 def find_unreached_rate(engine: Engine, contract: Contract, faults: Sequence[FaultTimes]) -> list[str]:

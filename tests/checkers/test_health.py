@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -10,12 +12,13 @@ import msgspec
 import pytest
 
 from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.health import CALM_OPERATIONS
 from assay.checkers.judging.verdict import Judgement, OperationCount, Verdict
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.reports.coverage import describe_kinds, describe_totals
 
 from helpers.fault_rows import fault, impact
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
 
 S: Final = 1_000_000_000
@@ -260,3 +263,34 @@ def test_a_system_that_falls_silent_before_the_end_is_no_pass(
         assert silent[0].startswith(
             "no operation was answered after 2.950 s, and 30 were called until 5.900 s: TimeoutError (30)"
         )
+
+
+def test_a_soak_with_many_faults_has_a_verdict(tmp_path: Path) -> None:
+    """SQLite takes no expression of a thousand terms."""
+    faults = [
+        {**row, "id": number} for number in range(1_100) for row in kill(1.95 + number / 1e4, 1.95005 + number / 1e4)
+    ]
+    found = judged(tmp_path, operations("set-remove", 20, 38, "info", "TimeoutError"), SOUND, faults=faults)
+    assert found.engine == "sqlite"
+    assert "38 were issued, 37 of them outside faults, and all ended" in found.unknown[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calm_operations_are_those_during_which_no_fault_was_active(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    times = [sorted(draw.sample(range(10, 160), 2)) for _ in range(draw.randint(1, 4))]
+    faults = [{**row, "id": number} for number, (a, b) in enumerate(times) for row in kill(a / 10, b / 10)]
+    last = draw.choice([None, *faults])
+    faults = [row for row in faults if row is not last or row["phase"] != "healed"]
+    rows = [*operations("a", 0, 80, "ok"), *operations("b", 80, 80, "info")]
+    with opened(write(tmp_path / "history", rows, faults=faults)) as engine:
+        found = {int(row["op"]) for row in engine.rows(CALM_OPERATIONS)}
+    active = [
+        (row["time"], min((heal["time"] for heal in faults if heal["id"] == row["id"] and heal["phase"] == "healed"),
+                          default=math.inf))
+        for row in faults if row["phase"] == "injected"
+    ]  # fmt: skip
+    assert found == {
+        row["op"] for row in rows
+        if not any(row["call"] <= end and (row["ret"] or row["call"]) >= begin for begin, end in active)
+    }  # fmt: skip
