@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assay.checkers.check import Table, View, build
-from assay.checkers.engine import Engine, Row
+from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote, quote_texts
 from assay.checkers.judging.history_integrity import Progress, require_closed
 from assay.harness.core.history import HistoryError
@@ -306,7 +306,12 @@ RULES: Final = (
         names=("index",),
         reason=_explain_process,
     ),
-    _row_rule("effects", ("op", "sub"), {}, lambda row: str(row["broken"])),
+    _row_rule(
+        "effects",
+        ("op", "sub"),
+        {"lowest": f"kind in ('max-write', 'max-read') and value <= {-INFINITY}"},
+        lambda row: f"a max register holds a value that is not above {-INFINITY}, which stands for the initial value",
+    ),
     ValidationRule(
         data="effects",
         views=(DOUBTFUL_OPERATIONS,),

@@ -95,8 +95,9 @@ BANK_NEGATIVE: Final = Check(
 
 def _select_sums(*, certain: bool) -> str:
     """Returns SQL: the sums deposited and withdrawn before each read of an account, either certainly before the read's
-    call or possibly before its return.
+    call or possibly before its return. A deposit of a negative amount is a withdrawal, and the reverse.
     """
+    amount = f"case when e.kind = 'bank-deposit' then {cast_large('e.value')} else 0 - {cast_large('e.value')} end"
     if certain:
         which, moment, change_side, read, read_side = "e.outcome = 'ok' and e.ret is not null", "e.ret", 1, "call", 0
     else:
@@ -108,8 +109,7 @@ def _select_sums(*, certain: bool) -> str:
         select key, owner, op, deposited, withdrawn from (
             select key, owner, op, {deposited} as deposited, {withdrawn} as withdrawn from (
                 select e.key, e.owner, {moment} as moment, {change_side} as side, cast(-1 as bigint) as op,
-                    case when e.kind = 'bank-deposit' then {cast_large("e.value")} else 0 end as deposited,
-                    case when e.kind = 'bank-withdraw' then {cast_large("e.value")} else 0 end as withdrawn
+                    greatest({amount}, 0) as deposited, greatest(0 - {amount}, 0) as withdrawn
                 from effects e join bank_banks b on e.key = b.key
                 where e.kind in ('bank-deposit', 'bank-withdraw') and {which}
                 union all

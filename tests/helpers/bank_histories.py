@@ -61,7 +61,7 @@ def at_random(seed: int, *, wrong: bool, **given: Any) -> Bank:
             rows.append((call, lambda b, c=call, r=ret, s=shown: b.read(s, (c, r))))
             continue
         source, target = chance.sample(range(accounts), 2)
-        amount = chance.randint(0, min(5, balances[source]))
+        amount = chance.randint(-min(2, balances[target]), min(5, balances[source]))
         outcome = chance.choices(("ok", "info", "fail"), (6, 2, 1))[0]
         if outcome == "ok" or (outcome == "info" and chance.random() < 0.5):
             balances[source] -= amount

@@ -75,6 +75,8 @@ RIGHT = {
     "one that is called before the read returns": Bank(10, 10).read((6, 14), (2, 5)).transfer(0, 1, 4, (4, 6)),
     "one of which no one knows, done": Bank(10, 10).transfer(0, 1, 4, (2, None), "info").read((6, 14), (50, 60)),
     "and not done": Bank(10, 10).transfer(0, 1, 4, (2, None), "info").read((10, 10), (50, 60)),
+    "a negative amount": Bank(10, 10).transfer(0, 1, -4, (2, 3)).read((14, 6), (5, 6)),
+    "a negative amount of which no one knows": Bank(10, 10).transfer(0, 1, -4, (2, None), "info").read((14, 6), (5, 6)),
     "all of an account": Bank(4, 10).transfer(0, 1, 4, (2, 3)).read((0, 14), (5, 6)),
     "a bank of which only the whole is known": Bank(10, 10, split=False).read((0, 20), (5, 6)),
     "a read while accounts are opened": Bank(10, 10, opened_in=(0, 4)).read((10,), (2, 6)),

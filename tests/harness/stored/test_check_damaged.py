@@ -107,6 +107,9 @@ class Case:
 ROWS = {
     "a return before its call": Case("ops", put(3, ret=5), 4, "operation 3 returned at 5 ns, not after its call at 13"),
     "a return at its call": Case("ops", put(3, ret=13 * STEP), 4, "not after its call"),
+    "the lowest value of a max register": Case(
+        "effects", put(4, kind="max-write", value=-(2**63)), 5, "a max register holds a value that is not above"
+    ),
     "ok without ret": Case("ops", put(4, ret=None), 5, "operation 4 ended ok, but has no ret"),
     "fail without ret": Case("ops", put(4, ret=None, outcome="fail"), 5, "operation 4 ended fail, but has no ret"),
     "info with ret": Case("ops", put(5, outcome="info"), 6, "operation 5 ended info, but has the ret 22000000 ns"),
