@@ -127,7 +127,7 @@ LEFT = {
     "benchmarks": 0,
     "checkers": 0,
     "cluster": 0,
-    "docs": 557,
+    "docs": 0,
     "harness": 0,
     "nemesis": 0,
     "README.md": 0,
