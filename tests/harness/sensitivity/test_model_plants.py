@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ def is_legal(rows: Rows, model: str) -> bool:
     return linearizable(to_ops(rows), MEANING[model])
 
 
+@cache
 def legal_histories(model: str) -> list[list[Row]]:
     made = []
     for number in range(HISTORIES):
