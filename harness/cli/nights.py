@@ -123,7 +123,7 @@ def show_tables(arguments: argparse.Namespace) -> ExitCode:
 def show_trends(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
-    from assay.harness.core.files import write_atomically
+    from assay.harness.core.files import write_output
     from assay.harness.nightly import table_output
     from assay.harness.nightly.trends import compute_trends
 
@@ -134,7 +134,7 @@ def show_trends(arguments: argparse.Namespace) -> ExitCode:
     else:
         table_output.show_trends(trends, _make_console())
     if arguments.out is not None:
-        write_atomically(arguments.out, content)
+        write_output(arguments.out, content)
         note(str(arguments.out))
     return ExitCode.FAIL if arguments.check and trends.worse else ExitCode.PASS
 

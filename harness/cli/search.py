@@ -44,11 +44,11 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     except (FileNotFoundError, ValueError) as error:
         raise InputError(str(error)) from error
     if arguments.html is not None:
-        from assay.harness.core.files import write_atomically
+        from assay.harness.core.files import write_output
         from assay.harness.search.coverage_page import render_page
 
         try:
-            write_atomically(arguments.html, render_page(reports).encode())
+            write_output(arguments.html, render_page(reports).encode())
         except OSError as error:
             why = error.strerror or error
             raise InputError(

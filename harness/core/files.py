@@ -173,3 +173,14 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Replaces the file in one step. If it raises ``OSError``, the old file is unchanged."""
     with replace_atomically(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Writes a file that a user names: in one step if it is a regular file, also behind a link.
+
+    Anything else, such as ``/dev/stdout``, is written to and never replaced.
+    """
+    if path.exists() and not path.is_file():
+        write_file(path, data)
+    else:
+        write_atomically(Path(os.path.realpath(path)), data)

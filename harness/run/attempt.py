@@ -374,7 +374,9 @@ class Attempt:
         origin = None if self._trial is None else self._trial.origin
         self._update_info(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
         for folder in self.folder.publish():
-            self.progress.note(f"{folder} is a folder where a link should be: remove it, it does not lead to this run")
+            self.progress.note(
+                f"{folder} is in the place of the link to the latest run: remove it, it does not lead to this run"
+            )
 
     def _update_info(self, **columns: Any) -> None:
         """Updates these columns in ``run.json``."""

@@ -197,14 +197,22 @@ class RunFolder:
     def publish(self) -> list[Path]:
         """Makes this run the latest of its test and of the store.
 
-        Returns the folders that it did not replace: a copy of a store may have folders instead of links.
+        Returns what it did not replace: files and folders that are no links to runs. A copy of a store may have
+        folders instead of links.
         """
         links = (self.path.parent / LATEST, self.root / LATEST)
-        folders = [link for link in links if link.is_dir() and not link.is_symlink()]
+        kept = [link for link in links if not _may_be_replaced(link)]
         for link in links:
-            if link not in folders:
+            if link not in kept:
                 swap_link(link, self.path)
-        return folders
+        return kept
+
+
+def _may_be_replaced(link: Path) -> bool:
+    """Returns whether nothing is there, or a link to a run, which may be deleted by now."""
+    if not link.is_symlink():
+        return not link.exists()
+    return bool(RUN_NAME.fullmatch(Path(os.readlink(link)).name))
 
 
 def read_owner(pid: int) -> str:

@@ -12,6 +12,7 @@ import random
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -80,16 +81,24 @@ def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
         raise HistoryError(f"{out} is not an empty folder: a history is never written over; take a new one")
     is_new = not out.exists()
     unfinished = out / UNFINISHED
+    is_recorded = False
+    writer = HistoryWriter(unfinished, part_rows=4_000_000)
     try:
-        with HistoryWriter(unfinished, part_rows=4_000_000) as writer:
+        with writer:
             planted = maker.write(writer)
         options = {name: value for name, value in vars(plan).items() if name != "plant"}
         record = Record(model=model, planted=planted, **options)
-        (out / PLANTED).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        with open(out / PLANTED, "xb") as file:  # someone may have put a file there meanwhile
+            is_recorded = True
+            file.write(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
         os.replace(unfinished, out / HISTORY)
     except BaseException:
-        shutil.rmtree(out if is_new else unfinished, ignore_errors=True)
-        (out / PLANTED).unlink(missing_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if is_recorded:
+            (out / PLANTED).unlink(missing_ok=True)
+        if is_new:
+            with suppress(OSError):  # someone has put a file there
+                out.rmdir()
         raise
     reader = HistoryReader(out / HISTORY)
     return GenerationResult(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.core.files import replace_atomically, write_atomically
+from assay.harness.core.files import replace_atomically, write_atomically, write_output
 
 WRITE = """
 import os, sys
@@ -68,3 +68,26 @@ def test_a_long_name_has_room_for_its_temporary_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long"):
         write_atomically(tmp_path / ("n" * 256), b"content")
     assert os.listdir(tmp_path) == ["n" * 255]
+
+
+def test_output_goes_through_a_link_and_replaces_the_file_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "real.html").write_text("old")
+    (tmp_path / "page.html").symlink_to("real.html")
+    write_output(tmp_path / "page.html", b"new")
+    assert (tmp_path / "page.html").is_symlink()
+    assert (tmp_path / "real.html").read_bytes() == b"new"
+
+
+def test_output_never_replaces_a_device(tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to("/dev/null")
+    write_output(tmp_path / "null", b"data")
+    assert Path("/dev/null").is_char_device()
+    assert os.readlink(tmp_path / "null") == "/dev/null"
+
+
+def test_output_goes_into_a_pipe(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    write_output(Path(f"/dev/fd/{writer}"), b"data")
+    os.close(writer)
+    with open(reader, "rb") as file:
+        assert file.read() == b"data"

@@ -138,6 +138,26 @@ def test_in_a_copy_of_a_store_a_folder_in_place_of_a_link_stays_and_is_named(tmp
     assert first.publish() == []
 
 
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_file_or_link_of_a_user_with_the_name_of_the_latest_run_stays(tmp_path: Path, kind: str) -> None:
+    run = store.create_run_folder(tmp_path, "a.py::t", NOW)
+    latest = tmp_path / store.LATEST
+    (tmp_path / "v3").mkdir()
+    if kind == "file":
+        latest.write_text("mine")
+    else:
+        latest.symlink_to("v3")
+    assert run.publish() == [latest]
+    assert latest.read_text() == "mine" if kind == "file" else os.readlink(latest) == "v3"
+
+
+def test_a_link_to_a_deleted_run_is_replaced(tmp_path: Path) -> None:
+    run = store.create_run_folder(tmp_path, "a.py::t", NOW)
+    (tmp_path / store.LATEST).symlink_to("b-t/20260101T000000.000Z")
+    assert run.publish() == []
+    assert (tmp_path / store.LATEST).resolve() == run.path.resolve()
+
+
 def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
     folder = store.create_run_folder(tmp_path, "a.py::t", NOW)
     assert store.read_run(folder.path) is None

@@ -573,6 +573,26 @@ def test_an_interrupted_one_leaves_nothing(
     assert not there or not list(folder.iterdir())
 
 
+@pytest.mark.parametrize("name", ["notes", PLANTED])
+def test_a_file_that_someone_puts_there_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    mine, write = tmp_path / "made" / name, HistoryMaker.write
+
+    def meet(maker: HistoryMaker, writer: HistoryWriter) -> tuple[Planted, ...]:
+        planted = write(maker, writer)
+        mine.write_text("mine")
+        if name != PLANTED:
+            raise KeyboardInterrupt
+        return planted
+
+    monkeypatch.setattr(HistoryMaker, "write", meet)
+    with pytest.raises((KeyboardInterrupt, FileExistsError)):
+        generate("log", Plan(operations=1_000), tmp_path / "made")
+    assert [path.name for path in mine.parent.iterdir()] == [name]
+    assert mine.read_text() == "mine"
+
+
 @pytest.mark.parametrize("good", [0, 3, 7])
 def test_a_disk_that_is_full_is_reported_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int
