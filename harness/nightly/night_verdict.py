@@ -4,7 +4,8 @@ It follows from the night's record and its runs. The night itself computes it at
 it for all parts of a night.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,9 +30,10 @@ from assay.harness.nightly.night_record import (
     is_troubled,
     read_nights,
 )
-from assay.harness.nightly.outcome import find_unrecorded
+from assay.harness.nightly.outcome import CUT_SHORT, SKIPPED, SeenRun, find_unrecorded, read_printed
 from assay.harness.nightly.store_index import make_attempt_name, read_store
-from assay.reports.index.entry import Entry, StoreContents, sanitize_text
+from assay.harness.run.store import INTERRUPTED
+from assay.reports.index.entry import Entry, RunVerdict, StoreContents, sanitize_text
 from assay.reports.index.failures import Failure, group_failures
 from assay.reports.index.known import KnownFailures, Mark
 
@@ -188,16 +190,42 @@ def _read_cell_results(
             continue
         marks: dict[int, Mark] = {}
         entries: dict[int, tuple[Entry, ...]] = {}
-        for one in results:
+        for place, one in enumerate(results):
             names = (*map(sanitize_text, one.runs), make_attempt_name(one))
             entries[one.attempt] = tuple(by_name[name] for name in names if name in by_name)
             failed = [failure_of[entry] for entry in entries[one.attempt] if entry in failure_of]
             valid = [failure.mark for failure in failed if failure.mark is not None and not failure.counts]
             is_failure = cell.kind is not CellKind.CANARY and one.outcome is AttemptOutcome.FAIL
-            if is_failure and failed and len(valid) == len(failed):
+            if not (is_failure and failed and len(valid) == len(failed)):
+                continue
+            if doubt := _find_doubt(folder, one, by_name):
+                detail = f"known failure; repeat the attempt, because in night {night.name} {doubt}; {one.detail}"
+                results[place] = msgspec.structs.replace(one, outcome=AttemptOutcome.UNKNOWN, detail=detail)
+            else:
                 marks[one.attempt] = valid[0]
         logs = {one.attempt: folder.path / one.log for one in results if one.log}
         yield CellResult(cell, tuple(results), marks, entries, logs, _read_sensitivity(folder.path.parents[1], results))
+
+
+def _find_doubt(folder: NightFolder, result: AttemptResult, by_name: Mapping[str, Entry]) -> str:
+    """Returns why an attempt may have another failure than those of its runs; empty if its runs rule that out.
+
+    Tests may have been skipped, and the user or the budget may have interrupted the last run.
+    """
+    if found := CUT_SHORT.search(result.detail):
+        return f"it was cut short ({found[1]})"
+    skips: list[str] = []
+    with suppress(OSError):  # the log is lost, and no run counts as skipped
+        skips = SKIPPED.findall(read_printed(folder.path / result.log))
+    for run in result.runs:
+        entry = by_name.get(sanitize_text(run))
+        if entry is None:
+            return f"run {run} is gone"
+        interrupted = entry.status == INTERRUPTED and "; then " in result.detail
+        excused = interrupted or SeenRun(None, problem=entry.reason).is_skipped(skips)
+        if entry.standing is RunVerdict.UNKNOWN or (entry.standing is RunVerdict.NONE and not excused):
+            return f"run {run} neither passed nor failed ({entry.reason or entry.status})"
+    return ""
 
 
 def _read_sensitivity(store: Path, results: Sequence[AttemptResult]) -> Sensitivity | None:

@@ -49,6 +49,8 @@ NOT_COLLECTED: Final = re.compile(r"errors? during collection")
 PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
 LEFT_OUT: Final = re.compile(r"^.*\b[1-9]\d* (?:skipped|deselected)\b.*$", re.MULTILINE)
 """A line of pytest that counts tests which were not run."""
+CUT_SHORT: Final = re.compile(r"; then (?!interrupted: )(.*)")
+"""How a failing attempt was cut short, other than by the user or the budget, in the words of ``_describe_end``."""
 SEARCHED: Final = re.compile(r"^assay: (?:a search|\d+ searches) found nothing\b", re.MULTILINE)
 """The line of ``plugin.pass_remarks`` for searches without a finding, which leave no run."""
 LOG_TAIL: Final = 4 * 1024 * 1024
@@ -235,7 +237,9 @@ def _describe_end(ended: AttemptEnd) -> str:
     """Describes an abnormal end of the process of a failing run; empty for a normal one."""
     if ended.stopped is not None:
         return f"; then {ended.stopped}: {ended.why}"
-    return "" if ended.status >= 0 else f"; then killed by {_name_signal(-ended.status)}"
+    if ended.status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return ""
+    return f"; then killed by {_name_signal(-ended.status)}" if ended.status < 0 else f"; then exit code {ended.status}"
 
 
 def _name_signal(number: int) -> str:

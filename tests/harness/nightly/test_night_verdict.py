@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
@@ -309,7 +310,7 @@ def test_a_night_that_was_killed_between_two_cells_is_no_pass(tmp_path: Path) ->
         (("fail",), known("lost-write", "phantom"), Verdict.FAIL),
         (("fail=phantom",), known("lost-write"), Verdict.FAIL),
         (("fail", "fail=phantom"), known("lost-write"), Verdict.FAIL),
-        (("fail", "unknown"), known("lost-write"), Verdict.PASS),
+        (("fail", "pass"), known("lost-write"), Verdict.PASS),
     ],
 )
 def test_marked_failures_do_not_count_and_all_others_do(
@@ -320,6 +321,66 @@ def test_marked_failures_do_not_count_and_all_others_do(
     assert found.verdict is verdict
     assert bool(found.cells[0].marks) is (verdict is Verdict.PASS)
     assert len(found.failures) == sum(act.startswith("fail") for act in acts)
+
+
+def remove_last_run(store: Path) -> None:
+    shutil.rmtree(max((store / "test_fake").iterdir()))
+
+
+def damage_last_verdict(store: Path) -> None:
+    (max((store / "test_fake").iterdir()) / "verdict.json").write_text("{")
+
+
+def skip_last_run(store: Path) -> None:
+    """Makes the last run one whose test was skipped, as the log says."""
+    path = max((store / "test_fake").iterdir()) / "run.json"
+    said = {"status": "error", "problem": "the simulation has no threads"}
+    path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | said))
+    path.with_name("verdict.json").unlink()
+
+
+def interrupt_last_run(store: Path) -> None:
+    skip_last_run(store)
+    path = max((store / "test_fake").iterdir()) / "run.json"
+    said = {"status": "interrupted", "problem": None}
+    path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | said))
+    folder = night_record.night_folder(store, "n")
+    (one,) = folder.results()
+    (folder.path / "cells.jsonl").unlink()
+    folder.append_result(msgspec.structs.replace(one, detail=f"{one.detail}; then interrupted: the budget is used up"))
+
+
+@pytest.mark.parametrize(
+    ("acts", "change", "verdict", "said"),
+    [
+        (("fail", "unknown"), None, Verdict.UNKNOWN, "neither passed nor failed"),
+        (("fail", "none"), None, Verdict.UNKNOWN, "neither passed nor failed"),
+        (("fail", "pass"), damage_last_verdict, Verdict.UNKNOWN, "neither passed nor failed"),
+        (("fail", "fail=phantom"), damage_last_verdict, Verdict.UNKNOWN, "neither passed nor failed"),
+        (("fail", "fail=phantom"), remove_last_run, Verdict.UNKNOWN, "is gone"),
+        (("fail", "signal=9"), None, Verdict.UNKNOWN, "it was cut short (killed by SIGKILL)"),
+        (("fail", "exit=3"), None, Verdict.UNKNOWN, "it was cut short (exit code 3)"),
+        (("fail", "deaf"), None, Verdict.UNKNOWN, "it was cut short (hung: "),
+        (("fail", "none", "say=SKIPPED [1] w.py:20: the simulation has no threads"), skip_last_run, Verdict.PASS, ""),
+        (("fail", "none"), skip_last_run, Verdict.UNKNOWN, "neither passed nor failed (the simulation has no threads)"),
+        (("fail", "none"), interrupt_last_run, Verdict.PASS, ""),
+    ],
+)
+def test_a_known_failure_excuses_nothing_else_of_its_attempt(
+    tmp_path: Path, acts: tuple[str, ...], change: Callable[[Path], None] | None, verdict: Verdict, said: str
+) -> None:
+    ends = ("exit=1",) if acts[-1] in ("unknown", "none", "pass", "fail=phantom") else ()
+    performed(tmp_path, [cell(*acts, *ends, name="c", timeout=2.0 if "deaf" in acts else 60.0)])
+    if change is not None:
+        change(tmp_path)
+    found = of_night(tmp_path, known("lost-write"))
+    assert (found.verdict, bool(found.cells[0].marks)) == (verdict, verdict is Verdict.PASS)
+    assert said in found.cells[0].results[0].detail
+    written = to_markdown(found)
+    assert "### Known failures" in written
+    assert ("repeat the attempt, because in night n " in written) is (verdict is Verdict.UNKNOWN)
+    suite = ET.fromstring(to_junit(found))[0]
+    assert suite.get("errors") == str(int(verdict is Verdict.UNKNOWN))
 
 
 def test_a_mark_covers_neither_a_missed_defect_nor_what_has_no_answer(tmp_path: Path) -> None:
