@@ -203,7 +203,7 @@ def _make_printer(night: "Night") -> Callable[["AttemptResult", int, float], Non
 def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *, interrupted: bool) -> ExitCode:
     from assay.harness.nightly.night_verdict import read_account
 
-    account = read_account(folder.path.parents[1], night.name, known, night.part)
+    account = read_account(folder.path.parents[1], night.name, known, night.night)
     _print_account(account)
     if night.folder != str(Path.cwd()):
         print(f"\nthe commands are for {night.folder}")

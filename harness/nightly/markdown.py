@@ -61,6 +61,8 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     if night.missing:
         parts = ", ".join(map(str, night.missing))
         yield f"**No record of part {parts} of {night.parts}:** what it had to do is not known."
+    if night.strays:
+        yield f"**Another night has this name:** {escape(night.strays[0])}."
     if night.unended:
         folders = ", ".join(map(escape, night.unended))
         yield f"**Has not ended: {folders}.** It goes on, or it was killed; `assay nightly --resume` continues it then."

@@ -11,8 +11,9 @@ reported: the outcome of an attempt is lost with it, so its night is no pass. La
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
@@ -38,6 +39,10 @@ SHRINKING: Final = "shrinking"
 NAME: Final = re.compile(r"\w[\w.-]*")
 STARTED: Final = re.compile(rb'"started":"([^"]+)"')
 CELL: Final = re.compile(rb'^\{"cell":("(?:[^"\\]|\\.)*")')
+DAY: Final = 86_400.0
+"""Seconds of a day."""
+FIRST_TIME: Final = "2000"
+"""No night began earlier: a clock that is not set begins in 1970."""
 MOST_PARTS: Final = 10_000
 Part = Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTS)]
 Line = TypeVar("Line", bound=msgspec.Struct)
@@ -341,6 +346,29 @@ def is_troubled(outcomes: Collection[AttemptOutcome]) -> bool:
     return is_failed(outcomes) or not GREEN.union((AttemptOutcome.INTERRUPTED,)).issuperset(outcomes)
 
 
+def find_strays(nights: Sequence[Night]) -> dict[str, str]:
+    """Returns the parts that belong to another night of this name, with the reason. ``nights``: the newest comes last.
+
+    A part belongs to the night of the newest part if both divide it alike and test the same version, as far as known,
+    and if no more time lies between their begins than all parts may take, or a day.
+    """
+    last = nights[-1]
+    strays = {}
+    for one in nights:
+        apart = (_parse_time(last.started) - _parse_time(one.started)).total_seconds()
+        same_version = one.version == last.version or None in (one.version, last.version)
+        if one.parts != last.parts or not same_version or apart > max(DAY, last.parts * last.budget_seconds):
+            began = [f"{night.night} ({night.version}, {to_utc(night.started)[:16]})" for night in (one, last)]
+            remedy = "remove one of them, and give each night a name of its own by --night"
+            strays[one.night] = f"{began[0]} belongs to another night than {began[1]}: {remedy}"
+    return strays
+
+
+def find_missing(nights: Sequence[Night]) -> tuple[int, ...]:
+    """Returns the numbers of the parts without a record among the parts of one night."""
+    return tuple(sorted({*range(1, nights[-1].parts + 1)} - {night.part for night in nights}))
+
+
 def make_part_name(whole: str, part: int, parts: int) -> str:
     """Returns the folder name of a part; a night in one part has its own name."""
     return whole if parts == 1 else f"{whole}.{part}of{parts}"
@@ -358,7 +386,7 @@ def scan_nights(store: Path) -> tuple[list[tuple[NightFolder, Night]], dict[Path
             found.append((NightFolder(path), NightFolder(path).read()))
         except NightError as error:
             unreadable[path] = str(error)
-    return sorted(found, key=lambda pair: (pair[1].started, pair[1].night)), unreadable
+    return sorted(found, key=lambda pair: (to_utc(pair[1].started), pair[1].night)), unreadable
 
 
 def read_nights(store: Path) -> list[tuple[NightFolder, Night]]:
@@ -370,6 +398,16 @@ def find_unreadable(store: Path) -> list[str]:
     """Returns why each other night cannot be read. A folder without a record and without results is no night."""
     reasons = scan_nights(store)[1]
     return [why for path, why in reasons.items() if (path / "night.json").exists() or (path / CELLS).exists()]
+
+
+def find_misdated(nights: Iterable[Night]) -> list[str]:
+    """Returns the nights that a machine with a wrong clock began: their order in time is not known."""
+    latest = (datetime.now(UTC) + timedelta(seconds=DAY)).isoformat()
+    return [
+        f"the night {one.night} began at {one.started}, so its clock was wrong"
+        for one in nights
+        if not FIRST_TIME < to_utc(one.started) <= latest
+    ]
 
 
 def read_if_possible(read: Callable[[], list[Line]]) -> list[Line]:
@@ -423,3 +461,15 @@ def _find_cell(line: bytes) -> str:
         return "" if name is None else decode_json(name[1], str)
     except msgspec.MsgspecError:
         return ""
+
+
+def to_utc(text: str) -> str:
+    """Returns ISO 8601 in milliseconds, so that texts sort by time; an invalid text becomes the earliest time."""
+    return _parse_time(text).isoformat(timespec="milliseconds")
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC)

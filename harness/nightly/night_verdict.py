@@ -24,6 +24,9 @@ from assay.harness.nightly.night_record import (
     Night,
     NightError,
     NightFolder,
+    find_misdated,
+    find_missing,
+    find_strays,
     find_unreadable,
     group_by_cell,
     is_failed,
@@ -90,10 +93,12 @@ class NightAccount:
     """Lines of attempts whose outcome is not known."""
     unended: tuple[str, ...] = ()
     """The folders of the parts that go on, or were killed."""
+    strays: tuple[str, ...] = ()
+    """Parts of another night with this name, in sentences. Their failures count."""
 
     @property
     def parts(self) -> int:
-        return max(one.parts for one in self.nights)
+        return self.nights[-1].parts
 
     @property
     def seconds(self) -> float:
@@ -108,7 +113,8 @@ class NightAccount:
     def verdict(self) -> Verdict:
         """Returns the verdict.
 
-        A night without a pass is unknown, and so is one that has not ended, lacks a part, or has lost an outcome.
+        A night without a pass is unknown, and so is one that has not ended, lacks a part, has lost an outcome, or
+        shares its name with another night.
         """
         if any(cell.failed for cell in self.cells):
             return Verdict.FAIL
@@ -116,6 +122,7 @@ class NightAccount:
             self.missing
             or self.unended
             or self.lost
+            or self.strays
             or any(cell.troubled for cell in self.cells)
             or not any(cell.green for cell in self.cells)
         ):
@@ -123,16 +130,16 @@ class NightAccount:
         return Verdict.PASS
 
 
-def read_account(store: Path, name: str | None, known: KnownFailures, part: int | None = None) -> NightAccount:
-    """Reads the night of this name, or the newest; ``part``: one part of it. Raises :class:`NightError`."""
+def read_account(store: Path, name: str | None, known: KnownFailures, part: str | None = None) -> NightAccount:
+    """Reads the night of this name, or the newest; ``part``: the folder of one part. Raises :class:`NightError`."""
     every = read_nights(store)
-    if name is None and (damaged := find_unreadable(store)):
+    if name is None and (damaged := find_unreadable(store) or find_misdated(night for _, night in every)):
         # It may be the newest, and may have failed. The verdict of an older night must not take its place.
         raise NightError(f"{damaged[0]}; which night is the newest is not known: remove its folder, or give --night=ID")
     if not every:
         raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
     name = name or every[-1][1].name
-    parts = [(folder, night) for folder, night in every if night.name == name and part in (None, night.part)]
+    parts = [(folder, night) for folder, night in every if night.name == name and part in (None, night.night)]
     if not parts:
         names = ", ".join(dict.fromkeys(night.name for _, night in every[-10:]))
         raise NightError(f"there is no night {name} in {store}. There are: {names}")
@@ -148,18 +155,18 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: int 
     entries = {entry for cell in cells for some in cell.entries.values() for entry in some}
     lost = [line for folder, night in parts for line in folder.find_lost_lines(night)]
     begun = {one.cell.name for one in cells}.union(line.cell for line in lost)
-    count = max(night.parts for _, night in parts)
-    recorded = {night.part for _, night in parts}
+    strays = find_strays([night for _, night in parts])
     return NightAccount(
         name=name,
         nights=tuple(night for _, night in parts),
-        missing=() if part else tuple(one for one in range(1, count + 1) if one not in recorded),
+        missing=() if part else find_missing([night for _, night in parts if night.night not in strays]),
         cells=tuple(cells),
         idle=tuple(cell for _, night in parts for cell in night.cells if cell.name not in begun),
         failures=tuple(failure for failure in failures if entries.intersection(failure.entries)),
         problems=stored.problems,
         lost=tuple(lost),
         unended=tuple(night.night for _, night in unended),
+        strays=tuple(strays.values()),
     )
 
 

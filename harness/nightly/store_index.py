@@ -20,7 +20,14 @@ from assay.checkers.times import NANOSECONDS
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
-from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, NightFolder
+from assay.harness.nightly.night_record import (
+    AttemptOutcome,
+    AttemptResult,
+    NightFolder,
+    find_missing,
+    find_strays,
+    to_utc,
+)
 from assay.harness.nightly.outcome import find_unrecorded
 from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.run_row import UNJUDGED, find_setting, read_figures, read_outline, read_trusted_judgement
@@ -155,17 +162,17 @@ def _read_begun_attempt(root: Path, folder: NightFolder, night: record.Night) ->
 
 
 def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntry:
-    """Combines the parts of one night; a part without a record becomes a problem."""
-    nights = [part.night for part in parts]
+    """Combines the parts of one night. A part without a record, and one of another night, becomes a problem."""
+    every = [part.night for part in parts]
+    strays = find_strays(every)
+    problems += strays.values()
+    nights = [night for night in every if night.night not in strays]
     name = sanitize_text(nights[0].name)
-    recorded = {night.part for night in nights}
-    count = max(night.parts for night in nights)
-    problems += [f"{name}: part {one} of {count} has left no record"
-                 for one in range(1, count + 1) if one not in recorded]  # fmt: skip
-    ends = [_to_utc(str(night.ended)) for night in nights if night.ended is not msgspec.UNSET]
+    problems += [f"{name}: part {one} of {nights[0].parts} has left no record" for one in find_missing(nights)]
+    ends = [to_utc(str(night.ended)) for night in nights if night.ended is not msgspec.UNSET]
     return NightEntry(
         name=name,
-        started=min(_to_utc(night.started) for night in nights),
+        started=min(to_utc(night.started) for night in nights),
         ended=max(ends) if len(ends) == len(nights) else None,
         budget=max(night.budget_seconds for night in nights),
         planned=sum(len(night.cells) for night in nights),
@@ -223,8 +230,8 @@ def _make_run_entry(
         cell=_make_cell_key(*parts),
         base_system=sanitize_text(base),
         night_cell=sanitize_text(cell),
-        night=_to_utc(run.started)[:10] if night is None else sanitize_text(night.name),
-        started=_to_utc(run.started),
+        night=to_utc(run.started)[:10] if night is None else sanitize_text(night.name),
+        started=to_utc(run.started),
         standing=verdict,
         status=sanitize_text(status),
         anomalies=tuple(sorted(sanitize_text(name) for name in _find_hits(judgement, None))),
@@ -249,8 +256,8 @@ def _make_damaged_entry(folder: Path, night: record.Night | None, error: Excepti
     return Entry(
         **_describe_folder(folder),
         cell=_make_cell_key(UNKNOWN, folder.parent.name, UNKNOWN, UNKNOWN, NONE),
-        night=_to_utc(started)[:10] if night is None else sanitize_text(night.name),
-        started=_to_utc(started),
+        night=to_utc(started)[:10] if night is None else sanitize_text(night.name),
+        started=to_utc(started),
         standing=RunVerdict.NONE,
         status=DAMAGED,
         reason=_shorten(str(error)),
@@ -279,7 +286,7 @@ def _make_attempt_entry(part: _NightPart, result: AttemptResult, *, gone: bool) 
         cell=_make_cell_key(*parts),
         night_cell=sanitize_text(result.cell),
         night=sanitize_text(part.night.name),
-        started=_to_utc(result.started),
+        started=to_utc(result.started),
         standing=verdict,
         status=str(result.outcome),
         anomalies=("failed, and left no run that did",) if verdict is RunVerdict.FAIL else (),
@@ -387,11 +394,3 @@ def _is_alive(text: str) -> bool:
         return owner.parse_owner(text).alive()
     except ValueError:
         return False
-
-
-def _to_utc(text: str) -> str:
-    """Returns ISO 8601 in milliseconds, so that texts sort by time; an invalid text becomes the earliest time."""
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError):
-        return datetime.fromtimestamp(0, UTC).isoformat(timespec="milliseconds")

@@ -32,7 +32,7 @@ from assay.reports.index.known import KnownFailures, Mark
 from helpers.morning_store import HOSTILE, LAST
 from helpers.morning_store import night as recorded_night
 from helpers.morning_store import result as ended
-from helpers.night_cells import PROGRAM, cell
+from helpers.night_cells import PROGRAM, cell, recorded, result
 
 TODAY = date(2026, 11, 24)
 CANARY: dict[str, Any] = {"kind": CellKind.CANARY, "defect": "d", "expected": ("phantom",)}
@@ -559,3 +559,64 @@ def test_what_is_no_part_is_wrong_usage(share: str, capsys: pytest.CaptureFixtur
         main(["nightly", "--budget=1min", f"--split={share}"])
     assert left.value.code == ExitCode.USAGE
     assert "the second of five" in capsys.readouterr().err
+
+
+def record_part(store: Path, folder: str, part: int, parts: int, day: int = 28, version: str = "v1") -> None:
+    """Leaves the record of a part of the night ``weekly`` whose only cell passed."""
+    recorded(
+        store, folder, [result(folder, Outcome.PASS)], started=f"2026-11-{day}T01:00:00+00:00", ended="",
+        cells=(cell("pass", name=folder),), attempts=1, whole="weekly" if parts > 1 else "", part=part, parts=parts,
+        version=version,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("others", "missing", "named"),
+    [
+        ([("weekly.1of3", 1, 3, 21), ("weekly.2of3", 2, 3, 21), ("weekly.3of3", 3, 3, 21)], (2,), 3),
+        ([("weekly", 1, 1, 27)], (2,), 1),
+        ([("weekly.2of2", 2, 2, 21)], (2,), 1),
+        ([("weekly.2of2", 2, 2, 28, "v2")], (1,), 1),
+        ([("weekly.2of2", 2, 2, 27)], (), 0),
+    ],
+    ids=["another split", "undivided", "last week", "another version", "yesterday"],
+)
+def test_a_part_of_another_night_of_this_name_does_not_stand_in_for_a_missing_one(
+    tmp_path: Path, others: list[Any], missing: tuple[int, ...], named: int
+) -> None:
+    record_part(tmp_path, "weekly.1of2", 1, 2)
+    for other in others:
+        record_part(tmp_path, *other)
+    found = of_night(tmp_path)
+    assert (found.missing, len(found.strays)) == (missing, named)
+    assert found.verdict is (Verdict.UNKNOWN if named else Verdict.PASS)
+    problems = read_store(tmp_path, {}).problems
+    said = [to_markdown(found), to_junit(found).decode(), " ".join(problems)]
+    assert [" belongs to another night than " in text for text in said] == [bool(named)] * 3
+    alone = read_account(tmp_path, "weekly", known(), "weekly.1of2")
+    assert (alone.verdict, alone.strays, [one.cell.name for one in alone.cells]) == (Verdict.PASS, (), ["weekly.1of2"])
+
+
+@pytest.mark.parametrize("began", ["2130-01-01T00:00:00+00:00", "1970-01-01T00:00:09+00:00", "yesterday"])
+def test_a_night_that_was_begun_while_the_clock_was_wrong_is_not_taken_for_the_newest(
+    tmp_path: Path, began: str
+) -> None:
+    performed(tmp_path, [cell("pass")], "wrong")
+    performed(tmp_path, [cell("fail", "exit=1")], "today")
+    assert of_night(tmp_path).name == "today"
+    folder = night_record.night_folder(tmp_path, "wrong")
+    folder.write(msgspec.structs.replace(folder.read(), started=began))
+    with pytest.raises(NightError, match=f"the night wrong began at {re.escape(began)}.*--night=ID"):
+        of_night(tmp_path)
+    assert [read_account(tmp_path, name, known()).verdict for name in ("wrong", "today")] == [
+        Verdict.PASS, Verdict.FAIL,
+    ]  # fmt: skip
+
+
+def test_nights_of_two_time_zones_are_in_the_order_of_time(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        performed(tmp_path, [cell("pass")], name)
+    for name, began in (("first", "2026-11-28T09:00:00+09:00"), ("second", "2026-11-28T01:00:00+00:00")):
+        folder = night_record.night_folder(tmp_path, name)
+        folder.write(msgspec.structs.replace(folder.read(), started=began))
+    assert of_night(tmp_path).name == "second"
