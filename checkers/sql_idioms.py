@@ -229,9 +229,15 @@ def count_in_list(brokers: str) -> str:
 
 
 def list_covers(brokers: str, others: str) -> str:
-    """Returns SQL: is each number of the second list in the first?"""
+    """Returns SQL: is each number of the second list in the first?
+
+    The first list becomes a regular expression. A text that is no list of numbers counts as an empty list, because it
+    could match anything, or take for ever. The expression has no end mark, because numbers that occur twice would then
+    take exponential time.
+    """
+    numbers = f"case when regexp_extract({brokers}, '^[-0-9,]*$', 0) = {brokers} then {brokers} else '' end"
     apart = f"concat(',', replace({others}, ',', ',,'), ',')"
-    pattern = f"concat('^(,(', replace({brokers}, ',', '|'), '),)*$')"
+    pattern = f"concat('^(,(', replace({numbers}, ',', '|'), '),)*')"
     return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
 
 

@@ -25,7 +25,7 @@ from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quote, quote_texts
 from assay.checkers.judging.history_integrity import Progress, require_closed
 from assay.harness.core.history import HistoryError
-from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.history.data_sets import DATA_SETS, NODE_LISTS
 
 if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
@@ -121,7 +121,7 @@ def _row_rule(
     cases |= {f"word {column}": f"{column} not in ({quote_texts(known)})" for column, known in words.items()}
     cases |= more
     whens = " ".join(f"when {condition} then '{case}'" for case, condition in cases.items())
-    explained = ("call", "ret") if data in ("ops", "effects") else ()
+    explained = NODE_LISTS if data == "events" else ("call", "ret") if data in ("ops", "effects") else ()
     columns = ", ".join(quote(name) for name in dict.fromkeys((*names, *words, *explained)))
 
     def reason(row: Row) -> str:
@@ -185,6 +185,11 @@ def _select_mismatch(join: str, unknown: str) -> str:
             or e.ret is distinct from o.ret)
         order by e.op nulls first, e.sub nulls first limit 1
         """
+
+
+def _explain_node_list(row: Row) -> str:
+    name = str(row["broken"]).removeprefix("list ")
+    return f"{name} is {row[name]!r}, and must be numbers of nodes with commas between them, such as 1,2,3"
 
 
 def _explain_fault(row: Row) -> str:
@@ -340,7 +345,12 @@ RULES: Final = (
     ),
     _row_rule("faults", ("id", "time"), {}, lambda row: str(row["broken"])),
     ValidationRule(data="faults", sql=_select_fault_steps(), names=("id", "phase"), reason=_explain_fault),
-    _row_rule("events", ("node", "incarnation", "seq"), {}, lambda row: str(row["broken"])),
+    _row_rule(
+        "events",
+        ("node", "incarnation", "seq"),
+        {f"list {name}": f"regexp_extract({name}, '^[-0-9,]*$', 0) <> {name}" for name in NODE_LISTS},
+        _explain_node_list,
+    ),
     _row_rule("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),
 )
 """In order: errors visible in one row come before those that need several rows."""

@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from assay.checkers.engine import DuckDB
+from assay.checkers.engine import DuckDB, SQLite
 from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.sql_idioms import (
     first_rows_subquery,
     greatest_before,
+    list_covers,
     order_by,
     previous,
     row_number,
@@ -149,3 +150,24 @@ def test_the_first_pair_is_named_as_well(engine: DuckDB, *, rising: bool) -> Non
 
 def former(row: Any) -> dict[str, Any]:
     return {name: row[f"former_{name}"] for name in ("side", "moment", "op")}
+
+
+@pytest.mark.parametrize("engine_type", [DuckDB, SQLite])
+@pytest.mark.parametrize(
+    ("brokers", "others", "covered"),
+    [
+        ("1,2,3", "3,1", True), ("1,2", "2,3", False), ("1", "11", False), ("11", "1", False), ("", "1", False),
+        ("1,12", "12,1,12", True), ("1,1", "1", True), ("-1,2", "2,-1", True),
+        (".*", "7,8,9", False), ("(", "1", False), ("1,2\n", "1", False),
+        ("(1|1)+", "1" * 60 + "!", False), ("11," * 40 + "11", "11," * 40 + "9", False),
+        ("," * 40, "," * 99 + "9", False),
+    ],
+)  # fmt: skip
+def test_a_list_covers_another_by_its_numbers_alone(
+    engine_type: type[DuckDB | SQLite], brokers: str, others: str, covered: bool
+) -> None:
+    with engine_type() as one:
+        one.load("lists", pa.table({"brokers": [brokers], "others": [others]}))
+        assert one.rows(f"select brokers from lists where {list_covers('brokers', 'others')}") == (
+            [{"brokers": brokers}] if covered else []
+        )

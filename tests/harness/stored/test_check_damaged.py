@@ -150,6 +150,8 @@ ROWS = {
     ),
     "a fault without a time": Case("faults", put(1, time=None), 2, "time has no value"),
     "an event without a node": Case("events", put(1, node=None), 2, "node has no value"),
+    "an event with an expression": Case("events", put(1, isr="(1|1)+"), 2, "isr is '(1|1)+', and must be numbers of n"),
+    "an event with names": Case("events", put(1, gone="n1,n2"), 2, "gone is 'n1,n2', and must be numbers of nodes"),
     "a replica's record without a place": Case("replicas", put(0, position=None), 1, "position has no value"),
 }  # fmt: skip
 
