@@ -104,7 +104,7 @@ class SQLite(LazyEngine):
         try:
             return [column[0] for column in cursor.description], cursor.fetchall()
         except sqlite3.Error as error:
-            raise _to_error(error, sql) from error
+            raise self._to_error(error, sql) from error
 
     def _make(self, relation: LazyRelation) -> int | None:
         self._drop(relation.name)
@@ -127,7 +127,29 @@ class SQLite(LazyEngine):
         try:
             return self._connection.execute(translate(sql))
         except sqlite3.Error as error:
-            raise _to_error(error, sql) from error
+            raise self._to_error(error, sql) from error
+
+    def _to_error(self, error: sqlite3.Error, sql: str) -> BaseException:
+        """Returns the exception to raise. A Ctrl-C during a query ends that query.
+
+        If Ctrl-C comes while SQLite calls a Python function, SQLite reports an error of that function.
+        """
+        in_function = str(error).startswith("user-defined ")
+        if str(error) == "interrupted" or (in_function and not self._fails(sql)):
+            return KeyboardInterrupt(f"SQLite was interrupted at {shorten(sql)}")
+        return EngineError(f"SQLite could not run {shorten(sql)}: {error}")
+
+    def _fails(self, sql: str) -> bool:
+        """Runs a query again, without an effect, and returns whether it fails."""
+        self._connection.execute("savepoint tried")
+        try:
+            self._connection.execute(translate(sql)).fetchall()
+        except sqlite3.Error:
+            return True
+        finally:
+            self._connection.execute("rollback to tried")
+            self._connection.execute("release tried")
+        return False
 
 
 def is_available() -> bool:
@@ -230,10 +252,3 @@ def _read_values(table: pa.Table, name: str) -> Sequence[Any]:
         return [None] * table.num_rows
     values: Sequence[Any] = column.to_pylist()
     return values
-
-
-def _to_error(error: sqlite3.Error, sql: str) -> BaseException:
-    """Returns the exception to raise. A Ctrl-C during a query ends that query."""
-    if str(error) == "interrupted":
-        return KeyboardInterrupt(f"SQLite was interrupted at {shorten(sql)}")
-    return EngineError(f"SQLite could not run {shorten(sql)}: {error}")

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -34,6 +34,7 @@ from assay.checkers.engine import (
     duck,
     engine_selection,
 )
+from assay.checkers.engine import sqlite as sqlite_engine
 from assay.checkers.engine.base import quote_texts
 from assay.checkers.engine.sqlite import translate
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
@@ -885,6 +886,37 @@ def test_ctrl_c_ends_a_query_of_sqlite_and_what_was_made_stays() -> None:
         with pytest.raises(KeyboardInterrupt, match="SQLite was interrupted at create table more"):
             lite.rows("select count(*) as many from more")
         assert lite.rows("select count(*) as many from few") == [{"many": 3}]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["select concat(x, '') as made from numbers", "select bit_or(x) as made from numbers"],
+    ids=["function", "aggregate"],
+)
+def test_ctrl_c_in_a_python_function_of_sqlite_is_no_error(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pressed: list[int] = []
+
+    def press(*values: object) -> int:
+        pressed.append(1)
+        if len(pressed) == 3:
+            raise KeyboardInterrupt
+        return 0
+
+    monkeypatch.setitem(cast("dict[str, object]", sqlite_engine._FUNCTIONS), "concat", press)
+    monkeypatch.setattr(sqlite_engine._BitOr, "step", press)
+    with SQLite() as lite:
+        lite.load("numbers", pa.table({"x": range(5)}))
+        lite.table("made_once", sql)
+        for query in ("select * from made_once", sql):  # a table that is made, and rows that are read
+            with pytest.raises(KeyboardInterrupt, match="SQLite was interrupted at "):
+                lite.rows(query)
+            assert len(lite.rows("select * from made_once")) in (1, 5)
+            pressed.clear()
+
+
+def test_an_error_of_a_python_function_of_sqlite_stays_an_error() -> None:
+    with SQLite() as lite, pytest.raises(EngineError, match="SQLite could not run select regexp_extract"):
+        lite.rows("select regexp_extract('a', '(', 0) as none")
 
 
 def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
