@@ -349,8 +349,8 @@ def is_troubled(outcomes: Collection[AttemptOutcome]) -> bool:
 def find_strays(nights: Sequence[Night]) -> dict[str, str]:
     """Returns the parts that belong to another night of this name, with the reason. ``nights``: the newest comes last.
 
-    A part belongs to the night of the newest part if both divide it alike and test the same version, as far as known,
-    and if no more time lies between their begins than all parts may take, or a day.
+    A part belongs to the night of the newest part if both divide it alike, and test the same version as far as known.
+    Their begins must not be further apart than all parts may take, or a day.
     """
     last = nights[-1]
     strays = {}
