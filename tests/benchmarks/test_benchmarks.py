@@ -41,7 +41,7 @@ LARGER = {
 }
 """With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
 ELSEWHERE = {"explorers", "figures", "broker", "linearizability"}
-"""What the others share, and those that have tests of their own below."""
+"""Modules that the other benchmarks share, and benchmarks that have tests of their own below."""
 
 
 def figures(name: str, *options: str) -> dict[str, Any]:

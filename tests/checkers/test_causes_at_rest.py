@@ -69,7 +69,7 @@ def other_settings(*nodes: str) -> Change:
 
 
 def moved_unknown_to(node: str) -> Change:
-    """Of a move away from n3, whose end this node does not know of."""
+    """Returns a move away from n3, whose end this node does not know of."""
     moved = {"replicas": "1,2", "members": "1,2"}
     routed = changing("routed", moved)
     return all_of(ROUTED, changing("partition", moved), routed, changing("routed", {"replicas": "1,2,3"}, node=node))

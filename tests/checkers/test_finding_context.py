@@ -57,7 +57,7 @@ def test_a_fault_that_lasted_from_before_or_beyond_is_named(tmp_path: Path) -> N
 
 
 def test_a_fault_counts_from_when_its_injection_began(tmp_path: Path) -> None:
-    """What a kill is about to do is done before it is seen to be."""
+    """A kill strikes before it is recorded as injected."""
     faults = [
         *fault(1, 2_150, 2_200, began=2_100),
         *fault(2, 2_150, 2_200, began=2_101),

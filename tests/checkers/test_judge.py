@@ -189,7 +189,7 @@ def test_an_interrupted_drain_is_not_a_missed_deadline(tmp_path: Path) -> None:
 
 
 def test_a_tester_that_stood_still_holds_no_missed_deadline_against_anyone(tmp_path: Path) -> None:
-    """Nor does it let the run pass. What contradicts itself at any time fails all the same."""
+    """Nor does it let the run pass. A contradiction at any time fails the run all the same."""
     late, stalled = run(drained=False), {"stood_still": LONG_STANDSTILL}
     judged = verdict(tmp_path / "late", late, faults=partition(), **stalled)
     assert judged.verdict is Verdict.UNKNOWN

@@ -24,7 +24,10 @@ NAMED = sorted({check.kinds for family in FAMILIES for check in family.checks if
 
 
 def some_logs() -> list[Row]:
-    """Of which most contradict themselves; with keys and times of records, and some of whatever checks look for."""
+    """Returns logs, most of which contradict themselves.
+
+    They have keys and times of records, and some rows of every kind that checks look for.
+    """
     breaker, rows = random.Random(1), list[Row]()
     for number in range(30):
         log = broken(SimulatedLog(f"t-{number}", random.Random(f"kinds/{number}"), number * 1000).run(40), breaker)

@@ -1,4 +1,4 @@
-"""Of a contradiction that lasts, a finding names the two operations nearest in time, not the first and the last."""
+"""A finding of a lasting contradiction names the two operations nearest in time, not the first and the last."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Case:
     possible: Callable[[Sequence[Row]], bool]
     families: tuple[Family, ...]
     anomalies: set[str]
-    """What is found in such histories, every time."""
+    """Anomalies that are found in such histories, every time."""
     steps: int = 22
     contract: Contract = field(default_factory=Contract)
 
@@ -74,7 +74,7 @@ of them, which is what can be said of one element."""
 
 
 def _renamed(rows: Sequence[Row], number: int) -> list[Row]:
-    """As history ``number`` of its own, for there may be several of one."""
+    """Returns the rows as history ``number``, because there may be several of one history."""
     first = min(row["op"] for row in rows)
     return [row | {"key": f"m-{number}", "op": number * 1_000 + row["op"] - first} for row in rows]
 

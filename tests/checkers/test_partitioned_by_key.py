@@ -63,7 +63,7 @@ def test_stored_runs_are_judged_by_key_as_ever(path: Path) -> None:
 
 
 def logs(*, said: bool) -> list[Row]:
-    """Of forty keys; ``said``: with all that clients say of records."""
+    """Returns logs of forty keys. With ``said`` they have all that clients say of records."""
     rng, found = random.Random(21), []
     for number in range(40):
         compacted = number % 5 == 4

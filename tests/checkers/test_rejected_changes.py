@@ -69,7 +69,7 @@ def whole(*shown: Row, op: int = 1) -> list[Row]:
 
 
 OTHER = setting_seen(1, 7, 0, 1, name="b")
-"""Of a look: another setting."""
+"""Another setting that the look at a topic saw."""
 HAVE = {
     "process 2 asked for the commit with the number 7 to g/t-0, called at 2.000 s, and it was certainly rejected, but "
     "process 3 found it done by 5.000 s.": [commit(2, 7, 2, 3, "fail"), fetched(3, 7, 4, 5)],

@@ -1,5 +1,6 @@
-"""Unmodified clients of others share the partitions of a topic as a group: every message is read no matter which dies,
-member or coordinator, what was committed stays committed, and generations rise.
+"""Unmodified foreign clients share the partitions of a topic as a group.
+
+Every message is read, whether a member or a coordinator dies. Committed offsets stay committed, and generations rise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a system returns that it cannot mean is said with the method and the node, before anything depends on it."""
+"""A nonsensical answer of a system's hook is reported with method and node, before anything depends on it."""
 
 from __future__ import annotations
 

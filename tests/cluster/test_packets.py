@@ -15,7 +15,7 @@ def packet(port: int = 9092, size: int = 100) -> bytes:
 
 
 def six(port: int) -> bytes:
-    """The same of IPv6."""
+    """Returns the headers of an IPv6 packet."""
     ends = bytes.fromhex("fd00") + bytes(13) + b"\x02" + bytes.fromhex("fd00") + bytes(13) + b"\x03"
     return b"\x60" + bytes(7) + ends + port.to_bytes(2, "big") + b"\x10\x00"
 

@@ -70,7 +70,7 @@ def orders(tmp_path: Path, change: DiskChange, errors: int) -> Path:
 
 
 def run(tmp_path: Path, file: Path, call: str, **more: str) -> tuple[int, str]:
-    """Exit code, and what was printed, of a program that makes the call in a folder of which the disk fails."""
+    """Returns exit code and output of a program that makes the call in a folder whose disk fails."""
     with started(tmp_path, file, call, **more) as program:
         printed, _ = program.communicate(timeout=60)
     return program.returncode, printed.strip()

@@ -341,7 +341,7 @@ def absurd() -> list[Row]:
 
 
 def some_bank(number: int) -> Bank:
-    """Of every third only the whole is known."""
+    """Makes a bank at random. Only the total is known of every third one."""
     first = 3 * 10**7 + number * 100
     return at_random(number, wrong=True, key=f"b-{number}", first=first, split=number % 3 > 0)
 

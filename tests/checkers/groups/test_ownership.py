@@ -87,7 +87,7 @@ def test_it_is_found_and_its_neighbour_is_not(
 
 
 def test_times_of_nodes_do_not_matter(tmp_path: Path) -> None:
-    """The same events with clocks that are wrong by any amount get the same answers."""
+    """Events get the same findings whatever the clocks of their nodes show."""
     rng = random.Random(5)
     rows = [bad for _, bad, _, _ in HAVE for bad in bad]
     for number, row in enumerate(rows):

@@ -95,7 +95,7 @@ def test_an_operation_that_is_not_the_models_is_reported_on_spark_too(applicatio
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
 def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path: Path) -> None:
-    """One key is answered, and has no legal order; the others would take minutes."""
+    """The first key is answered, and has no legal order. The other keys would take minutes."""
     slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
     keys = ["slow", "slower"] if engine == "duckdb" else ["slow"]  # a process for each, or one of Spark's two for all
     ops = table([("quick", [operation("peek", 1, call=0, ret=1)]), *((key, slow) for key in keys)])

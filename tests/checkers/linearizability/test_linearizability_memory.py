@@ -58,7 +58,7 @@ def test_a_search_that_explodes_ends_unknown_before_the_process_is_larger_than_t
 
 
 def test_strings_that_no_read_returned_do_not_explode() -> None:
-    """Of 32 appends at once all orders are possible until a read comes; it fits none."""
+    """All orders of 32 concurrent appends are possible until a read arrives, which fits none."""
     judged = search(table([("k", HARD["kv"][1])]), MODELS["kv"], limits=Limits(bytes=2_000_000))
     assert judged.anomalies == {"nonlinearizable": 1}
 

@@ -232,7 +232,7 @@ def test_a_model_that_contradicts_itself_is_an_error_everywhere() -> None:
 
 
 class Local(Mixer):
-    """Of a module that no other process can import."""
+    """Model in a module that no other process can import."""
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model)
 
 
 class Handle:
-    """Of a value, with something that cannot be pickled."""
+    """State with a value, and with a lock that cannot be pickled."""
 
     def __init__(self, value: int) -> None:
         self.value, self.lock = value, threading.Lock()

@@ -35,8 +35,8 @@ PROMISED = Contract(linearizable_ends=True, dense_offsets=True)
 def test_what_is_impossible_is_accused_and_nothing_else(each: int, seed: int, least: int, tmp_path: Path) -> None:
     """By night some 100,000 that are impossible, at least 1,000 of each bug, and more that are possible.
 
-    What is accused when cut short is impossible by then; and the operations that a finding names are impossible by
-    themselves, whatever became of all others.
+    A history that is accused when cut short is impossible by then. The operations that a finding names are impossible
+    by themselves, whatever became of all others.
     """
     shown: Counter[str] = Counter()
     named: Counter[str] = Counter()

@@ -42,7 +42,7 @@ STEPS = 45
 
 @pytest.fixture(params=[80, pytest.param(600, marks=pytest.mark.long)])
 def count(request: pytest.FixtureRequest) -> int:
-    """Of histories; twice as many where they are correct."""
+    """The number of histories. Twice as many of them are made if they are correct."""
     number: int = request.param
     return number
 

@@ -292,7 +292,7 @@ def a_gap_of_compaction_lies_inside_a_poll(book: Pages) -> None:
 
 @case()
 def records_without_the_place_where_their_poll_began_or_ended(book: Pages) -> None:
-    """Of a client that does not say, and whose polls may have passed more than they show."""
+    """The client does not say these places, and its polls may have passed more than they show."""
     book.send([1, 2], 0, (0, 10))
     book.send([3], 3, (11, 15))
     book.poll(0, [(0, 1), (1, 2)], None, (20, 30))
@@ -755,7 +755,7 @@ def records_whose_times_no_one_saw(book: Pages) -> None:
 
 @case()
 def segments_that_may_begin_before_that_time(book: Pages) -> None:
-    """What version 0 of the request lists is not the first record of a time, and is recorded without one."""
+    """Version 0 of the request lists a segment, not the first record of a time. It is recorded without a time."""
     _filled(book)
     book.add("look-up", (600, 610), 3, process=4)
 
@@ -1257,7 +1257,7 @@ def test_a_create_time_may_be_any_number(kept: int, created: int, expected: set[
 def test_two_engines_say_the_same_of_all_cases_with_the_usual_contract_and_of_what_may_go_with_the_power_of_all(
     tmp_path: Path, other: Opens
 ) -> None:
-    """One history: to make the tables of a log on Spark takes longer than what is asked of them."""
+    """All cases are in one history, because making the tables of a log on Spark takes longer than querying them."""
     rows, faults, contract = max(histories(), key=lambda history: len(history[0]))
     log = Log().run(20).power_loss([1, 2]).run(30).power_loss([1, 2, 3, 4, 5]).run(10)
     assert log.judged(tmp_path / "power", POWER_CONTRACT).anomalies[UNFLUSHED_LOSS] == 6

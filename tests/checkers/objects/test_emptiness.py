@@ -123,7 +123,7 @@ def test_an_element_that_is_given_out_and_put_back_accuses_no_queue_that_is_not_
 
 
 def said_empty(rows: list[Row], rng: random.Random) -> list[Row]:
-    """One of the dequeues, if there is one, found nothing."""
+    """Makes one of the dequeues, if there is any, find nothing."""
     takes = [row for row in rows if row["kind"] == TAKE and row["outcome"] == "ok"]
     if takes:
         rng.choice(takes)["value"] = None

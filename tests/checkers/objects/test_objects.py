@@ -41,7 +41,7 @@ Make = Callable[[str, random.Random, int], list[Row]]
 
 @pytest.fixture(params=[600, pytest.param(2000, marks=pytest.mark.long)])
 def many(request: pytest.FixtureRequest) -> int:
-    """Of histories."""
+    """The number of histories."""
     number: int = request.param
     return number
 
@@ -57,7 +57,7 @@ def histories(make: Make, name: str, many: int) -> list[list[Row]]:
 
 
 def by_sql(folder: Path, rows: list[Row], family: Family) -> Instances:
-    """Of each key with findings: (anomaly, value) as often as it is found."""
+    """Returns, by key with findings, each (anomaly, value) as often as it is found."""
     reported: Instances = {}
     with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, Contract())
@@ -270,7 +270,7 @@ def test_a_queue_is_no_log_and_its_loss_is_unknown_without_a_drain(tmp_path: Pat
 
 
 def test_a_drain_of_unknown_outcome_may_have_taken_whatever_is_missing(tmp_path: Path) -> None:
-    """Any number of elements, where a dequeue takes one. What is not missing proves that it took nothing."""
+    """A drain takes any number of elements, a dequeue takes one. If no element is missing, the drain took none."""
     added = [step(op, "queue-enqueue", op, (2 * op + 1, 2 * op + 2)) for op in range(5)]
     drained = step(20, "queue-drained", None, (60, 61))
     taken = [step(10 + op, "queue-dequeue", op, (40 + 2 * op, 41 + 2 * op)) for op in range(5)]

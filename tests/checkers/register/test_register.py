@@ -267,7 +267,7 @@ def test_it_is_found_and_its_neighbour_is_not(
 
 
 def named(rows: list[Row], finding: Finding) -> list[Row]:
-    """Of these rows those that a finding names, as if every value that they use may have been written before."""
+    """Returns the rows that a finding names, as if every value that they use may have been written before."""
     some = [row for row in rows if row["op"] in finding.operations]
     written = {row["value"] for row in some if row["kind"] != "register-read"}
     used = {row[name] for row in some for name in ("value", "expected")} - written - {None}

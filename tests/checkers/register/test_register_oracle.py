@@ -52,7 +52,7 @@ def all_versions_known(rows: list[Row]) -> bool:
 
 @pytest.fixture(params=[200, pytest.param(1500, marks=pytest.mark.long)])
 def count(request: pytest.FixtureRequest) -> int:
-    """Of histories; twice as many where they are broken."""
+    """The number of histories. Twice as many of them are made if they are broken."""
     number: int = request.param
     return number
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(params=[200, pytest.param(1000, marks=pytest.mark.long)])
 def count(request: pytest.FixtureRequest) -> int:
-    """Of histories; twice as many where they are of all levels."""
+    """The number of histories. Twice as many of them are made if they are of all levels."""
     number: int = request.param
     return number
 
@@ -49,7 +49,7 @@ def indexed(histories: Sequence[Sequence[Txn]]) -> list[tuple[int, Sequence[Txn]
 
 
 def mixed(seed: int, count: int, *, registers: bool = False) -> list[list[Txn]]:
-    """Of all levels, every second one broken."""
+    """Returns histories of all levels, every second one broken."""
     breaker, histories = random.Random(seed), []
     for index in range(count):
         history = simulated(seed, index, LEVELS[index % len(LEVELS)], registers=registers)

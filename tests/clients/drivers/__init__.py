@@ -1,1 +1,1 @@
-"""One process for each client of others that is tried: it knows that client's own interface, the tests know none."""
+"""Driver processes, one for each foreign client: each knows its client's own interface, and the tests know none."""

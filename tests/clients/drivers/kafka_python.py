@@ -129,8 +129,8 @@ class Client:
 class Member(ConsumerRebalanceListener):
     """Only its own thread touches the consumer.
 
-    A poll lasts longer than a join. Where it ends between the answers to JoinGroup and to SyncGroup, version 3.0.12
-    never takes the assignment: the join's task has said by then that no join is needed, so the next poll does not
+    A poll lasts longer than a join. If a poll ends between the answers to JoinGroup and to SyncGroup, version 3.0.12
+    never takes the assignment. The join's task has said by then that no join is needed, so the next poll does not
     wait for it. Such a member sends no heartbeat, is expired by the coordinator, and never finds out.
     """
 

@@ -1,4 +1,4 @@
-"""One cluster of the echo system for the tests of a module."""
+"""Fixtures that share a cluster of the echo system between the tests of a module."""
 
 from __future__ import annotations
 

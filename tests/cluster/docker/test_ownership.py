@@ -149,7 +149,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine_needed")
 def test_a_fault_noted_in_the_journal_is_undone_by_replay(live: Any) -> None:
-    """What heal does for faults inside containers that stay: the entry's command, run by the engine, not over SSH."""
+    """Heal undoes faults inside containers that stay: the engine, not SSH, runs the entry's command."""
     node = live.node("n1")
     live.run(node.drop_from([live.node("n2")]))
     (found,) = [found for found in journal.read_journals(live.state)[0] if found.run_id == live.cluster.run_id]

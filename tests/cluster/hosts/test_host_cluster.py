@@ -33,7 +33,7 @@ ip6tables -S | grep ASSAY
 pgrep -fa '[e]cho.py|[t]ail -n|[s]leep 1000'
 true
 """
-"""What a run leaves on a host."""
+"""Lists everything that a run leaves on a host."""
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def session(hosts: OwnHosts, folder: Path, *options: str, cluster: str = "ssh") 
 
 
 STATES = "ps ax -o stat=,args= | grep '[Q]uorumPeerMain' | cut -c1"
-"""Of the servers' processes: ``T`` is one that was stopped."""
+"""Prints the states of the servers' processes. ``T`` means stopped."""
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""One direction of one connection cut, in the simulation, while all else between the two nodes is heard."""
+"""The simulation cuts a single direction of a single connection and delivers all else between the two nodes."""
 
 from __future__ import annotations
 

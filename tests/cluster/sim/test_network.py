@@ -26,7 +26,7 @@ PORT = 9092
 
 @dataclass
 class Inbox:
-    """What a server received, with times, and how its connections ended."""
+    """Data that a server received, with times, and how its connections ended."""
 
     data: bytearray = field(default_factory=bytearray)
     times: list[float] = field(default_factory=list)

@@ -232,7 +232,7 @@ def test_a_stopped_process_does_not_end() -> None:
 
 
 class HoldsLast(Counter):
-    """A counter that stops itself in the step in which it ends."""
+    """Counter that holds itself in its last step."""
 
     async def entry(self, runtime: Any, argv: Any) -> int:
         try:

@@ -38,7 +38,7 @@ class Machine:
 
 
 class Journal:
-    """Of no interest here."""
+    """Journal that keeps nothing."""
 
     def command(self, node: str, argv: Sequence[str]) -> int:
         return 1

@@ -91,7 +91,7 @@ def forking(folder: Path) -> Iterator[str]:
 
 
 def states(session: str) -> list[str]:
-    """Of the main process and all children, without those that only wait to be forgotten."""
+    """Returns the states of the main process and all children, without zombies."""
     return [state for state in shell(f"ps -s {session} -o state= || true").split() if state != "Z"]
 
 

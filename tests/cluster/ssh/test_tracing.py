@@ -16,7 +16,7 @@ from assay.cluster.ssh.second_copy import parse_changes
 
 @dataclass(frozen=True)
 class Traced:
-    """What one command left behind."""
+    """Trace of a single command."""
 
     changes: int | None
     not_proved: str | None
@@ -42,7 +42,7 @@ class Traces:
         return Traced(*parse_changes(counts.read_text()), status.read_text().strip(), done.stdout + done.stderr)
 
     def python(self, code: str, spared: str = "") -> Traced:
-        """The same of lines of Python. The data folder is ``data``, the files of it are ``old`` and ``sub``."""
+        """Runs and traces lines of Python. The data folder is ``data``, the files of it are ``old`` and ``sub``."""
         return self.run([sys.executable, "-ISc", f"import os\n{code}"], spared=spared)
 
 
