@@ -495,11 +495,11 @@ def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> No
     assert play.row(1, FaultPhase.HEALED).took_effect is play.row(2, FaultPhase.HEALED).took_effect is True
 
 
-# What a run leaves to be played again
+# Schedules that a run leaves for a replay
 
 
 def played(schedule: FaultSchedule) -> tuple[list[Any], Any]:
-    """What the conductor did, in its order, and then who recovered: that is found out besides, and may coincide."""
+    """Returns what the conductor did, in its order, then the recoveries, which are observed besides and may coincide."""
     play = Play(schedule, FakeCluster(5))
     rows = [(row.id, row.fault, row.phase, row.targets, row.took_effect, row.stage) for row in play.play()]
     return ordered(rows), play.record

@@ -311,7 +311,7 @@ def test_what_is_wrong_with_a_log_is_said_with_its_place(
 def test_a_lost_line_end_never_loses_an_operation(
     folder: Path, recorded: Recorded, data: st.DataObject, between: str
 ) -> None:
-    """Where two loggers write one file, or its lines are wrapped: of two operations on a line one would be left out."""
+    """A line with two operations would lose one of them, if two loggers write one file or its lines are wrapped."""
     *lines, end = as_log(recorded, noise=False).split("\n")
     lost = data.draw(st.integers(1, len(lines)))
     text = "\n".join(lines[:lost]) + between + "\n".join([*lines[lost:], end])
@@ -409,7 +409,7 @@ def test_what_a_file_is_of_is_recognised_or_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_not_looked_at_before_it_is_read(tmp_path: Path) -> None:
-    """What recognising takes from it would be missing: a history without its beginning."""
+    """Recognition would consume the beginning of the history."""
     reading, writing = os.pipe()
     with os.fdopen(reading), os.fdopen(writing, "wb") as file:
         file.write(f"{CALL}}}".encode())

@@ -1,4 +1,4 @@
-"""What is carried to a store that begins empty is enough for its page, small, and never in the way of what is there."""
+"""Files carried over to an empty store suffice for its page, are small, and never replace files that are there."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_nights_without_change_raise_an_alarm_at_most_at_the_stated_rate(nights:
 @pytest.mark.slow
 @pytest.mark.parametrize("tried", [150, by_night(400)])
 def test_the_rate_is_no_empty_promise(tried: int) -> None:
-    """One figure alone: at a level of 0.2 noise is taken for a change, though never more often than that."""
+    """At a level of 0.2, noise in a single figure is taken for a change, but never more often than that."""
     chance = np.random.default_rng(7)
     probabilities = [
         found.probability

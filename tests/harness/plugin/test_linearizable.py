@@ -1,6 +1,6 @@
 """A contract that is a model: a client without effects, the user's own class, and the stored run judged again.
 
-What searches loads numba, which cannot be loaded twice: such a run has a process of its own.
+The search loads numba, which cannot be loaded twice: such a run has a process of its own.
 """
 
 from __future__ import annotations

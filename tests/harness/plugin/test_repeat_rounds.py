@@ -35,7 +35,7 @@ def test_tests_take_turns(toy_project: pytest.Pytester) -> None:
 
 
 class Process:
-    """What pytest-xdist's scheduler sees of a process: which tests it was dealt."""
+    """Process as pytest-xdist's scheduler sees it: the tests that it was dealt."""
 
     shutting_down = False
     gateway = SimpleNamespace(id="gw")

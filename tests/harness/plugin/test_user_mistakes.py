@@ -163,7 +163,7 @@ def test_a_column_without_a_value_is_named(
 def test_a_page_that_cannot_be_written(
     tmp_path: Path, verb: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder lies where the page is to be: root may write everywhere else."""
+    """A folder lies at the page's path, because root may write everywhere else."""
     run = run_folder(tmp_path / "store")
     place = run if verb == "report" else tmp_path / "store"
     (place / name).mkdir()

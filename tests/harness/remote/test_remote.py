@@ -35,7 +35,7 @@ T = TypeVar("T")
 LIMIT = 5.0
 
 did: list[str] = []
-"""What clients did, on whichever node."""
+"""Calls that clients did, on whichever node."""
 made_here: list[RemoteClient] = []
 """The clients of :func:`opened`. A connection must be closed before its loop is: Python 3.12 and later complain."""
 
@@ -270,7 +270,7 @@ def test_an_operation_whose_process_is_killed_is_indeterminate_and_the_next_proc
             assert (await again.invoke(Operation("echo"))).outcome is Outcome.OK
 
     simulated(main)
-    # What a dead process is unwound with reaches no one.
+    # Calls made while a dead process is unwound reach no one.
     assert [what for what in did if what != "close"] == ["open n1 None True", "open n1 None True", "echo"]
 
 

@@ -1,4 +1,4 @@
-"""One seed, one history, byte for byte: in any process, under any hash seed, and whatever ran before in the process."""
+"""A seed gives the same history, byte for byte, in any process, under any hash seed, and whatever ran before."""
 
 from __future__ import annotations
 

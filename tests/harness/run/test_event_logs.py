@@ -66,7 +66,7 @@ class Saying:
     ],
 )
 def test_a_line_that_the_history_does_not_take_is_kept_as_unreadable(odd: dict[str, Any], taken: bool) -> None:
-    """What a system writes is its own affair: it must not cost the run its history."""
+    """A system may write anything to its log: it must not cost the run its history."""
     history = HistoryInMemory()
 
     async def collect() -> None:

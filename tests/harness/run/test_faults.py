@@ -29,7 +29,7 @@ def replayed(root: Path, found: FaultSchedule) -> FaultSchedule:
 
 
 def test_a_fault_that_went_on_until_the_run_ended_is_played_again(tmp_path: Path) -> None:
-    """One that lingers is healed as the main phase ends, a moment after the time limit."""
+    """A lingering fault is healed as the main phase ends, a moment after the time limit."""
     step = FaultStep(20.0, "partition-one", parse_target("one"), 9.0, seed=1)
     record = ScheduleRecord(FaultSchedule(1, (step,)), (ResolvedStep(step, ("n2",), 20.001, 30.02, {}),))
     assert replayed(tmp_path, record.as_resolved()).steps[0].until == 30.02

@@ -111,7 +111,7 @@ def test_what_the_model_finds_names_the_faults_in_force_from_the_last_operation_
 
 
 PUT_A, PUT_B, GET_B = ("put", "a", 1), ("put", "b", 2), ("get", "b", 2)
-"""What the model is given, and the value of the register's effect."""
+"""Arguments of the model, and the value of the register's effect."""
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ LONGEST = 60.0
 
 @dataclass
 class Heard(SilentProgress):
-    """What was said that no one may miss."""
+    """Progress that keeps the alarms."""
 
     alarms: list[str] = field(default_factory=list)
 

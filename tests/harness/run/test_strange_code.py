@@ -276,7 +276,7 @@ def test_effects_that_the_history_does_not_take_make_it_unknown(tmp_path: Path, 
 
 
 def test_effects_that_are_missing_accuse_no_one(tmp_path: Path) -> None:
-    """One operation's are missing; the others' are a contradiction by themselves, or would be one without it."""
+    """A single operation lacks its effects. The others contradict themselves with it, or would do so without it."""
 
     def effects(completed: Completed) -> Sequence[Effect]:
         if completed.index == 2:

@@ -1,4 +1,4 @@
-"""One run in the simulation, looked at from its history."""
+"""A whole run in the simulation keeps its phases and limits, as its history shows."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def spins() -> None:
 
 
 def waits() -> None:
-    """What no exception reaches."""
+    """Waits where no exception reaches it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
     time.sleep(600)
 

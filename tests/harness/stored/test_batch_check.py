@@ -41,7 +41,7 @@ SOME = [
     TODAY / "zookeeper_group-double-ownership",
     FIXTURES / "format_4" / "log-pass-strict",
 ]
-"""Of two formats, three kinds of objects, a log of messages, verdicts of both sorts; all of them are small."""
+"""Small runs of two formats, three kinds of objects, a log of messages, and verdicts of both sorts."""
 LOG = SOME[3]
 
 
@@ -275,7 +275,7 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
 
 
 def test_text_that_is_not_utf_8_is_said_of_its_own_history_alone(tmp_path: Path) -> None:
-    """What shares a database with it is judged as ever."""
+    """Histories that share a database with it are judged as ever."""
     strange = tmp_path / "strange"
     shutil.copytree(LOG, strange)
     part = sorted((strange / "history" / "ops").glob("*.parquet"))[-1]

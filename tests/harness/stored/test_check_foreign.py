@@ -48,7 +48,7 @@ def register(reads: dict[int, int], writes: int = 12) -> str:
 
 
 def log(text: str) -> str:
-    """The same as lines of a log."""
+    """Returns the operations as lines of a log."""
     for old, new in (("{:process ", "INFO  jepsen.util - "), (", :type ", "\t"), (", :f ", "\t"), (", :value ", "\t")):
         text = text.replace(old, new)
     return "INFO  jepsen.core - Worker 0 starting\n" + text.replace("}", "")

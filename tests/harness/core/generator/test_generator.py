@@ -260,7 +260,7 @@ def test_stagger_waits_its_mean_on_average() -> None:
 
 
 def test_an_open_loop_keeps_its_schedule_while_the_system_stalls() -> None:
-    """One worker; the third operation takes 45 ms. Those due meanwhile come late and are not put off further."""
+    """The only worker's third operation takes 45 ms. Operations due meanwhile come late and are not put off further."""
 
     class Watch(Generator, frozen=True):
         inner: Generator

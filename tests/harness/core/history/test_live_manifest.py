@@ -26,7 +26,7 @@ def effects(completed: Completed) -> list[Effect]:
 
 
 def read(folder: Path) -> dict[int, tuple[str, int]]:
-    """By operation its outcome, and how many effects it has, as they are to be had now."""
+    """Returns, by operation, its outcome and the number of its effects that can be read now."""
     found = read_manifest(folder)
     assert found is not None
     reader = HistoryReader(folder, paths=found.paths(folder))
