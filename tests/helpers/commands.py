@@ -1,6 +1,6 @@
 """Commands that start pytest in another process: the first one does, the rest are run in this one.
 
-What the first shows of processes no other has to, and an interpreter takes two seconds of a core to start.
+The first command proves that processes work. The others need not, because an interpreter takes two seconds to start.
 """
 
 from __future__ import annotations

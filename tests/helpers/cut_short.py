@@ -49,10 +49,10 @@ it would have seen is not known.
 def cut_short(
     history: HistoryReader, at: int, folder: Path, there: Callable[[str, Row], bool] = lambda name, row: True
 ) -> Path:
-    """Only what was called, done and seen until ``at`` (nanoseconds); what was under way then has no known outcome.
+    """Keeps the rows until ``at`` (nanoseconds); operations under way then have no known outcome.
 
-    What comes after a run's end, its disks, is left out, as in every interrupted run. ``there``: of the other rows,
-    by their data set, which are to be had by then.
+    The disks, which are read after a run's end, are left out, as in every interrupted run. ``there`` selects the
+    other rows that exist by then, by their data set.
     """
     for name, schema in SCHEMAS.items():
         rows: list[Row] = [] if name == "replicas" else history.table(name).to_pylist()

@@ -1,5 +1,6 @@
-"""Consumers of the draft as tests need them: each reads and commits, and writes down what it owned and how it stood;
-and what brokers and consumers say of who owned what.
+"""Consumers of the draft as tests need them, and the ownership that brokers and consumers report.
+
+Each consumer reads and commits, and writes down its partitions and states.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class StoringEcho(Echo):
 
 
 class SyncingEcho(StoringEcho):
-    """One that has what it answers on its disk: one write and one fsync each."""
+    """Echo system that stores each answer on its disk, with one write and one fsync."""
 
     def argv(self, node: Node) -> Sequence[str]:
         return [*super().argv(node), DATA]

@@ -1,4 +1,4 @@
-"""What rows of ``faults`` say of the project's own faults."""
+"""Rows of ``faults`` as the project's own faults record them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Could a coordinator that keeps every promise have given this history? By search, from what a coordinator is.
 
 It has one generation at a time, which only rises, and gives each partition to one member in each. A member that says
-what it was given was in that generation at some instant before it said so. A commit is taken on at an instant at which
-its generation is the group's, and stored then or later, but before its answer; one without an answer may be stored at
-any time after, or never. A fetch sees what was stored last, number and offset. No definition of an anomaly stands here.
+what it was given was in that generation at some instant before it said so. A commit is accepted at an instant at which
+its generation is the group's, and stored then or later, but before its answer. A commit without an answer may be stored
+at any time after, or never. A fetch sees what was stored last, number and offset. No definition of an anomaly stands
+here.
 """
 
 from __future__ import annotations

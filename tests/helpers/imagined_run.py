@@ -10,7 +10,7 @@ from assay.harness.core.operation import Completed, Completion, Operation, Outco
 from assay.harness.core.timestamps import NANOSECONDS
 
 Answer = Callable[[int, Operation], Completion]
-"""Of a process, to an operation."""
+"""Returns a process's answer to an operation."""
 
 
 class ImaginedRun:

@@ -22,7 +22,7 @@ Opens = Callable[[int], AbstractContextManager[Engine]]
 """Opens an engine for so many effects."""
 
 TABLES: Final = (replace(LOG, checks=()), replace(REGISTER, checks=()))
-"""What coverage rests on, for tests in which no check of these has a say: most of a judgement is what checks cost."""
+"""Families without their checks, for tests of coverage alone: most of a judgement's time is that of the checks."""
 
 
 def judge(folder: Path, contract: Contract, **given: Any) -> Judgement:

@@ -1,4 +1,4 @@
-"""Where the project lies, and its parts: the folders that are packages of ``assay``."""
+"""The project's root folder and its parts: the folders that are packages of ``assay``."""
 
 from __future__ import annotations
 

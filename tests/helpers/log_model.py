@@ -1,7 +1,7 @@
 """An executable log with one bug, or none, and clients that use it: small histories of one key each.
 
-Nothing here knows what the checks look for. A bug is a way in which a server, or a client library, goes wrong; whether
-it shows in a history is a matter of luck, and for ``helpers.log_possible`` to say.
+Nothing here knows what the checks look for. A bug is a way in which a server, or a client library, goes wrong. Whether
+it shows in a history is a matter of luck, and ``helpers.log_possible`` decides it.
 """
 
 from __future__ import annotations

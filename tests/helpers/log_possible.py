@@ -1,10 +1,11 @@
 """Could a log that keeps every promise have given this history? By search, from what a log is.
 
 A log is a sequence to which a send adds its values, next to each other and at its end, between its call and its return.
-Nothing else is added meanwhile, but its values may come one by one. One without an answer adds them then or later, or
-the first of them (a set is no transaction), or none. The log never changes otherwise. A look at its end sees its length
-at one instant, which may lie inside a set. A poll sees a part of it without gaps, from where the reader's last one
-ended; what it sees has been sent, with the create time that it is given with. No definition of an anomaly stands here.
+Nothing else is added meanwhile, but its values may come one by one. A send without an answer adds them then or later,
+or the first of them (a set is no transaction), or none. The log never changes otherwise. A look at its end sees its
+length at one instant, which may lie inside a set. A poll sees a part of the log without gaps, from where the reader's
+last poll ended. Its records have been sent, with the create times that they have. No definition of an anomaly stands
+here.
 """
 
 from __future__ import annotations

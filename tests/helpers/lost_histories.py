@@ -17,7 +17,7 @@ DEADLINE = 10
 
 
 def row(op: int, kind: str, when: When, value: int | None = None, **given: Any) -> Row:
-    """Of the topic ``orders`` unless given otherwise. Times are seconds."""
+    """Returns a row of the topic ``orders`` unless given otherwise. Times are seconds."""
     given = {"key": "orders", "process": op, **given}
     outcome = "info" if when[1] is None else "ok"
     times = when[0] * S, None if when[1] is None else when[1] * S

@@ -58,7 +58,7 @@ def name_of(key: str) -> str:
 def accused_by_both(
     folder: Path, histories: Sequence[Sequence[Row]], families: Sequence[Family], contract: Contract, application: Any
 ) -> dict[str, Counter[str]]:
-    """The same, by each engine on its own."""
+    """Judges the histories with each engine on its own."""
 
     @contextmanager
     def on_spark(written: Path) -> Iterator[Engine]:
@@ -79,7 +79,7 @@ def cut_at_random(rows: Sequence[Row], number: int) -> list[Row]:
 
 
 def with_unknown(rows: Sequence[Row], doubted: Callable[[int], bool]) -> list[Row]:
-    """The same without the answers of some operations, by index: what they did is not known, nor what they saw."""
+    """Returns the rows without the answers of doubted operations, so that neither effect nor result is known."""
     return [kept for row in rows if (kept := row if not doubted(row["op"]) else seen_until(row, -1)) is not None]
 
 

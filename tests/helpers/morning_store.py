@@ -40,7 +40,7 @@ REASONS = (
 
 @dataclass
 class Made:
-    """What one run is to look like; the defaults are those of a pass."""
+    """Description of a run to make. The defaults are those of a pass."""
 
     began: datetime = LAST
     workload: str = "test_log"

@@ -1,4 +1,4 @@
-"""What tests of reassignments ask: a partition on three of four brokers, clients that write to it, and its end."""
+"""Scene for tests of reassignments: a partition on three of four brokers, clients that write to it, and its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Moving:
     zookeeper: ZooKeeper
     admin: Admin
     sent: dict[int, bytes] = field(default_factory=dict)
-    """What was acknowledged, by offset."""
+    """Acknowledged messages, by offset."""
 
     async def json(self, path: str) -> Any:
         """Its content, whatever happens to ZooKeeper meanwhile."""

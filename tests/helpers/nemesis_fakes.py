@@ -84,7 +84,7 @@ class FakeNode:
         self.slow_calls = False
         self.halts = 0
         self.child: ProcessState | None = None
-        """Of a process that the main one has started, which makes its fsyncs."""
+        """State of the child process, which makes the fsyncs of the main one."""
         self.failing: tuple[list[str], int, int, bool] | None = None
         self.changes: list[str] = ["write", "fsync"]
         """The kinds that it makes, each of them again and again."""
@@ -465,7 +465,7 @@ class FakeSystem:
         self.in_sync_with: dict[str, set[str]] = {}
         """Who else has it."""
         self.alone_when_ended: set[str] = set()
-        """Those that do once their process has ended."""
+        """Nodes that do once their process has ended."""
         self.asked: list[tuple[str, str | None]] = []
         self.find_error: Exception | None = None
         self.placed = ["n1", "n2", "n3"]

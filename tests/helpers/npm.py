@@ -1,4 +1,4 @@
-"""What `make npm` has installed for tests: packages of JavaScript, in .venv/npm."""
+"""Packages of JavaScript that `make npm` has installed for tests, in .venv/npm."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def history(
 
 
 def some_ids(key: str, rng: random.Random, first_op: int) -> list[Row]:
-    """Of which about every third has one that was handed out twice."""
+    """Returns ids. About every third key has an id that was handed out twice."""
     given, rows = 0, []
     for number in range(rng.randint(2, 9)):
         call, outcome = 3 * number + rng.randint(0, 2), rng.choices(("ok", "info", "fail"), (8, 2, 1))[0]

@@ -1,7 +1,7 @@
 """An executable register, queue and group, each with one bug or none, and clients that use it: small histories.
 
-Nothing here knows what the checks look for. A bug is a way in which a server goes wrong; whether it shows in a history
-is a matter of luck, and for the oracles to say: ``register_oracle``, ``object_oracle``, ``group_possible``.
+Nothing here knows what the checks look for. A bug is a way in which a server goes wrong. Whether it shows in a history
+is a matter of luck, and the oracles decide it: ``register_oracle``, ``object_oracle``, ``group_possible``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Pending:
 class Model:
     """An object and its clients. Time is a counter; each operation has a call, an effect in between, a return.
 
-    Of an operation of unknown outcome the effect may come later, or never; its process ends.
+    The effect of an operation of unknown outcome may come later, or never; its process ends.
     """
 
     bugs: ClassVar[tuple[str, ...]]
@@ -128,10 +128,10 @@ class Model:
         raise NotImplementedError
 
     def meanwhile(self) -> None:
-        """What goes wrong by itself."""
+        """Does what goes wrong by itself."""
 
     def close(self) -> None:
-        """What a run does at its end."""
+        """Does what a run does at its end."""
 
 
 class RegisterModel(Model):

@@ -188,8 +188,8 @@ def false_empties(rows: Sequence[Row]) -> list[Row]:
 def bag_linearizable(rows: Sequence[Row]) -> bool:
     """Whether some order of enqueues and dequeues respects time; one of unknown outcome may have taken any element.
 
-    What is of unknown outcome and can help no other operation is left out: an element that no one was given, and a
-    dequeue where no one found the queue empty.
+    Operations of unknown outcome that can help no other operation are left out. These are enqueues of an element that
+    no one was given, and dequeues if no one found the queue empty.
     """
     given = {row["value"] for row in rows if row["outcome"] == "ok" and row["kind"] == "queue-dequeue"}
 

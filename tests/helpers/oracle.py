@@ -15,7 +15,7 @@ FOREVER = float("inf")
 
 
 class Poll:
-    """One begin .. end of one operation."""
+    """A poll of an operation, from its begin to its end."""
 
     def __init__(self, begin: Row) -> None:
         self.rows: list[Row] = [begin]

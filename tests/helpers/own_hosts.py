@@ -131,7 +131,7 @@ def _start(
 
 
 def _remove_those_of_the_dead(client: Any) -> None:
-    """What a test has left that was killed."""
+    """Removes containers and networks that killed tests have left."""
     for kind, remove in (("containers", journal.RemoveContainer), ("networks", journal.RemoveNetwork)):
         listed = getattr(client, kind).list(**({"all": True} if kind == "containers" else {}), filters={"label": LABEL})
         for one in listed:

@@ -1,4 +1,4 @@
-"""What is wrong with a history of counters, sets or queues, by looking at every pair; for a few hundred operations."""
+"""Finds anomalies of counters, sets and queues by comparing every pair, in histories of a few hundred operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process has started, and what is left of it, as Linux tells."""
+"""The descendants of a process and the processes that are left, as Linux lists them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def descendants(parent: int) -> list[int]:
-    """Of a process that has ended there are none."""
+    """Returns the descendants of a process. If it has ended, there are none."""
     try:
         found = [
             int(pid)

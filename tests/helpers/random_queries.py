@@ -33,7 +33,7 @@ ENDS = (
 
 
 def query(rng: Random, depth: int = 0) -> str:
-    """One with columns x and y, as far as it is right."""
+    """Returns a random query, with columns x and y if it is valid."""
     kind = rng.random() if depth < DEEPEST else 1.0
     if kind < 0.15:
         verb = rng.choice(("union all", "union all", "union", "union by name", "except", "intersect"))

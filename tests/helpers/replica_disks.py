@@ -38,7 +38,7 @@ class Node:
 
 
 def entries(records: Mapping[int, str]) -> bytes:
-    """Of a log file: offset to value."""
+    """Returns the bytes of a log file. ``records`` maps offsets to values."""
     return b"".join(encode(Message(at, 1, 0, 5, None, value.encode())) for at, value in records.items())
 
 

@@ -1,4 +1,4 @@
-"""What did not come to its end, by loops over looks; it shares nothing with the checks but the definitions."""
+"""Finds unfinished changes by loops over looks. The oracle shares nothing with the checks but the definitions."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ LASTING: tuple[Change, ...] = (
 
 
 def random_looks(rng: random.Random, clusters: int, seconds: int) -> list[Row]:
-    """Of many clusters, in each of which something is wrong, or becomes so, or is no more."""
+    """Returns looks at many clusters. In each something is wrong, goes wrong, or recovers."""
     stories: list[list[tuple[range, Change]]] = []
     for number in range(clusters):
         story = [(ALWAYS, rng.choice(LASTING)) for _ in range(rng.choice((0, 1)))]

@@ -22,7 +22,7 @@ class Rest:
         self.ops: list[Row] = []
 
     def does(self, at: float, process: int, *kinds: str, outcome: str = "ok", **given: Any) -> None:
-        """One operation of a member, with these rows; ``generation``: of an ``acquire``."""
+        """Adds an operation of a member, with these rows. ``generation`` is that of an ``acquire``."""
         op, call = self.next_op, int(at * S) + self.next_op % 1_000
         self.next_op += 1
         ret = None if outcome == "info" else call + S // 10

@@ -81,7 +81,7 @@ class Brokers:
         return self.nodes[found.index - 1]
 
     def events(self, node: SimNode, name: str) -> list[dict[str, Any]]:
-        """Of all incarnations so far."""
+        """Returns the events of all incarnations so far."""
         found = [json.loads(line) for line in node.log._lines]
         return [event for event in found if event["event"] == name]
 

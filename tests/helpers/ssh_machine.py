@@ -75,7 +75,7 @@ class _Door(paramiko.ServerInterface):
 
 
 GONE = (OSError, EOFError, paramiko.SSHException)
-"""What is raised where the one that asked does not wait for the answer."""
+"""Errors that are raised if the client does not wait for the answer."""
 
 
 def _execute(channel: paramiko.Channel, command: bytes) -> None:
@@ -89,8 +89,8 @@ def _execute(channel: paramiko.Channel, command: bytes) -> None:
             channel.sendall_stderr(run.stderr.read())
             channel.shutdown_write()
     with suppress(*GONE, TimeoutError):
-        # Paramiko says that the command was taken when this has long begun, and must have before all is over: who runs
-        # a command has no more to say to it then, and those who follow one say nothing.
+        # Paramiko acknowledges the command when it has long begun, and must do so before the channel closes. So this
+        # waits for bytes: no client sends any more of them by then.
         channel.settimeout(0.5)
         channel.recv(1)
     with suppress(*GONE):

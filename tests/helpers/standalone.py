@@ -1,7 +1,7 @@
 """A standalone cluster of Spark on loopback: a master and two workers.
 
-Its processes come from the JARs of the pyspark package, which are all that a machine needs for it. What the cluster
-says of itself (executors' memory, an event log) is in ``spark-defaults.conf``, as on any cluster.
+Its processes come from the JARs of the pyspark package, which are all that a machine needs for it. The cluster's own
+settings (executors' memory, an event log) are in ``spark-defaults.conf``, as on any cluster.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def said(log: Path, pattern: str) -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a standalone cluster can be asked by."""
+    """Address, settings and event logs of a standalone cluster."""
 
     url: str
     settings: Path
     events: Path
 
     def asked(self, *argv: str) -> tuple[int, str, Counter[str]]:
-        """What ``assay`` says with it as Spark: exit code, output, and how many tasks each executor has done."""
+        """Runs ``assay`` with it as Spark. Returns exit code, output, and the number of tasks by executor."""
         former = set(self.events.iterdir())
         # A process of its own: pyspark has one Spark in a process, and other tests keep theirs.
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What nodes say of partitions' states, at random, and what is wrong with it by loops over all of it."""
+"""Random events of partitions' states, and an oracle that finds their anomalies by loops over all events."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def registered(node: str, broker: int, seq: int = 1) -> Row:
 
 
 def numbered(events: list[Row]) -> list[Row]:
-    """The same, each node's lines from 1 on."""
+    """Returns the events with each node's lines numbered from 1 on."""
     lines: dict[str, int] = {}
     for one in events:
         one["seq"] = lines[one["node"]] = lines.get(one["node"], 0) + 1
@@ -60,8 +60,9 @@ def numbered(events: list[Row]) -> list[Row]:
 
 
 def states(key: str, rng: random.Random, first: int) -> list[Row]:
-    """Of three nodes of its own, numbered from ``first``: sets that some describe wrongly, moves, and elections by the
-    length of logs.
+    """Returns events of three nodes of its own, numbered from ``first``.
+
+    There are sets that some nodes describe wrongly, moves, and elections by the length of logs.
     """
     nodes = {broker: f"{key}-n{broker}" for broker in range(first, first + 3)}
     events = [registered(node, broker) for broker, node in nodes.items()]

@@ -1,4 +1,4 @@
-"""What clients said of a log, by brute force over one key: written from the definitions, without the SQL."""
+"""Judges statements of clients about a log by brute force over one key, from the definitions, without the SQL."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class Witness(Judge):
         }  # fmt: skip
 
     def beyond(self) -> set[Any]:
-        """Those that asked for the end, or appended, after the answer must have found the log at least so long."""
+        """Finds answers that contradict a later one: who asks for the end, or appends, must find the log at least so long."""
         found = set()
         for said in self.answered():
             if said["kind"] not in ("start", "look-up") or not self.linearizable_ends:

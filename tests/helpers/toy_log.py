@@ -1,6 +1,6 @@
 """A log of one node, small enough to read at a glance: what the application's own tests drive.
 
-One TCP server answers JSON lines; every append is fsynced before it is acknowledged. With the defect ``forgetful`` it
+A TCP server answers JSON lines; every append is fsynced before it is acknowledged. With the defect ``forgetful`` it
 acknowledges every fifth message set without keeping it.
 """
 

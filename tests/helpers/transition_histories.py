@@ -25,7 +25,7 @@ REPLICA = {
 
 
 def step(seq: int, former: str | None, now: str, *, replica: int | None = None, epoch: int = 1, **given: Any) -> Row:
-    """Of the partition, or of this replica of it, in this controller epoch."""
+    """Returns a transition of the partition, or of this replica of it, in this controller epoch."""
     name = "partition-transition" if replica is None else "replica-transition"
     states = {"replica": replica, "from_state": former, "to_state": now}
     return event(seq, name, 0, **{**states, "controller_epoch": epoch, **given})
@@ -36,7 +36,7 @@ def leaderless(seq: int, *, leader: int = -1, epoch: int = 1, **given: Any) -> R
 
 
 def steps(key: str, rng: random.Random) -> list[Row]:
-    """Of a node of its own, in two controller epochs: a partition and two replicas."""
+    """Returns the events of a partition and two replicas on a node of its own, in two controller epochs."""
     events: list[Row] = []
     for epoch in (1, 2):
         states = {None: "", 1: "", 2: ""}

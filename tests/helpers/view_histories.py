@@ -26,7 +26,7 @@ def claim(
 
 
 def random_claims(group: str, rng: random.Random, first_op: int) -> list[Row]:
-    """Of views that are a few changes old at most; each view has its own shares, as seen by all."""
+    """Returns claims by views that are a few changes old at most. All members see the same shares in a view."""
     views = {version: {key: rng.choice(MEMBERS) for key in KEYS} for version in range(10, 60, 10)}
     rows = []
     for number in range(8):

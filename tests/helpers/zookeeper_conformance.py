@@ -1,4 +1,4 @@
-"""What the ZooKeeper seam promises, as tests for any implementation: a module imports them all and gives ``zoo``.
+"""Conformance tests of the ZooKeeper seam, for any implementation: a module imports them all and gives ``zoo``.
 
 ``zoo.run`` runs a coroutine in the implementation's world. There, ``zoo.client()`` is a connected client whose link to
 the servers ``zoo.cut()`` (silence), ``zoo.down()`` (refusal) and ``zoo.restore()`` act on, ``zoo.outsider()`` one that
@@ -55,7 +55,7 @@ class Zoo(Protocol):
 
 
 class Events:
-    """What a client was notified of, in order, and a way to wait for more."""
+    """Notifications of a client, in order, and a way to wait for more."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
