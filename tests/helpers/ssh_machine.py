@@ -89,8 +89,8 @@ def _execute(channel: paramiko.Channel, command: bytes) -> None:
             channel.sendall_stderr(run.stderr.read())
             channel.shutdown_write()
     with suppress(*GONE, TimeoutError):
-        # Paramiko acknowledges the command when it has long begun, and must do so before the channel closes. So this
-        # waits for bytes: no client sends any more of them by then.
+        # Paramiko acknowledges the command when it has long begun, and must do so before the channel closes. Reading
+        # waits for that: a client that runs a command has closed its input, and one that follows a command is silent.
         channel.settimeout(0.5)
         channel.recv(1)
     with suppress(*GONE):

@@ -13,7 +13,7 @@ When = tuple[int, int | None]
 
 
 def begun(op: int, rows: Sequence[tuple[str, int | None]], when: When = (2, 3), **given: Any) -> list[Row]:
-    """Returns the rows of an operation in assignment 1 of group g: kinds with positions, in order. Times are seconds."""
+    """Returns an operation's rows in assignment 1 of group g: kinds with positions, in order. Times are seconds."""
     given = {"group": "g", "log": "t-0", "process": op, "assignment": 1, **given}
     log, times = given.pop("log"), (when[0] * S, None if when[1] is None else when[1] * S)
     of_group = ("fetched", "resume", "advance")

@@ -194,7 +194,7 @@ class Witness(Judge):
         }  # fmt: skip
 
     def beyond(self) -> set[Any]:
-        """Finds answers that contradict a later one: who asks for the end, or appends, must find the log at least so long."""
+        """Finds answers that a later answer contradicts, because it shows a shorter log."""
         found = set()
         for said in self.answered():
             if said["kind"] not in ("start", "look-up") or not self.linearizable_ends:

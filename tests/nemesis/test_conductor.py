@@ -499,7 +499,7 @@ def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> No
 
 
 def played(schedule: FaultSchedule) -> tuple[list[Any], Any]:
-    """Returns what the conductor did, in its order, then the recoveries, which are observed besides and may coincide."""
+    """Returns what the conductor did, in its order, then the recoveries, which are observed and may coincide."""
     play = Play(schedule, FakeCluster(5))
     rows = [(row.id, row.fault, row.phase, row.targets, row.took_effect, row.stage) for row in play.play()]
     return ordered(rows), play.record
@@ -532,11 +532,11 @@ def targets_by_step(rows: list[Any]) -> list[tuple[str, ...]]:
 @settings(max_examples=some_of(40), deadline=None)
 @example(0, ["zookeeper-kill", "zookeeper-pause"])
 @example(1, ["outage", "partition"])
-@example(3628011902, ["outage-power-loss", "partition-one-way"])  # one begins and one is healed at one moment
-@example(1326965623, ["partition-isolate-controller", "outage"])  # one is healed at the moment in which it began
-@example(4, ["rollback", "corrupt"])  # an injection is refused
-@example(250, ["partition-halves", "membership", "wipe"])  # a companion turns to a node that was left in peace
-@example(0, ["membership"])  # a step waits in vain for its turn, and hits no node
+@example(3628011902, ["outage-power-loss", "partition-one-way"])  # A fault begins as another is healed.
+@example(1326965623, ["partition-isolate-controller", "outage"])  # A fault is healed as it begins.
+@example(4, ["rollback", "corrupt"])  # An injection is refused.
+@example(250, ["partition-halves", "membership", "wipe"])  # A companion turns to a node left in peace.
+@example(0, ["membership"])  # A step waits in vain for its turn, and hits no node.
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(FAKED)), min_size=1, max_size=3, unique=True))
 def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:
     schedule = draw(seed, names, census=CENSUS, time_limit=40)
@@ -643,7 +643,7 @@ def test_a_branch_of_a_run_that_is_over_strikes_no_one() -> None:
 
 
 def test_what_comes_late_since_another_took_long_is_in_force_for_a_moment() -> None:
-    """A loss of power that takes six seconds, and a slow network that was to be over by then."""
+    """A loss of power takes six seconds, and the planned slow network would be over by then."""
     steps = (
         FaultStep(2.0, "power-loss", parse_target("n2"), 3.0),
         FaultStep(3.0, "slow-network", parse_target("n3"), 2.0, {"seconds": 0.1}),

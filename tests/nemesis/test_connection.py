@@ -1,4 +1,4 @@
-"""One connection: rules stay where packets are heard to die; where none are, they lie where they were meant to."""
+"""Rules for one connection stay where packets were dropped. If none were, they lie where they were meant to."""
 
 import pytest
 

@@ -17,7 +17,7 @@ from helpers.nemesis_fakes import FAULTS, draw
 
 CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 FITTING = sorted(set(FAULTS) - {"partition-majorities-ring"})
-"""What three servers can suffer."""
+"""Faults that three servers can suffer."""
 NAMES = st.lists(st.sampled_from(FITTING), min_size=1, max_size=5, unique=True)
 INTERVALS = st.floats(0.5, 20)
 LIMITS = st.floats(13, 120)
@@ -159,7 +159,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_reason(names: list[str], optio
 
 
 def test_what_a_majority_of_the_servers_suffers_is_no_matter_to_consumers() -> None:
-    """Of three servers one may suffer, and both consumers besides, or one twice."""
+    """Only one of three servers may suffer, and besides it both consumers, or one consumer twice."""
     steps = [step for seed in range(60) for step in draw(seed, ["kill", "stop-consumer"], census=CENSUS).steps]
     assert any(step.keep_majority for step in steps), "they have companions of each other"
     alone = Census(3, 1, (), 1)

@@ -90,7 +90,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
 
 @pytest.mark.parametrize("other", ["membership-remove", "membership-replace"])
 def test_one_server_at_a_time_leaves_or_joins(other: str) -> None:
-    """Of two at once each would be given the other's replicas, and keys be left with fewer than they had."""
+    """Two servers that leave at once would be given each other's replicas, and keys would have fewer than before."""
     one = FaultStep(2.0, "membership-remove", parse_target("n2"), 5.0, PARAMETERS["membership-remove"])
     two = FaultStep(3.0, other, parse_target("n3"), 2.0, PARAMETERS[other])
     play = Play(FaultSchedule(1, (one, two)), FakeCluster(5))
@@ -659,7 +659,7 @@ def test_a_session_is_cut_off_until_zookeeper_has_ended_it(zookeeper: object) ->
 
 
 def test_no_other_heal_waits_for_a_sessions_end(zookeeper: object) -> None:
-    """One of them may be what keeps ZooKeeper from answering, or the session from ending."""
+    """Another fault may keep ZooKeeper from answering, or the session from ending."""
     steps = FaultStep(2.0, "zookeeper-expire", parse_target("n2"), 1.0), FaultStep(2.5, "kill", parse_target("n1"), 1.0)
     play = Play(FaultSchedule(1, steps))
     assert healed(play).took_effect is True

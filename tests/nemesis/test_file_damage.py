@@ -230,7 +230,7 @@ def test_a_process_that_does_not_end_is_killed_at_the_heal_and_reported() -> Non
 
 
 def test_a_rolling_restart_that_could_not_be_healed_at_first_is_healed_later() -> None:
-    """What it had under way was ended by the first attempt, and the next ones do not wait for that."""
+    """The first attempt ended the restart under way, and the next attempts do not wait for it."""
     play = Play(FaultSchedule(1, (FaultStep(2.0, "restart-rolling", parse_target("all"), 2.0),)))
     node = play.cluster.node("n1")
     start, starts = node.start, []

@@ -137,7 +137,7 @@ WAYS_BY_DAY = [one for one in WAYS if one[3] == 3 or one[:3] == ("connection-fet
 def test_one_connection_is_hit_in_one_direction_and_no_other(
     name: str, way: str, lost: bool, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Leader is n2, controller n3. What passes meanwhile is on all other connections, also of the same two nodes."""
+    """Leader is n2, controller n3. Packets pass meanwhile on all other connections, also of the same two nodes."""
     resets = name == "consumer-zookeeper-resets"
     if resets and (way, lost) != ("answers", True):
         return

@@ -89,7 +89,7 @@ CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follo
 
 @cache
 def mixes() -> tuple[FaultSchedule, ...]:
-    """Of the first seeds; drawn once, since several tests look at all of them."""
+    """Returns the mixes of the first seeds. They are drawn once, because several tests look at all of them."""
     return tuple(mix(seed) for seed in range(900))
 
 
@@ -125,7 +125,7 @@ def test_a_process_and_a_disk_are_not_taken_from_two_servers_at_once() -> None:
     }
     pairs = [{first.fault, later.fault} for first, later in overlapping()]
     assert not [pair for pair in pairs if pair & disks and pair & processes]
-    # What is slow takes no server away, and ZooKeeper's nodes have a disk of their own.
+    # Slow fsyncs take no server away, and ZooKeeper's nodes have a disk of their own.
     assert any("slow-fsync" in pair and pair & processes for pair in pairs)
     assert any(pair & disks and "zookeeper-kill" in pair for pair in pairs)
 
