@@ -9,7 +9,7 @@ from assay.harness.core.history.schema import SCHEMAS
 from assay.system_under_test.events import Columns, EventLog
 
 OUR_OWN = {"broker", "incarnation", "seq", "event", "time"}
-"""What the log adds to each line; ``topic_zxid`` becomes part of the history's ``key``."""
+"""Fields that the log adds to each line. ``topic_zxid`` becomes part of the history's ``key``."""
 
 
 def test_a_line_may_say_what_the_history_has_columns_for_and_nothing_else() -> None:

@@ -1,8 +1,8 @@
 """Thousands of hostile requests to a real broker process, next to a client that works all the time.
 
-The broker neither ends nor errs nor stands still; its memory stays as it was after the first of them; each connection
-costs one line of the log at most, with any bytes; and the honest client reads back all that it sent and
-nothing else. A failure names the seed and, where the log tells the connection, what had been sent on it.
+The broker neither ends nor errs nor stands still. Its memory stays as it was after the first requests. Each connection
+costs one line of the log at most, with any bytes. The honest client reads back all that it sent and nothing else. A
+failure names the seed and, if the log identifies the connection, the attacks sent on it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ PATIENCE = 0.02
 HANGS = 10.0
 """Seconds without an answer that no honest client should see on any machine."""
 GROWTH = 8 * MB
-"""Of resident memory from the warm-up on: an allocator's fragments. Of the nightly run's attacks it is a hundred bytes
-for each; less attacks show that no attack keeps some kilobytes.
+"""Growth of resident memory allowed after the warm-up, for an allocator's fragments.
+
+For each of the nightly run's attacks it is a hundred bytes. Fewer attacks show that no attack keeps some kilobytes.
 """
 LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ [\w.]+ .{0,1000}")
 PEER = re.compile(r"127\.0\.0\.1:(\d+)")
@@ -48,7 +49,7 @@ PEER = re.compile(r"127\.0\.0\.1:(\d+)")
 
 @dataclass
 class Record:
-    """What the attackers did: how often each port was connected from, and the last connections' attacks."""
+    """Record of the attackers: the number of connections by port, and the last connections' attacks."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     ports: Counter[str] = field(default_factory=Counter)

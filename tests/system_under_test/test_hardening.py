@@ -48,7 +48,7 @@ FOREVER = 2**31 - 1
 
 
 class Complaints(logging.Handler):
-    """What the brokers logged: how often each kind of line came, and every error."""
+    """Counts the lines that the brokers log, and keeps every error."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,10 +116,10 @@ class Customer:
 
 
 async def attack(nodes: list[SimNode], attacks: Iterator[Attack], seen: Counter[str], number: int, count: int) -> None:
-    """One attack after the other on a connection until the broker closes it; after the eighth it is left at once. All
-    attackers together end with the last of ``count``.
+    """Sends attacks on a connection until the broker closes it; after the eighth the connection is left at once.
 
-    The next one follows when the last was answered, or soon, so that it may come on the heels of half a request.
+    All attackers together end with the last of ``count``. The next attack follows when the last was answered, or
+    soon, so that it may come on the heels of half a request.
     """
     for turn in itertools.count(number):
         reader, writer = await asyncio.open_connection(nodes[turn % len(nodes)].address, 9092)

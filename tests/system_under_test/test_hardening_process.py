@@ -1,6 +1,6 @@
 """Strangers do no harm to a real broker process: its memory stays bounded, and its other clients notice nothing.
 
-What it does in virtual time is tested in ``test_hardening``, and what it does with noise in ``test_fuzz_process``.
+The broker is tested in virtual time by ``test_hardening``, and with noise by ``test_fuzz_process``.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def test_once_settings_were_changed_nothing_is_said_of_flushes(monkeypatch: pyte
 
 
 def test_a_member_that_was_started_again_counts_when_it_is_back() -> None:
-    """What it had in memory may be gone, and its former registration is there until its session is over."""
+    """Its unflushed data may be gone, and its former registration stays until its session is over."""
 
     async def check() -> None:
         async with brokers() as cluster:

@@ -1,4 +1,4 @@
-"""What a connection says after an error is true: not sent means not sent."""
+"""A connection reports the truth after an error: not sent means not sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a group of the old design keeps its offsets, and that none is lost on the way from one store to the other."""
+"""A group of the old design keeps its offsets in the configured store, and loses none on the way to the other one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def topic_offsets(cluster: Brokers) -> Membership:
 
 
 async def stored(zookeeper: ZooKeeper, topic: Membership) -> list[tuple[int, int]]:
-    """Of each partition: in ZooKeeper, and in the offsets topic; -1 where there is nothing."""
+    """Returns each partition's offsets in ZooKeeper and in the offsets topic; -1 stands for none."""
     found = await topic.committed([("orders", index) for index in range(PARTITIONS)])
     both = []
     for index in range(PARTITIONS):

@@ -328,7 +328,7 @@ def test_a_member_whose_share_stays_the_same_lets_go_of_it_only_as_they_were(cla
 
 
 async def cut_off(cluster: Brokers, defects: tuple[str, ...]) -> tuple[Consumer, Consumer, float]:
-    """One of two is cut from ZooKeeper, not from the brokers; the other then has everything since the time returned."""
+    """Cuts c1 from ZooKeeper, not from the brokers. From the time returned on, c2 owns every partition."""
     one, two = Consumer(cluster, "c1", defects=defects), Consumer(cluster, "c2")
     await one.start()
     await two.start()

@@ -1,5 +1,6 @@
-"""Consumers of the draft share a topic, whichever dies: everything is read, and no partition has two owners in one
-generation, by what the brokers and what the consumers themselves say.
+"""Consumers of the draft share a topic, whichever of them dies.
+
+Everything is read. No partition has two owners in one generation, as both brokers and consumers report.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def test_the_others_take_over_from_one_that_dies(count: int, seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("count", [2, 3])
 def test_consumers_read_on_while_they_look_for_a_new_coordinator(count: int, seed: int) -> None:
-    """The same members own the same afterwards: nothing has changed, so none has to stop."""
+    """Members own the same partitions afterwards. Nothing has changed, so none has to stop."""
 
     async def act(cluster: Brokers, readers: list[Reader]) -> list[Reader]:
         before = readers[0].generation

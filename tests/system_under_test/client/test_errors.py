@@ -1,4 +1,4 @@
-"""What is known after an error: never "not done" of what was done, and never "done" of what was not."""
+"""An error never says "not done" of a request that was done, and never "done" of one that was not."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_send_is_reported_as_it_was(script: list[Step], retries: int, repeat_u
 
 
 def commits() -> st.SearchStrategy[list[tuple[str | E, bool]]]:
-    """Of each partition what the coordinator says, and whether it has committed."""
+    """Draws for each partition the coordinator's answer, and whether it has committed."""
 
     def truthful(end: str | E, done: bool) -> tuple[str | E, bool]:
         return end, end is E.NONE or (done and end not in OFFSET_COMMIT_NOT_DONE)

@@ -442,7 +442,7 @@ def test_a_reset_to_which_the_caller_objects_skips_no_record(objects: bool) -> N
 
 
 def test_a_poll_that_raises_has_reset_no_position(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One partition is out of range, and empty where reading goes on; another is damaged from the start to the end."""
+    """A partition is out of range, and empty where reading goes on; another is damaged from the start to the end."""
     read = SimpleConsumer.multi_fetch
 
     async def one_damaged(self: SimpleConsumer, offsets: Mapping[Partition, int], *args: Any, **kinds: Any) -> Any:

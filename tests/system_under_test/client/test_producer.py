@@ -374,7 +374,7 @@ def test_a_broker_that_keeps_silent_about_the_partition_leaves_the_outcome_unkno
 
 
 def test_a_list_is_serialized_and_goes_as_one_message_set_to_each_partition() -> None:
-    """Each has an offset of its own. What one topic waits for holds up no other."""
+    """Each has an offset of its own. A topic that waits holds up no other."""
 
     async def main() -> None:
         serializers = {"key_serializer": as_text, "value_serializer": as_json}

@@ -1,4 +1,4 @@
-"""What a producer sends in any codec and format is what each kind of consumer gets."""
+"""Each kind of consumer gets the messages that a producer sends, in any codec and format."""
 
 from __future__ import annotations
 

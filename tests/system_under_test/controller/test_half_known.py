@@ -98,7 +98,7 @@ def test_a_replaced_controller_takes_no_notice_away_from_the_next(monkeypatch: p
 
 @pytest.mark.parametrize("how", ["asked by a stranger", "the state makes no sense"])
 def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has lost since then its followers would cut from their logs, in the same epoch."""
+    """Otherwise its followers would cut from their logs what it has lost since then, in the same epoch."""
     looks = Requests(monkeypatch, "get_children", paths.BROKER_IDS)
 
     async def check() -> None:

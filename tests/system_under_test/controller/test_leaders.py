@@ -98,7 +98,7 @@ def test_unclean_starters_are_asked_only_when_all_are_back() -> None:
 
 @pytest.mark.parametrize(("min_insync", "elr"), [(1, []), (2, [3])])
 def test_those_with_the_same_log_as_the_longest_stay_eligible(min_insync: int, elr: list[int]) -> None:
-    """One of them was left out once, the leader was killed, its disk lost what it had not taken, and it led again."""
+    """A member was left out once. The killed leader then lost the tail that it had not replicated, and led again."""
     gone = state(NO_LEADER, [1, 3], {1: 10, 2: 20, 3: 30}, elr=(2,))
     back = {member: broker(member, 40 + member) for member in (1, 2, 3)}
     ends = {1: (4, 10), 2: (4, 9), 3: (4, 10)}
@@ -262,18 +262,18 @@ class Model:
     logs: dict[int, int] = field(default_factory=lambda: dict.fromkeys(EVERYBODY, 0))
     assignment: list[int] = field(default_factory=lambda: list(ASSIGNMENT))
     target: list[int] | None = None
-    """Where it is to move."""
+    """The assignment that it moves to."""
     live: dict[int, BrokerIncarnation] = field(default_factory=dict)
     acknowledged: int = 0
     lives: int = 0
     clean_lives: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Of those whose last stop was clean."""
+    """Lives of servers whose last stop was clean."""
     copies: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     """Log and clean lives of a server that had stopped cleanly."""
     damaged: set[int] = field(default_factory=set)
-    """Those whose logs are not whole, and which know it."""
+    """Servers that know that their logs are not whole."""
     broken: set[int] = field(default_factory=set)
-    """Those that have been damaged in this life."""
+    """Servers that have been damaged in this life."""
     offline: tuple[int, int, int] | None = None
     """The last member, which is damaged: its life, and the leader epoch."""
     lost: bool = False

@@ -1,4 +1,4 @@
-"""What a broker shows clients of the cluster: what the controller sent it, whole topics only, new leaders at once."""
+"""A broker shows clients the metadata that the controller sent it: whole topics only, and new leaders at once."""
 
 from __future__ import annotations
 

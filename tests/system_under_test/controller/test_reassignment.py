@@ -103,7 +103,7 @@ def test_a_move_under_load_survives_the_death_of_any_broker_at_any_step(seed: in
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 20))])
 def test_moves_go_on_through_whatever_happens(seed: int) -> None:
-    """One after the other, or across each other, while brokers and ZooKeeper die, sleep, and are cut off."""
+    """Moves follow each other or overlap, while brokers and ZooKeeper die, sleep, and are cut off."""
 
     async def check() -> None:
         rng = random.Random(seed)
@@ -433,7 +433,7 @@ def test_partitions_can_be_added_while_others_move() -> None:
 
 
 class Znode:
-    """One, of whatever is read."""
+    """Client that returns the same node, whatever is read."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -447,7 +447,7 @@ class Znode:
     [([1, 2, 3, 4], True), ([4, 2, 3], True), ([1, 2, 3], True), ([1, 2, 4], False), ([4, 3, 2], False)],
 )
 def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int], adopted: bool) -> None:
-    """What is none is put back."""
+    """A state that is no such step is put back."""
     cluster = ClusterState(topics={"t": Topic(7, {0: [1, 2, 3]}, VersionedSettings({}, 7))})
     cluster.moves["t", 0] = Entry("t", 0, [4, 2, 3])
     written: list[Any] = []

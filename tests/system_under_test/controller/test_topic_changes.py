@@ -634,7 +634,7 @@ def test_a_topic_deleted_and_made_again_behind_the_controllers_back_is_a_new_one
 
 
 def test_a_topic_deleted_behind_the_controllers_back_is_served_no_longer() -> None:
-    """What is acknowledged meanwhile would be set aside when one of that name is made. The logs stay."""
+    """Messages acknowledged meanwhile would be set aside when a topic of that name is made. The logs stay."""
 
     async def check() -> None:
         async with tools() as (cluster, zookeeper, _):

@@ -1,6 +1,7 @@
-"""The coordinator of a group of the draft dies at each of the five points of a rebalance, exactly there: it is made to
-hold at the point's event, and killed while it holds. The next one does what the design says, no generation is given
-twice, and no partition has two owners in one.
+"""The coordinator of a group of the draft dies exactly at each of the five points of a rebalance.
+
+It is made to hold at the point's event, and killed while it holds. The next coordinator does what the design says. No
+generation is given twice, and no partition has two owners in one.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def play(seed: int, act: Callable[[Scene], Awaitable[None]]) -> None:
 
 
 async def die_while_one_sleeps(scene: Scene, event: str) -> None:
-    """One is taken for dead, so that the group prepares; it wakes up when the coordinator is gone."""
+    """Lets a member be taken for dead, so that the group prepares. It wakes up when the coordinator is gone."""
     await scene.hold_at(event)
     await scene.readers[0].fall_silent()
     await scene.held_at(event)

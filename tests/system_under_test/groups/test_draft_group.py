@@ -1,5 +1,7 @@
-"""One group of the draft under all that its consumers do: none learns of a generation that is not stored, generations
-rise by one, each gives every partition to exactly one consumer, and consumers that behave come to rest.
+"""A group of the draft keeps its invariants under all that its consumers do.
+
+No consumer learns of a generation that is not stored, and generations rise by one. Each generation gives every
+partition to exactly one consumer. Consumers that behave come to rest.
 """
 
 from __future__ import annotations

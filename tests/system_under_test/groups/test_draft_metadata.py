@@ -1,5 +1,6 @@
-"""Of two coordinators of one group of the draft the one of the later term writes, and each knows what became of its
-writes, whatever ZooKeeper's connections do.
+"""If a group of the draft has two coordinators, only the one of the later term writes.
+
+Each knows the outcome of its writes, whatever ZooKeeper's connections do.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def generations(cluster: Brokers) -> list[int]:
 
 
 async def three(cluster: Brokers, silent: int = LONG) -> tuple[Member, Member, Member]:
-    """One that leads and two that follow, all in one generation; the last has a session of ``silent`` milliseconds."""
+    """Returns a leader and two followers in one generation. The last has a session of ``silent`` milliseconds."""
     members = [Member(cluster, session_timeout_ms=LONG, protocols={"range": b"r", "roundrobin": b"rr"})
                for _ in range(2)]  # fmt: skip
     await all_in(members[0])

@@ -1,5 +1,7 @@
-"""One group under all that members may do, and a store that is slow or fails: no member learns of a generation that is
-not stored, none is given twice, members of one generation see the same group, and no member waits for ever.
+"""A group keeps its invariants under all that members may do, with a store that is slow or fails.
+
+No member learns of a generation that is not stored, and no generation is given twice. Members of one generation see the
+same group, and no member waits for ever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is written to the offsets topic comes back from it, in Kafka's own bytes; what is not of it is recognised."""
+"""Records written to the offsets topic come back from it, in Kafka's own bytes. Foreign records are recognised."""
 
 from __future__ import annotations
 

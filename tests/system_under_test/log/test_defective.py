@@ -21,7 +21,7 @@ SEGMENT = "data/00000000000000000000.log"
 
 
 async def end_after_restart(config: LogConfig, damage: bytes | int) -> int:
-    """Of a log of 10 messages to which bytes were added, or one of whose last bytes was flipped."""
+    """Returns the end of a log of 10 messages after bytes were added, or one of its last bytes was flipped."""
     disk = SimDisk(random.Random(1))
     log, _ = await Log.open(disk.storage(), "data", config, clean=False, recovery_point=0, wall_clock=lambda: 1.0)
     for number in range(10):

@@ -1,8 +1,9 @@
 """Laws of the log under any sequence of appends, rolls, flushes, cuts, retention, compaction, kills, power losses and
 damage.
 
-The model holds each message that the log has. What a pass of the cleaner under way is to take out is *doomed*: it may
-be there still, or not, until the pass has ended; all else must be there, and nothing that was taken out comes back.
+The model holds each message that the log has. Messages that a pass of the cleaner under way takes out are *doomed*:
+they may or may not be there until the pass has ended. All others must be there, and no message that was taken out comes
+back.
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ class Held(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a log holds, by offset, and which of it may be gone; its end."""
+    """Messages of a log by offset, the offsets that may be gone, and its end."""
 
     held: dict[int, Held]
     doomed: frozenset[int]
     end: int
 
     def first(self, offset: int) -> int:
-        """Of the set in which this message lies."""
+        """Returns the first offset of the set in which this message lies."""
         return min(at for at, one in self.held.items() if one.set == self.held[offset].set)
 
     def last(self, offset: int) -> int:
@@ -86,7 +87,7 @@ class Content(NamedTuple):
 
 
 class Model:
-    """What the log must hold, beside the log."""
+    """A log, and a model of the messages that it must hold."""
 
     def __init__(self, seed: int, *, compacted: bool = False, preallocate: bool = False) -> None:
         self.random = Random(seed)
@@ -142,7 +143,7 @@ class Model:
         return self.start + round(fraction * (self.end - self.start))
 
     def found(self) -> dict[int, Held]:
-        """What the log holds. Sets are the model's: a set that was rebuilt holds some of the messages of the old."""
+        """Returns the messages of the log. Sets are the model's: a rebuilt set holds some messages of the old one."""
         known = self.before_cuts.held | self.held if self.before_cuts else self.held
         messages = stored(self.log, self.log.start_offset, self.log.end_offset)
         return {m.offset: Held(m.key, m.value, m.timestamp or 0, known[m.offset].set) for m in messages}

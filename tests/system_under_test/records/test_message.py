@@ -1,4 +1,4 @@
-"""One message: what is encoded decodes to itself, and damage is seen."""
+"""An encoded message decodes to itself, and damage is seen."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_check_ends_at_the_message_with_a_flipped_bit(
     found = message_set.check(stored, base)
     assert (found.count, found.next_offset) == (victim, base + victim)
     assert found.size == len(message_set.build(records[:victim], magic))
-    # A size that now points past the end looks like a message of which more will come; all else is a problem.
+    # If the size now points past the end, the message looks incomplete; all else is a problem.
     size_field = bit // 8 - found.size in range(8, 12)
     assert found.problem is not None or size_field
 

@@ -193,7 +193,7 @@ def test_no_one_but_a_log_says_when_it_appended() -> None:
 
 
 def test_relative_offsets_with_gaps_count_back_from_the_last() -> None:
-    """What compaction leaves: offsets 10, 12 and 15 of a set of six (KIP-31)."""
+    """Compaction leaves offsets 10, 12 and 15 of a set of six (KIP-31)."""
     inner = b"".join(encode(Message(offset, 1, 0, 7, None, b"v")) for offset in (0, 2, 5))
     wrapper = Message(15, 1, GZIP, 7, None, compress(GZIP, inner, 1))
     assert [m.offset for m in unwrap(wrapper)] == [10, 12, 15]

@@ -37,7 +37,7 @@ FOLDER = f"{DATA}/orders-0"
 COUNT = 30
 STATE = "/brokers/topics/orders/partitions/0/state"
 Content = bytes | None | Callable[[bytes], bytes]
-"""What a file holds, or what becomes of what it holds; None: it is not there."""
+"""Content of a file, or a function that changes it. None stands for no file."""
 
 
 def system(min_insync: int = 2, **settings: object) -> Broker:
@@ -49,7 +49,7 @@ def system(min_insync: int = 2, **settings: object) -> Broker:
 
 @dataclass
 class Setting:
-    """``victim`` is the preferred leader of the one partition, whose files are to be damaged; it leads at the start."""
+    """``victim``, whose files are damaged, is the preferred leader of the only partition. It leads at the start."""
 
     cluster: Brokers
     victim: SimNode
@@ -623,7 +623,7 @@ def test_where_unclean_election_is_allowed_a_damaged_last_member_makes_room() ->
 def test_after_all_have_failed_a_log_of_another_topic_of_that_name_is_not_the_longest(
     note: bytes | None, end: int
 ) -> None:
-    """As it would be if its folder was to be deleted, and a loss of power brought it back."""
+    """Such a log exists if its folder was being deleted and a loss of power brought it back."""
 
     async def check() -> None:
         async with cluster_with_records() as setting:

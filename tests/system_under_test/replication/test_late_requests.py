@@ -81,7 +81,7 @@ def test_a_follower_keeps_its_leader_when_a_late_copy_has_a_former_registration(
 def test_the_deletion_of_a_topic_that_comes_late_spares_the_next_one_of_that_name(life: int, left: int) -> None:
     """The broker did not answer in time; the topic was gone, and made again, before the second copy arrived.
 
-    What is left of a former topic goes with a later one.
+    Remains of a former topic are deleted with a later one.
     """
 
     async def check() -> None:

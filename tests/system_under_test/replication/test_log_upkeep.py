@@ -60,7 +60,7 @@ def now_ms(cluster: Brokers) -> int:
 
 
 def checkpoint(node: SimNode, name: str) -> int:
-    """Of orders-0."""
+    """Returns the offset of orders-0 in the checkpoint."""
     rows = parse_lines(name, node.disk.read(f"{DATA}/{name}"))
     return next((int(offset) for topic, partition, offset in rows if (topic, partition) == ("orders", "0")), 0)
 

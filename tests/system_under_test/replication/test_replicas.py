@@ -101,7 +101,7 @@ class Bench:
         await self.replicas.delete(partition)
 
     def noted(self) -> dict[str, int]:
-        """Of t-0, by the checkpoint's name."""
+        """Returns the offset of t-0 in each checkpoint that has it, by the checkpoint's name."""
         storage = self.disk.storage()
         found = {
             name: OffsetCheckpoint(storage, f"data/{name}").load().get(("t", 0))
@@ -490,7 +490,7 @@ def test_a_cut_that_retention_has_passed_meanwhile_notes_that_nothing_of_the_log
 @pytest.mark.parametrize("how", ["truncate", "discard"])
 @pytest.mark.parametrize("end", ["another term", "a stop"])
 def test_a_compacted_log_that_was_to_be_cut_and_was_not_is_whole(how: str, end: str) -> None:
-    """What is noted of its gaps is lowered before a cut; then the term may be over, or the process is stopped."""
+    """The note about its gaps is lowered before a cut. Then the term may be over, or the process is stopped."""
 
     async def check() -> None:
         instants, cut = 0, False
@@ -544,7 +544,7 @@ def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_o
 
 
 def test_damage_that_could_not_be_noted_is_noted_with_the_next_checkpoint() -> None:
-    """Where it is, the next start would not look."""
+    """Without the note the next start would not look at the damaged place."""
 
     async def check() -> None:
         bench = Bench(ends_with=OSError(errno.ENOSPC, "no room"))
@@ -596,7 +596,7 @@ LIVES = {
     "both": COMPACTED | {"cleanup.policy": "compact,delete", "retention.bytes": "300"},
 }
 MOST_OPERATIONS = 400
-"""Of the disk, in one life: of a compacted log there are more."""
+"""Operations of the disk in one life. A compacted log has more."""
 
 
 @dataclass
@@ -608,7 +608,7 @@ class _Life:
     over: bool = False
     flushed: int = 0
     last: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
-    """Of each key the last record, with its offset."""
+    """The last record of each key, with its offset."""
 
     async def live(self) -> None:
         for number in range(10):

@@ -94,7 +94,7 @@ async def limit(cluster: Brokers, zookeeper: Any, rate: str) -> None:
 
 
 async def seconds_to_catch_up(replicas: str, rate: str) -> float:
-    """Of a follower that missed ``COUNT`` messages."""
+    """Returns the seconds in which a follower that missed ``COUNT`` messages catches up."""
     system = Broker(partitions=1, replica_fetch_max_bytes=len(MESSAGE) * 2).with_setting(replicas, "*")
     async with brokers(system) as cluster:
         zookeeper = await zookeeper_of(cluster)

@@ -54,7 +54,7 @@ def test_with_the_defect_it_cuts_at_its_high_watermark(defect: str) -> None:
 def test_with_the_defect_the_first_answer_is_the_last_also_of_a_leader_without_the_epoch(
     given: tuple[int, int], expected: tuple[int, bool]
 ) -> None:
-    """Where the leader knows the follower's last epoch, it cuts where the correct build does."""
+    """If the leader knows the follower's last epoch, the follower cuts where the correct build does."""
     assert cut(answer(*given), LogMarks(12, 4), "double-failover") == expected
     assert (cut(answer(*given), LogMarks(12, 4)) == expected) is (given[0] == 2)
 
