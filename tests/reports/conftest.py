@@ -1,4 +1,4 @@
-"""One Chromium for all tests of pages: to start it takes longer than most of what is looked at in it."""
+"""Chromium that all tests of pages share, because its start takes longer than most tests."""
 
 from __future__ import annotations
 

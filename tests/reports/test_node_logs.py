@@ -1,4 +1,4 @@
-"""What nodes said is placed on the run's axis, whichever way they write their times, and never too much of it."""
+"""Lines of nodes are placed on the run's axis, however they write their times, and their number is bounded."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def looked_at(log: Path, *looks: tuple[float, int]) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Of n1, not there yet."""
+    """Returns the path of n1's log, which does not exist yet."""
     (tmp_path / "logs" / "n1").mkdir(parents=True)
     return tmp_path / "logs" / "n1" / "process.log"
 
@@ -104,7 +104,7 @@ def test_a_line_without_a_time_that_came_later_is_no_part_of_the_one_before_it(l
     ],
 )
 def test_of_a_file_about_which_nothing_is_known_the_name_is_given(tmp_path: Path, growth: str) -> None:
-    """One that became shorter was begun again, so that no size says anything of the lines that it has now."""
+    """A file that became shorter was begun again, so no size says anything of its present lines."""
     (tmp_path / "logs" / "n1").mkdir(parents=True)
     (tmp_path / "logs" / "n1" / "process.log").write_text("one\ntwo\n")
     (tmp_path / "logs" / GROWTH).write_text(growth)

@@ -92,7 +92,7 @@ def test_operations_that_the_history_lacks_are_not_found(tmp_path: Path) -> None
 
 
 def synthetic(folder: Path, count: int, workers: int) -> None:
-    """One operation a millisecond, by the workers in turn, each for half a millisecond."""
+    """Writes an operation per millisecond, by the workers in turn, each lasting half a millisecond."""
     for name in SCHEMAS:
         (folder / name).mkdir(parents=True)
         pq.write_table(SCHEMAS[name].empty_table(), folder / name / "part-0.parquet")

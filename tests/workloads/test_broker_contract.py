@@ -1,4 +1,4 @@
-"""What the broker's contract knows of its clients, and that no workload of ours leaves out what the broker promises."""
+"""The broker's contract knows its clients, and no workload of ours leaves out a promise of the broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXCEPTIONS = {
     ("test_own_broker", "duplicate"): "its client sends again by itself, however few retries it is given",
     ("test_zookeeper_group+classic", "split-brain"): "what it is about: members of the old design agree on nothing",
 }
-"""What a workload, or one with a mix, tolerates in every run; of some faults the reasons are in the contract."""
+"""Anomalies that a workload, or one with a mix, tolerates in every run, with reasons. The contract has the others."""
 
 
 def test_its_patience_is_that_of_a_call_and_of_looking_who_leads_then() -> None:
@@ -61,7 +61,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def contracts() -> Iterator[tuple[str, str, Contract]]:
-    """Of each experiment without a mix, and with each that it takes."""
+    """Yields the contract of each experiment without a mix, and with each mix that it takes."""
     for name, experiment in experiments().items():
         yield name, "", experiment.contract
         for mix in experiment.mixes:

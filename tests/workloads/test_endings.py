@@ -54,7 +54,7 @@ CONTRACT = forbid(*OWNERSHIP_ANOMALIES, *LIVENESS_ANOMALIES, recovery_deadline=5
 def come_to_its_end(
     folder: Path, *operations: Operation, system: Broker = SYSTEM, nemesis: tuple[str, ...] = (), seed: int = 2
 ) -> Judgement:
-    """Of a short run in which these are done once, next to the usual traffic."""
+    """Judges a short run in which these are done once, next to the usual traffic."""
 
     def body(_: Settings) -> Generator:
         keys = system.keys()
@@ -146,7 +146,7 @@ def keeps_everything(patch: pytest.MonkeyPatch) -> None:
 
 
 by_night = partial(pytest.param, marks=pytest.mark.long)
-"""What is named by another clause of a check that others find; the clauses have tests of their own."""
+"""Marks cases of a check that other cases reach by another clause. The clauses have tests of their own."""
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ Asked = list[tuple[str, dict[str, Any]]]
 
 
 def client(monkeypatch: pytest.MonkeyPatch, answer: Any, **options: Any) -> tuple[etcd.EtcdRegisters, Asked]:
-    """One that is given this answer, or this error, whatever it asks."""
+    """Returns a client that gets this answer, or this error, whatever it asks, and its requests."""
     asked: Asked = []
 
     def ask(address: str, what: str, **request: Any) -> Any:

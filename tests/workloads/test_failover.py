@@ -1,5 +1,6 @@
-"""The coordinator of a group whose members rebalance all the time is killed exactly at each of five points, and the
-group is as correct afterwards as before: one run for each, or twenty (-m long); and the same for the draft's five.
+"""A group stays correct when its coordinator is killed exactly at each of five points of a rebalance.
+
+Its members rebalance all the time. Each point has one run, or twenty (-m long). So has each of the draft's five points.
 
 In a cluster of containers, three runs for each point::
 
@@ -121,7 +122,7 @@ def died_at(history: HistoryReader, point: Point) -> int:
 
 
 def together(history: HistoryReader, group: str, since: int) -> int:
-    """Of the generation in which most members have committed after ``since``: how many."""
+    """Returns the largest number of members that committed in a single generation after ``since``."""
     members: dict[int, set[int]] = {}
     for row in history.table("effects").to_pylist():
         if row["kind"] == "commit" and row["group"] == group and row["outcome"] == "ok" and row["call"] > since:

@@ -81,8 +81,9 @@ def test_a_defect_of_a_coordinator_is_caught(defect: str, nemesis: tuple[str, ..
 @pytest.mark.long
 @pytest.mark.parametrize("defect", ["silent-consumer", pytest.param(None, marks=pytest.mark.long)])
 def test_a_member_that_reads_no_more_is_caught(defect: str | None, tmp_path: Path) -> None:
-    """What it was to read last is ``unseen``, its reader is stuck, and the group has not read its partitions to their
-    ends; nothing else is wrong, and without the defect not even that.
+    """The last records are ``unseen``, the reader is stuck, and the group has not read its partitions to their ends.
+
+    Nothing else is wrong, and without the defect there is no anomaly at all.
     """
     found = run(tmp_path, nemesis=("partition",), time_limit=12.0, defect=defect, seed=2).judgement
     assert found is not None

@@ -219,7 +219,7 @@ def test_the_drain_goes_past_every_sentinel_of_any_owner(seed: int, trouble: flo
 @pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.6]), st.sampled_from([None, KEYS[1]]))
 def test_who_worked_must_reach_sentinels_of_their_own(seed: int, trouble: float, stuck: str | None) -> None:
-    """One leaves, the others find out, and what is sent then is read by them, or by no one."""
+    """When a member has left, the others find out. They, or no one, read the sentinels that are sent then."""
     group = ImaginedGroup(random.Random(seed), trouble, stuck)
     run = ImaginedRun(catch_up(KEYS, seconds=20), group.answer, random.Random(seed + 1))
     completed = run.run()

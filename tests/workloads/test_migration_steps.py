@@ -16,7 +16,7 @@ OPERATIONS = 1_500
 
 @dataclass
 class Member:
-    """What it really is. ``entering``: the step that the operation under way has it take on, at some time."""
+    """True state of a member. ``entering`` is the step that the operation under way makes it take on, at some time."""
 
     step: int | None = None
     entering: int | None = None

@@ -73,7 +73,7 @@ def acknowledges_what_it_does_not_change(patch: pytest.MonkeyPatch, *, back: boo
 
 
 def forgets(patch: pytest.MonkeyPatch, action: str, topics: str) -> None:
-    """What the controller acknowledges of this kind is not done, for topics whose name begins so."""
+    """Makes the controller acknowledge actions of this kind without doing them, for topics whose name begins so."""
     perform = getattr(TopicActions, action)
 
     async def idle(self: TopicActions, what: Any, *how: Any, validate_only: bool) -> None:
@@ -110,7 +110,7 @@ def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> N
 
 
 def new_owners_skip_a_record(patch: pytest.MonkeyPatch) -> None:
-    """One at each hand-over, of members of either design: all is acknowledged, read in order, and owned by one."""
+    """Skips a record at each hand-over, in either design. All is acknowledged, read in order, and has one owner."""
     start_from, start = Positions.start_from, ConsumerConnector._read_positions
 
     def skipping(self: Positions, committed: Mapping[Any, Any]) -> None:

@@ -18,7 +18,7 @@ from assay.workloads.generic import sets
 ADD, READ = Operation("add", sets.KEY, 7), Operation("read", sets.KEY)
 PRIMARY, REPLICA = b"*3\r\n$6\r\nmaster\r\n:9\r\n*0\r\n", b"*2\r\n$5\r\nslave\r\n$8\r\n10.0.0.9\r\n"
 ELSEWHERE = b"*2\r\n$8\r\n10.0.0.9\r\n$4\r\n6379\r\n"
-"""What a sentinel answers."""
+"""Answer of a sentinel."""
 
 
 async def against(*answers: bytes) -> tuple[list[bytes], redis.RedisElements]:

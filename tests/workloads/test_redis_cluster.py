@@ -34,8 +34,9 @@ def words(data: bytes) -> str:
 def played(
     first: Sequence[str], second: Sequence[str], operations: Sequence[Operation], waits: bool = False
 ) -> tuple[list[Completion], Asked]:
-    """What a client of the first of two nodes makes of these operations, and whom it asked for what. Each node has an
-    answer for each connection, in order.
+    """Returns a client's completions of these operations, and its requests by node.
+
+    The client knows the first of two nodes. Each node has an answer for each connection, in order.
     """
     asked: Asked = []
 

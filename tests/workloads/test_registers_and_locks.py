@@ -121,7 +121,7 @@ def test_registers_with_versions_are_judged_by_their_effects(
 
 
 class Shared:
-    """Where a set lies, and who has its lock."""
+    """Storage of a set, and the holder of its lock."""
 
     def __init__(self) -> None:
         self.stored, self.holder, self.given, self.released = list[int](), 0, 0, list[int]()

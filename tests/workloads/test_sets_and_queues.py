@@ -64,8 +64,10 @@ def test_several_sets_are_judged_each_by_itself(tmp_path: Path) -> None:
 
 
 class Queue:
-    """What is wrong with it, and with its client: ``loses`` an element; ``repeats`` one; ``hides`` one from a take of
-    which no one knows what it took; ``breaks`` the connection after a take of that one.
+    """Queue whose keyword arguments name an element and say how the queue, or its client, mishandles it.
+
+    It ``loses`` or ``repeats`` the element, or ``hides`` it in a take of unknown outcome. Or it ``breaks`` the
+    connection after a take of that element.
     """
 
     def __init__(self, **slips: int) -> None:
@@ -137,8 +139,8 @@ def test_an_interrupted_take_excuses_one_loss_unless_it_has_its_element() -> Non
 
 
 def test_what_a_drain_took_that_broke_off_accuses_no_one() -> None:
-    """One that the harness gave up may have taken any number. One that says what it took may have had another on its
-    way, which is given out again when others have found the end."""
+    """A drain that the harness gave up may have taken any number. A drain that says what it took may have had another
+    element on its way, which is given out again when others have found the end."""
 
     def kinds(completion: Completion) -> list[tuple[str, int | None, Outcome | None]]:
         completed = Completed(0, 0, "w0", Operation(queues.DRAIN, "q"), completion, 0, None)

@@ -33,7 +33,7 @@ OPERATIONS = [Operation(Create.f, "other", {"partitions": 1, "replication": 2}),
 
 
 def judged(folder: Path, nemesis: tuple[str, ...] = (), replication: int = 1) -> Judgement:
-    """Of a short run in which a topic comes and goes; where one replica is all, no one leads when it is killed."""
+    """Judges a short run in which a topic comes and goes. If there is one replica, no one leads when it is killed."""
     system = Broker(partitions=1, replication=replication)
 
     def body(_: Settings) -> Generator:

@@ -105,7 +105,7 @@ class Registers:
 
 
 def history(workload: ModuleType, folder: Path, ways: Sequence[str]) -> list[str]:
-    """What the client makes of a cas of each way with a read after it, and of reads at the end; the kinds of rows."""
+    """Returns the kinds of rows of a cas of each way, each with a read after it, and of reads at the end."""
     client = workload.RegisterClient()
     client.zk = Registers(ways)
     key, kinds = workload.KEYS[0], []

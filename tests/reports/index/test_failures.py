@@ -1,4 +1,4 @@
-"""One failure, one entry: what belongs together, how often it was seen, since when, between which versions."""
+"""Each failure has one entry, which says how often it was seen, since when, and between which versions."""
 
 from __future__ import annotations
 
