@@ -206,7 +206,7 @@ def test_inside_the_broker_imports_go_down_only() -> None:
 
 
 def test_lists_of_parts_are_those_of_the_parts_that_there_are() -> None:
-    """What is measured, hashed and drawn is all of the project."""
+    """Coverage, hashes and diagrams cover all of the project."""
     (made,) = re.findall(r"^PARTS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert sorted(made.split()) == sorted(SOURCES) == list(PARTS)
     assert {folder.split("/")[0] for folder in ALLOWED} == {*PARTS}

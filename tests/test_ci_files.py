@@ -25,7 +25,7 @@ COMMAND = re.compile(r"(?:^|[ '>])(?:\.venv/bin/|\.assay/bin/)?(assay (?!image|a
 
 
 def commands(path: Path) -> list[list[str]]:
-    """Of lines that run `assay`, with the variables of CI replaced by what they could be."""
+    """Returns the arguments of lines that run `assay`, with possible values in place of the variables of CI."""
     lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith(("#", "//", "name:"))]
     found = COMMAND.findall("\n".join(lines))
     filled = [re.sub(r"\$\{?(\w+)\}?", lambda name: VALUES.get(name.group(1), "x"), one) for one in found]

@@ -42,7 +42,7 @@ def test_all_that_a_system_and_a_workload_are_made_of_is_there(module: ModuleTyp
 
 
 INTERNAL = {"describe_generator", "split_phases", "step_random"}
-"""What the trial and the generators themselves use."""
+"""Names that only the trial and the generators use."""
 
 
 def test_importing_it_loads_nothing_else() -> None:

@@ -64,8 +64,9 @@ def test_what_once_failed_passes(path: Path, seeds: int, tmp_path: Path) -> None
 
 
 def of(defect: str) -> dict[str, Any]:
-    """What the run that catches a defect asks for, by its command: ``test`` (module and function), ``nodes``, ``rate``,
-    ``mix``, ``configuration``.
+    """Returns the settings in the command of the run that catches a defect.
+
+    They are ``test`` (module and function), ``nodes``, ``rate``, ``mix`` and ``configuration``.
     """
     path, *options = shlex.split(DEFECTS[defect].run)
     given = [option.removeprefix("--").partition("=") for option in options]
@@ -107,7 +108,7 @@ def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(
 ) -> None:
     """A shrunk schedule fails with some seeds only: three to ten of ten. ``first``: one of them, tried first.
 
-    Those of ``long`` have defects that other tests find as well.
+    The defects of the tests marked ``long`` are found by other tests as well.
     """
     schedule = shrunk(defect)
     limit = max(step.at for step in schedule.steps) + afterwards
@@ -116,8 +117,10 @@ def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(
 
 
 UNANSWERED = {"double-failover", "last-replica"}
-"""Without the defect the run is unknown: nothing can succeed under the faults of ``last-replica``, and the third one of
-``double-failover`` waits for a leader that the correct broker may choose too late.
+"""Without the defect the run is unknown.
+
+Nothing can succeed under the faults of ``last-replica``. The third fault of ``double-failover`` waits for a leader that
+the correct broker may choose too late.
 """
 
 
@@ -125,7 +128,7 @@ UNANSWERED = {"double-failover", "last-replica"}
 @pytest.mark.long
 @pytest.mark.parametrize("defect", BY_COMMAND)
 def test_a_shrunk_schedule_finds_its_defect_by_the_command_that_does(defect: str, tmp_path: Path) -> None:
-    """But for its schedule and its time limit. Of ten seeds at least six find it, the first of these at once."""
+    """Only its schedule and its time limit differ. At least six of ten seeds find the defect, the first one at once."""
     run, schedule = of(defect), shrunk(defect)
     limit = max(step.until for step in schedule.steps) + 10
     example = Example(21, schedule, run["nodes"], 1, 6, run["rate"], limit, run["configuration"])

@@ -20,7 +20,7 @@ def members(protocol: type) -> dict[str, list[str]]:
 
 
 BROKER_ALONE = {"File": {"slice"}, "Storage": set(), "Runtime": set()}
-"""What the broker asks of its world that no other system needs: sending stored bytes without reading them."""
+"""Members that only the broker needs of its world, to send stored bytes without reading them."""
 
 
 @pytest.mark.parametrize("name", list(BROKER_ALONE))
