@@ -196,7 +196,7 @@ BY_DAY = ("log", "txn")
     "model", [pytest.param(model, marks=() if model in BY_DAY else pytest.mark.long) for model in CATALOGUE]
 )
 def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
-    """Each text said to have no rows, while a history with many anomalies is judged, runs after all and returns none."""
+    """Texts said to have no rows, while a history with many anomalies is judged, run after all and return none."""
     plant = CATALOGUE[model].anomalies[:6]
     generate(
         model,
