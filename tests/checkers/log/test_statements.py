@@ -1257,7 +1257,7 @@ def test_a_create_time_may_be_any_number(kept: int, created: int, expected: set[
 def test_two_engines_say_the_same_of_all_cases_with_the_usual_contract_and_of_what_may_go_with_the_power_of_all(
     tmp_path: Path, other: Opens
 ) -> None:
-    """All cases are in one history, because making the tables of a log on Spark takes longer than querying them."""
+    """Only the longest history is judged, because Spark takes longer to make a log's tables than to query them."""
     rows, faults, contract = max(histories(), key=lambda history: len(history[0]))
     log = Log().run(20).power_loss([1, 2]).run(30).power_loss([1, 2, 3, 4, 5]).run(10)
     assert log.judged(tmp_path / "power", POWER_CONTRACT).anomalies[UNFLUSHED_LOSS] == 6
