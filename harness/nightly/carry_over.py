@@ -69,6 +69,13 @@ class _Target:
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(place, data)
 
+    def accepts_run(self, place: Path, run: Path) -> bool:
+        """Returns whether the run that is there is this run, or none."""
+        there, new = store.read_info(place), store.read_info(run)
+        if there is None or new is None or _identify(there) == _identify(new):
+            return True
+        return self._refuse(f"{place} is another run than {run} and stays; rename one of the two folders")
+
     def copy_night(self, night: Path, is_file: Callable[[Path], bool]) -> bool:
         """Copies the record of a night, unless the target has this or a later state. Returns whether it was copied."""
         place = self.root / night.parent.name / night.name
@@ -168,7 +175,7 @@ def carry(
         if (place / "history").exists() or is_link_elsewhere(run) or is_unjudged(run):
             continue
         files = [run / name for name in OF_RUN if is_file(run / name)]
-        if not into.accepts(place, _is_our_run):
+        if not into.accepts(place, _is_our_run) or not into.accepts_run(place, run):
             continue
         if files:
             into.mark_as_carried(place)
@@ -180,6 +187,10 @@ def carry(
     if is_folder(source / FOUND) and into.accepts(target / FOUND, lambda folder: True):
         into.copy(filter(is_file, sorted((source / FOUND).glob("*.json"))), target / FOUND, replace=False)
     return runs, nights
+
+
+def _identify(run: store.RunInfo) -> tuple[object, ...]:
+    return (run.test, run.owner, run.seed, run.started)
 
 
 def _is_our_run(folder: Path) -> bool:

@@ -109,6 +109,21 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
     assert [one.cell for one in NightFolder(past / "nights" / made.path.name).results()] == [OF.name, CRASH.name]
 
 
+def test_a_run_is_not_replaced_by_another_one_of_its_name(tmp_path: Path) -> None:
+    """Two machines may begin a run of one test in the same millisecond."""
+    for name, verdict, seed in (("a", "fail", 1), ("b", "pass", 2)):
+        path = write(tmp_path / name, Made(LAST, verdict=verdict))
+        info = msgspec.json.decode((path / "run.json").read_bytes())
+        (path / "run.json").write_bytes(msgspec.json.encode(info | {"seed": seed}))
+    refused = list[str]()
+    assert carry(tmp_path / "a", tmp_path / "both") == (1, 0)
+    assert carry(tmp_path / "b", tmp_path / "both", refused=refused.append) == (0, 0)
+    assert len(refused) == 1
+    assert "is another run than" in refused[0]
+    (found,) = (tmp_path / "both").glob("*/*/run.json")
+    assert msgspec.json.decode(found.read_bytes())["verdict"] == "fail"
+
+
 def test_what_a_night_learnt_after_its_last_cell_is_carried_as_well(tmp_path: Path) -> None:
     """That it ended, and what was made small."""
     store, past = tmp_path / "store", tmp_path / "past"
