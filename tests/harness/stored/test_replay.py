@@ -90,13 +90,15 @@ def test_another_history_on_another_python_names_the_python_of_the_first(tmp_pat
 
 
 def test_what_is_no_complete_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(tmp_path)]) == ExitCode.USAGE
+    run = tmp_path / "t" / "run"  # a run in tmp_path would make later sessions of pytest take its parent for a test
+    run.mkdir(parents=True)
+    assert main(["replay", str(run)]) == ExitCode.USAGE
     assert "is not a run's folder" in capsys.readouterr().err
     info = store.RunInfo(
         test="t", status=store.RUNNING, started="", owner="", seed=1, cluster="sim", nemesis="none", command="pytest t"
     )
-    (tmp_path / "run.json").write_bytes(msgspec.json.encode(info))
-    assert main(["replay", str(tmp_path)]) == ExitCode.USAGE
+    (run / "run.json").write_bytes(msgspec.json.encode(info))
+    assert main(["replay", str(run)]) == ExitCode.USAGE
     assert "did not come to its end" in capsys.readouterr().err
 
 
