@@ -106,7 +106,8 @@ class UndoJournal:
     def __init__(self, state: Path, run_id: str, writer: owner.Owner | None = None) -> None:
         writer = writer or owner.current_owner()
         folder = state / JOURNALS
-        folder.mkdir(parents=True, exist_ok=True)
+        state.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         self.path = folder / f"{writer}.{run_id}.jsonl"
         self._lock = threading.Lock()
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -212,16 +213,20 @@ def read_journal(path: Path) -> Pending:
 
 
 def _read_regular(path: Path) -> bytes:
-    """Reads a file that others could have put there. Raises :class:`JournalError` unless it is a regular file.
+    """Reads a file that others could have put there. Raises :class:`JournalError` unless it is a regular file of ours.
 
-    A reader would wait for the end of a FIFO or a device for ever, and a symbolic link may lead to any file.
+    A reader would wait for the end of a FIFO or a device for ever, and a symbolic link may lead to any file. What a
+    journal of someone else says must not be done.
     """
     if not stat.S_ISREG(mode := path.lstat().st_mode):
         raise JournalError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")
     # If another file has taken its place meanwhile, opening it does not wait.
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
             raise JournalError(f"{path} is no longer a regular file: remove it")
+        if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise JournalError(f"{path} may be written by others, so it is not obeyed: remove it")
         return file.read()
 
 

@@ -21,10 +21,13 @@ _MONTH: Final = f"(?P<name>{'|'.join(MONTHS)})"
 _CLOCK: Final = r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
 _ZONE: Final = r"(?: ?(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d))?"
 _BEFORE: Final = (
-    r"(?:<\d+>1 )?[^A-Za-z\d]*(?P<process>\d+(?::[A-Z]\b)?)?(?(process)[^A-Za-z\d]+)"
+    r"(?:<\d+>1 )?[^A-Za-z\d]*+(?P<process>\d+(?::[A-Z]\b)?)?(?(process)[^A-Za-z\d]+)"
     r"(?:(?:time|ts|timestamp|t|date)=)?[\"'\[(]*"
 )
-"""Prefixes of a line's time: syslog's priority, brackets, a process number, a field name."""
+"""Prefixes of a line's time: syslog's priority, brackets, a process number, a field name.
+
+No two parts can share characters, so a line of brackets takes time proportional to its length.
+"""
 _AFTER: Final = r"(?P<after>[\"'\])]*[:,]?(?:\s+.*)?)"
 
 _FORMS: Final = tuple(

@@ -25,8 +25,9 @@ LONGEST: Final = 240
 """Maximum characters of a line."""
 TAIL: Final = 4 << 20
 """Maximum bytes read of one log file, from its end."""
-VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
-
+LATEST: Final = 1e10
+"""Seconds; a file with later times was not written by a run."""
+VIRTUAL: Final = re.compile(r"\s*(\d{1,9}\.\d{6}) (.*)")
 
 GROWTH: Final = "growth.json"
 """In ``logs/``, by node and log file name: loop times with the file's size then (``cluster/ssh/logs.py``)."""
@@ -144,7 +145,7 @@ class _FileGrowth:
             return cls()
         known_sizes = known.get(path.parent.name, {}).get(path.name, [])
         sizes = [size for _, size in known_sizes]
-        if sizes != sorted(sizes):
+        if sizes != sorted(sizes) or not all(abs(moment) < LATEST for moment, _ in known_sizes):
             return cls()
         return cls([int((moment - origin.loop) * NANOSECONDS) for moment, _ in known_sizes], sizes)
 

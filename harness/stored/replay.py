@@ -10,10 +10,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -91,19 +92,22 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
     Other sessions may use the store meanwhile, also for the same test. So only runs of the started process count.
     """
     before = set(store.list_runs(root))
-    pipe = subprocess.PIPE if quietly else None
     command = [sys.executable, "-m", "pytest", make_reset(REPEATABLE), *arguments, f"--store={root}"]
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
-        started = store.read_owner(process.pid)
-        try:
-            printed, errors = process.communicate()
-        except KeyboardInterrupt as request:
-            if request.args:  # names SIGTERM or SIGHUP, which may have reached this process alone
-                process.send_signal(signal.SIGINT)
-            process.communicate()
-            raise
-        finally:
-            process.kill()  # after a second Ctrl-C
+    # Not pipes: a process that a test leaves running would hold them open.
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
+        streams = (printed, errors) if quietly else (None, None)
+        with subprocess.Popen(command, stdout=streams[0], stderr=streams[1]) as process:
+            started = store.read_owner(process.pid)
+            try:
+                process.wait()
+            except KeyboardInterrupt as request:
+                if request.args:  # names SIGTERM or SIGHUP, which may have reached this process alone
+                    process.send_signal(signal.SIGINT)
+                process.wait()
+                raise
+            finally:
+                process.kill()  # after a second Ctrl-C
+        said = _read_text(errors) or _read_text(printed)
     asked = {word for word in arguments if "::" in word or word.startswith(("--seed=", "--replay="))}
     new = {run: info for run in store.list_runs(root) if run not in before and (info := store.read_info(run))}
     made = {run: one for run, one in new.items() if one.is_made_by(started) and asked <= set(shlex.split(one.command))}
@@ -111,7 +115,12 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
     if made and repeated is None:
         raise HistoryError(f"pytest made {len(made)} runs in {root}, none of {to_printable(first.test)}")
     others = [run for run in made if run != repeated]
-    return PytestEnd(process.returncode, repeated, errors or printed or "", others)
+    return PytestEnd(process.returncode, repeated, said, others)
+
+
+def _read_text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def _find_repetition(first: RunInfo, made: Mapping[Path, RunInfo]) -> Path | None:

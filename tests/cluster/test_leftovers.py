@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import socket
+import stat
 import string
 from pathlib import Path
 
@@ -136,6 +137,24 @@ def test_an_unreadable_journal_is_reported_and_left(tmp_path: Path) -> None:
     report = leftovers.sweep(tmp_path)
     assert (folder / "strange.jsonl").exists()
     assert len(report.failed) == 1
+
+
+def test_a_journal_that_others_may_write_is_not_obeyed(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        dead = UndoJournal(tmp_path / "state", "dead", DEAD)
+    finally:
+        os.umask(before)
+    (tmp_path / "precious").touch()
+    dead.append(RemoveFile(str(tmp_path / "precious")))
+    dead.close(finished=False)
+    assert stat.S_IMODE(dead.path.parent.stat().st_mode) == 0o700
+    dead.path.chmod(0o666)
+    report = leftovers.sweep(tmp_path / "state")
+    assert "may be written by others, so it is not obeyed" in report.failed[0]
+    assert (tmp_path / "precious").exists()
+    dead.path.chmod(0o600)
+    assert not [one for one in leftovers.sweep(tmp_path / "state").failed if "not obeyed" in one]
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "socket", "symbolic link", "folder"])

@@ -90,3 +90,9 @@ def test_whatever_comes_after_a_time_it_is_found(moment: datetime, words: str) -
 @given(st.text())
 def test_nothing_that_a_system_says_is_an_error(line: str) -> None:
     assert parse_line(line, ABOUT)[1] or not line
+
+
+@pytest.mark.parametrize("mark", list("[('\""))
+def test_a_line_of_brackets_takes_time_in_proportion_to_its_length(mark: str) -> None:
+    """The time limit of tests ends one that takes the square: some minutes."""
+    assert parse_line(mark * 100_000, ABOUT)[0] is None

@@ -37,6 +37,13 @@ def test_a_line_is_placed_by_its_own_time(tmp_path: Path, line: str, time: float
     assert (word.node, word.event, word.text) == ("n1", False, "INFO broker serves")
 
 
+@pytest.mark.parametrize("line", ["9" * 400 + ".123456 hello", "20261129174512.123456 hello"])
+def test_a_huge_number_is_no_time(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "process.log"
+    path.write_text(line + "\n")
+    assert list(read_log(path, "n1", ORIGIN)) == []
+
+
 def test_a_traceback_belongs_to_the_line_before_it_and_what_comes_first_to_the_line_after_it(tmp_path: Path) -> None:
     path = tmp_path / "process.log"
     path.write_text(
@@ -101,6 +108,7 @@ def test_a_line_without_a_time_that_came_later_is_no_part_of_the_one_before_it(l
         json.dumps({"n1": []}),
         json.dumps({"n1": {"other.log": [(101.0, 9)]}, "n2": {"process.log": [(101.0, 9)]}}),
         json.dumps({"n1": {"process.log": [(101.0, 9), (102.0, 4)]}}),
+        json.dumps({"n1": {"process.log": [(1e308, 9)]}}),
     ],
 )
 def test_of_a_file_about_which_nothing_is_known_the_name_is_given(tmp_path: Path, growth: str) -> None:

@@ -251,3 +251,27 @@ def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> Non
         "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", "--operation-timeout=2", "--concurrency=6n",
         "--rate=80", f"--replay={tmp_path / AS_RESOLVED}",
     ], "the defaults of the mix, whose word is left out"  # fmt: skip
+
+
+def test_a_process_that_a_test_leaves_running_does_not_keep_the_repetition_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold a pipe open."""
+    (tmp_path / "test_daemon.py").write_text(
+        "import subprocess, sys\n"
+        "def test_it():\n"
+        "    child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+        "    open('daemon', 'w').write(str(child.pid))\n"
+        "    print('said by the test', file=sys.stderr)\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -s -p no:cacheprovider\n")
+    monkeypatch.chdir(tmp_path)
+    info = store.RunInfo(
+        test="t", status=store.RUNNING, started="", owner="", seed=1, cluster="sim", nemesis="none", command="pytest t"
+    )
+    try:
+        ended = replay.run_pytest(["test_daemon.py"], tmp_path / "store", info, quietly=True)
+    finally:
+        os.kill(int((tmp_path / "daemon").read_text()), signal.SIGKILL)
+    assert (ended.status, ended.run) == (0, None)
+    assert "said by the test" in ended.printed
