@@ -64,5 +64,6 @@ def toy_project(pytester: pytest.Pytester) -> pytest.Pytester:
     """A folder with one experiment on the toy system, ready for ``runpytest_subprocess``."""
     pytester.makepyfile(test_file=TEST_FILE)
     (pytester.path / "toy_log.py").write_text(TOY.read_text())
+    sys.modules.pop("toy_log", None)  # another test of this process may have left its own
     pytester.makeini("[pytest]\npythonpath = .\n")
     return pytester
