@@ -215,8 +215,8 @@ def read_journal(path: Path) -> Pending:
 def _read_regular(path: Path) -> bytes:
     """Reads a file that others could have put there. Raises :class:`JournalError` unless it is a regular file of ours.
 
-    A reader would wait for the end of a FIFO or a device for ever, and a symbolic link may lead to any file. What a
-    journal of someone else says must not be done.
+    A reader would wait for the end of a FIFO or a device for ever, and a symbolic link may lead to any file. A journal
+    of someone else must not be obeyed.
     """
     if not stat.S_ISREG(mode := path.lstat().st_mode):
         raise JournalError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(mode), 'no file')}, not a regular file: remove it")

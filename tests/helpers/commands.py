@@ -18,16 +18,16 @@ class Ended:
 
     pid = os.getpid()
 
-    def __init__(self, status: int, *printed: str) -> None:
-        self.returncode, self._printed = status, printed
+    def __init__(self, status: int) -> None:
+        self.returncode = status
 
     def __enter__(self) -> Ended:
         return self
 
     def __exit__(self, *raised: object) -> None: ...
 
-    def communicate(self) -> tuple[str, ...]:
-        return self._printed
+    def wait(self) -> int:
+        return self.returncode
 
     def kill(self) -> None: ...
 
@@ -44,7 +44,10 @@ def in_this_process(
             return subprocess.Popen(command, **given)
         assert command[:3] == commands[0][:3]
         result = project.runpytest_inprocess(*options, *command[3:])
-        return Ended(int(result.ret), result.stdout.str(), result.stderr.str())
+        for name, text in (("stdout", result.stdout.str()), ("stderr", result.stderr.str())):
+            if given.get(name) is not None:
+                given[name].write(text.encode())
+        return Ended(int(result.ret))
 
-    patch.setattr(module, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
+    patch.setattr(module, "subprocess", SimpleNamespace(Popen=start))
     return commands
