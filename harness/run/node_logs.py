@@ -24,23 +24,37 @@ FILE: Final = "process.log"
 
 
 class SimLogs(logging.Handler):
-    """Collects log records from :meth:`begin` to :meth:`end`: all below ``assay``, others of simulated processes."""
+    """Collects log records from :meth:`begin` to :meth:`end`: all below ``assay``, others of simulated processes.
+
+    Other handlers do not see these records. Those of pytest keep every record of a test, with the exceptions in it and
+    their frames, so a long run would take more and more memory.
+    """
 
     def __init__(self, loop: SimLoop) -> None:
         super().__init__(logging.INFO)
         self._loop = loop
         self._lines: dict[str, deque[str]] = {}
         self._logger_state: tuple[int, bool] | None = None
+        self._others: list[logging.Handler] = []
+        """The other handlers of the system's loggers."""
+        self._filtered: list[logging.Handler] = []
+        """The other handlers of the root logger."""
         self._streams: list[_SeparatedStream] = []
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
 
     def begin(self) -> None:
         logger = logging.getLogger(NAME)
         self._logger_state = logger.level, logger.propagate
+        root = logging.getLogger()
+        self._others, self._filtered = list(logger.handlers), list(root.handlers)
+        for other in self._others:
+            logger.removeHandler(other)
+        for other in self._filtered:
+            other.addFilter(_is_of_harness)
         logger.addHandler(self)
         logger.setLevel(logging.INFO)
         logger.propagate = False
-        logging.getLogger().addHandler(self)
+        root.addHandler(self)
         self._streams = [_SeparatedStream(one, self) for one in (sys.stdout, sys.stderr)]
 
     def end(self) -> None:
@@ -49,6 +63,10 @@ class SimLogs(logging.Handler):
             logger = logging.getLogger(NAME)
             logger.removeHandler(self)
             logging.getLogger().removeHandler(self)
+            for other in self._others:
+                logger.addHandler(other)
+            for other in self._filtered:
+                other.removeFilter(_is_of_harness)
             logger.level, logger.propagate = self._logger_state
             self._logger_state = None
             while self._streams:
@@ -73,6 +91,11 @@ class SimLogs(logging.Handler):
             path = folder / node / (f"{process}.log" if process else FILE)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
+
+
+def _is_of_harness(record: logging.LogRecord) -> bool:
+    """Returns whether a record comes from no simulated process."""
+    return PROCESS.get() is None
 
 
 class _SeparatedStream:

@@ -23,10 +23,12 @@ A replica is left out in these cases:
 The log of a deleted topic of the same name has its own ledger until it is set aside.
 """
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from assay.system_under_test.invariants.copies import HighWatermarks, ReplicaCopy
+from assay.system_under_test.invariants.copies import CrcTable, HighWatermarks, ReplicaCopy
 from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
 from assay.system_under_test.invariants.roles import ObservedRole, ObservedRoles
 
@@ -45,6 +47,32 @@ class _Entry(NamedTuple):
     node: str
 
 
+class _Ledger:
+    """The first records seen at each offset. Runs of records with one epoch and node share an entry."""
+
+    def __init__(self) -> None:
+        self._crcs = CrcTable()
+        self._starts = array("q")
+        self._runs: list[tuple[int | None, str]] = []
+        self._end = 0
+        self._late: dict[int, _Entry] = {}
+        """Records below the end of the ledger when they were first seen."""
+
+    def enter(self, offset: int, entry: _Entry) -> _Entry:
+        """Enters a record, unless one is known at its offset, and returns the first record seen there."""
+        if offset >= self._end:
+            if not self._runs or self._runs[-1] != entry[1:]:
+                self._starts.append(offset)
+                self._runs.append((entry.epoch, entry.node))
+            self._crcs[offset] = entry.crc
+            self._end = offset + 1
+            return entry
+        crc = self._crcs.find(offset)
+        if crc is None:
+            return self._late.setdefault(offset, entry)
+        return _Entry(crc, *self._runs[bisect_right(self._starts, offset) - 1])
+
+
 class ReplicaAgreement:
     """Compares replicas. ``nodes``: the brokers', by name; ``data``: the folder of their logs."""
 
@@ -57,7 +85,7 @@ class ReplicaAgreement:
         self._marks = {name: HighWatermarks(node.disk, data) for name, node in nodes.items()}
         self._data = data
         self._copies: dict[tuple[str, str], ReplicaCopy] = {}
-        self._ledgers: dict[LedgerId, dict[int, _Entry]] = {}
+        self._ledgers: dict[LedgerId, _Ledger] = {}
         self._compared: dict[tuple[LedgerId, str], tuple[int, int]] = {}
         """By ledger and node: the log's number of changes, and the offset up to which it was compared."""
         self._pending: dict[str, tuple[str, ObservedRole]] = {}
@@ -121,7 +149,7 @@ class ReplicaAgreement:
             return
         if (name, key) not in self._copies:
             self._copies[name, key] = ReplicaCopy(self._nodes[name].disk, f"{self._data}/{key}")
-        copy, ledger = self._copies[name, key], self._ledgers.setdefault(which, {})
+        copy, ledger = self._copies[name, key], self._ledgers.setdefault(which, _Ledger())
         copy.refresh()
         changes, begin = self._compared.get((which, name), (0, 0))
         begin = max(begin if changes == copy.changes else 0, copy.start)
@@ -129,7 +157,7 @@ class ReplicaAgreement:
         for offset, crc in copy.between(begin, mark).items():
             self.checks += 1
             found = _Entry(crc, copy.epoch(offset), name)
-            first = ledger.setdefault(offset, found)
+            first = ledger.enter(offset, found)
             if first.crc != crc or (None not in (first.epoch, found.epoch) and first.epoch != found.epoch):
                 yield self._make_violation(key, offset, first, found, mark)
                 return

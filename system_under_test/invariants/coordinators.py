@@ -26,7 +26,7 @@ from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.groups.records import GroupRecord, OffsetRecord, UnknownRecord, compute_fingerprint, parse
 from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.inspection import AcknowledgementInspection
-from assay.system_under_test.invariants.copies import ReplicaLog, SegmentFile
+from assay.system_under_test.invariants.copies import RecordDict, ReplicaLog, SegmentFile
 from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
 from assay.system_under_test.invariants.roles import ObservedRole, ObservedRoles
 from assay.system_under_test.invariants.watermarks import InSyncMemberCheck
@@ -56,7 +56,7 @@ class GroupJournal(ReplicaLog[Record | None]):
     """
 
     def __init__(self, disk: Any, folder: str) -> None:
-        super().__init__(disk, folder, self._parse_entries)
+        super().__init__(disk, folder, self._parse_entries, RecordDict)
         self._new_records: list[tuple[int, Record | None]] = []
         self._records: dict[int, Record | None] = {}
         self._indexed: int | None = None

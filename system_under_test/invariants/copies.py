@@ -4,9 +4,11 @@ A log file grows, or is truncated, replaced by compaction, or removed. The simul
 records of a file stay valid until something other than growth happens to it.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 from zlib import crc32
 
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, CheckpointError, parse_lines
@@ -25,6 +27,57 @@ from assay.system_under_test.records.message import (
 T = TypeVar("T")
 
 
+class RecordTable(Protocol[T]):
+    """Data of records by offset."""
+
+    def __setitem__(self, offset: int, record: T) -> None: ...
+
+    def between(self, low: int, high: int) -> dict[int, T]:
+        """Returns the records from ``low`` to before ``high``."""
+
+
+class RecordDict(dict[int, T]):
+    """Records as objects."""
+
+    def between(self, low: int, high: int) -> dict[int, T]:
+        """Returns the records from ``low`` to before ``high``."""
+        if high - low < len(self):  # usually few are new
+            return {offset: self[offset] for offset in range(low, high) if offset in self}
+        return {offset: one for offset, one in self.items() if low <= offset < high}
+
+
+class CrcTable:
+    """The CRCs of records in 12 bytes each, because a long run has many. Offsets that do not rise are kept apart."""
+
+    __slots__ = ("_crcs", "_offsets", "_unordered")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._crcs = array("I")
+        self._unordered: dict[int, int] = {}
+
+    def __setitem__(self, offset: int, crc: int) -> None:
+        if not self._offsets or offset > self._offsets[-1]:
+            self._offsets.append(offset)
+            self._crcs.append(crc)
+        else:
+            self._unordered[offset] = crc
+
+    def find(self, offset: int) -> int | None:
+        """Returns the CRC of a record, or None if there is no record at this offset."""
+        if offset in self._unordered:
+            return self._unordered[offset]
+        place = bisect_left(self._offsets, offset)
+        return self._crcs[place] if place < len(self._offsets) and self._offsets[place] == offset else None
+
+    def between(self, low: int, high: int) -> dict[int, int]:
+        """Returns the CRCs of the records from ``low`` to before ``high``."""
+        first, last = bisect_left(self._offsets, low), bisect_left(self._offsets, high)
+        found = dict(zip(self._offsets[first:last], self._crcs[first:last], strict=True))
+        found.update((offset, crc) for offset, crc in self._unordered.items() if low <= offset < high)
+        return found
+
+
 @dataclass
 class SegmentFile(Generic[T]):
     """A log file: data of the records in its first ``size`` bytes, by offset."""
@@ -33,19 +86,29 @@ class SegmentFile(Generic[T]):
     """Identifies the file's content: it changes with everything but growth."""
     inode: object
     """A reference that keeps ``version`` unique."""
+    records: RecordTable[T]
     size: int = 0
-    records: dict[int, T] = field(default_factory=dict)
     broken: bool = False
     """The next bytes are not a record: nothing after them is read."""
 
 
 class ReplicaLog(Generic[T]):
-    """A replica's log as of the last :meth:`refresh`. ``walk`` parses whole records at the end of a file."""
+    """A replica's log as of the last :meth:`refresh`.
 
-    def __init__(self, disk: Any, folder: str, walk: Callable[[SegmentFile[T], bytes], None]) -> None:
+    ``walk`` parses whole records at the end of a file. ``make_table`` returns an empty table for the records of a file.
+    """
+
+    def __init__(
+        self,
+        disk: Any,
+        folder: str,
+        walk: Callable[[SegmentFile[T], bytes], None],
+        make_table: Callable[[], RecordTable[T]],
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._walk = walk
+        self._make_table = make_table
         self._files: dict[int, SegmentFile[T]] = {}
         self._names: list[str] = []
         self._empty: list[int] = []
@@ -77,7 +140,7 @@ class ReplicaLog(Generic[T]):
         if base in self._files or any(other > base for other in self._files):
             self.changes += 1
         state = self._disk.state(self._path(base))
-        self._files[base] = SegmentFile(state.version, state.inode)
+        self._files[base] = SegmentFile(state.version, state.inode, self._make_table())
         self._read_growth(base)
 
     def _read_growth(self, base: int) -> bool:
@@ -106,12 +169,7 @@ class ReplicaLog(Generic[T]):
         found: dict[int, T] = {}
         bases = sorted(self._files)
         for base, following in zip(bases, [*bases[1:], end], strict=False):
-            low, high = max(first, base), min(end, max(following, base))
-            records = self._files[base].records
-            if high - low < len(records):  # usually few are new
-                found.update((offset, records[offset]) for offset in range(low, high) if offset in records)
-            else:
-                found.update((offset, one) for offset, one in records.items() if low <= offset < high)
+            found |= self._files[base].records.between(max(first, base), min(end, max(following, base)))
         return found
 
 
@@ -119,7 +177,7 @@ class ReplicaCopy(ReplicaLog[int]):
     """The CRC of each record, and the replica's epoch history."""
 
     def __init__(self, disk: Any, folder: str) -> None:
-        super().__init__(disk, folder, _read_crcs)
+        super().__init__(disk, folder, _read_crcs, CrcTable)
         self._epochs = _CheckpointFile(
             disk, f"{folder}/{EPOCHS}", lambda rows: [(int(start), int(epoch)) for epoch, start in rows]
         )
@@ -147,7 +205,8 @@ def _read_crcs(file: SegmentFile[int], data: bytes) -> None:
             break
         if attributes & CODEC_MASK:
             try:
-                file.records.update(_read_inner_crcs(data[position:end]))
+                for inner, crc_of_inner in list(_read_inner_crcs(data[position:end])):
+                    file.records[inner] = crc_of_inner
             except (CorruptMessage, ValueError):
                 file.broken = True
                 break

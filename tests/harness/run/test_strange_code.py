@@ -627,3 +627,34 @@ asyncio.run(main())
 def test_a_thread_that_never_returns_does_not_keep_the_process_from_ending() -> None:
     done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("given up\n", "")
+
+
+def test_other_handlers_keep_no_log_records_of_simulated_processes(tmp_path: Path) -> None:
+    """Those of pytest keep every record, with its exception and the frames of that."""
+
+    async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
+        logging.getLogger("assay.jobs").warning("below the system's logger")
+        logging.getLogger("jobs").warning("a logger of its own")
+        await asyncio.Event().wait()
+        return 0
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            kept.append(record.getMessage())
+
+    kept: list[str] = []
+    keeper, loggers = Keeper(), (logging.getLogger(), logging.getLogger("assay"))
+    for logger in loggers:
+        logger.addHandler(keeper)
+    try:
+        run, _ = played(tmp_path, {"entry": entry}, {})
+        (said,) = [path.read_text() for path in run.folder.logs.glob("*/process.log")]
+        assert "below the system's logger" in said
+        assert "a logger of its own" in said
+        assert kept == []
+        loggers[0].warning("of the harness")
+        loggers[1].warning("of its client")
+        assert set(kept) == {"of the harness", "of its client"}
+    finally:
+        for logger in loggers:
+            logger.removeHandler(keeper)
