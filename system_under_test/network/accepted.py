@@ -237,8 +237,8 @@ class AcceptedConnection:
                     piece = await self._reader.read_exactly(min(share.need, FREE_REQUEST_BYTES))
             except TimeoutError as error:
                 raise CloseConnection(
-                    f"{share.need} bytes of a request of {share.size} do not arrive, the next of them not within "
-                    f"{self._limits.stall_timeout:g} s"
+                    f"it sends too slowly: {share.need} of the {share.size} bytes of its request are missing, and "
+                    f"the next piece did not arrive within {self._limits.stall_timeout:g} s"
                 ) from error
             share.receiving_since = math.inf
 

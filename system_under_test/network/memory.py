@@ -170,7 +170,7 @@ class RequestMemory:
                 break
             self.release(share)
             share.close(
-                f"{share.need} bytes of a request of {share.size} do not arrive, the next of them not within "
-                f"{self._crowded_timeout:g} s, and other requests wait for the memory"
+                f"it sends too slowly: {share.need} of the {share.size} bytes of its request are missing, the next "
+                f"piece did not arrive within {self._crowded_timeout:g} s, and other requests wait for the memory"
             )
         self._watch()

@@ -119,7 +119,7 @@ def test_announced_sizes_and_half_requests_cost_nothing(running: Process) -> Non
             for stranger in stalled:
                 with contextlib.suppress(ConnectionResetError):
                     assert await loop.sock_recv(stranger, 10) == b""
-            assert running.lines("do not arrive") == 3
+            assert running.lines("it sends too slowly") == 3
             await asyncio.sleep(0.5)
             for stranger in (*giants, *dribbling, *halves, *stalled):
                 stranger.close()

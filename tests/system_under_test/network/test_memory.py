@@ -193,8 +193,8 @@ def test_those_that_are_slowest_are_closed_when_another_waits(
             await within(5.0, memory.reserve(waiting, count))
             assert [line.partition(":")[0] for line in closed] == expected
             assert closed[0].endswith(
-                "7 bytes of a request of 10 do not arrive, the next of them not within 5 s, and other requests wait "
-                "for the memory"
+                "it sends too slowly: 7 of the 10 bytes of its request are missing, the next piece did not arrive "
+                "within 5 s, and other requests wait for the memory"
             )
             with pytest.raises(ConnectionAbortedError):
                 await memory.reserve(shares[int(expected[0])], 1)

@@ -650,7 +650,8 @@ def test_a_sender_that_stalls_is_closed_when_no_one_waits_too(caplog: pytest.Log
             assert await peer.closed()
             await eventually(lambda: server._memory.free == Limits().max_buffered_bytes)
             assert (
-                "934464 bytes of a request of 1000000 do not arrive, the next of them not within 0.05 s" in caplog.text
+                "it sends too slowly: 934464 of the 1000000 bytes of its request are missing, and the next piece did "
+                "not arrive within 0.05 s" in caplog.text
             )
 
     with caplog.at_level(logging.INFO, logger="assay.network"):
