@@ -4,12 +4,12 @@ The harness writes these rows into ``looks``, all with look 0 because they belon
 
 - ``process``: a server whose process was there once every fault was healed.
 - ``ended``: a server whose process was not there.
-- ``crashed``: a process that broke down at ``time`` by an error of its own, as the cluster reports (only the simulation
+- ``crashed``: a process that crashed at ``time`` by an error of its own, as the cluster reports (only the simulation
   does).
 
 A process that a fault ended and that could not be started again has not ended by itself. So a missing process proves
 nothing if a fault that ends processes struck it and was never healed. If the fault's rows do not name its targets, it
-may have struck any server. A process that broke down as it was started again does count.
+may have struck any server. A process that crashed as it was started again does count.
 
 A server may refuse to run on damaged files. So nothing is proved after a fault has changed any file, on any node.
 """
@@ -51,7 +51,7 @@ ENDED_BY_ITSELF: Final = Check(
         """,
     evidence=select_first("found_unexpected_exit", "key"),
     examined="select count(*) as examined from looks where what in ('process', 'ended', 'crashed')",
-    claim="The process of {key} [crashed=1?broke down at {moment:time}, although|had ended by {moment:time}, although "
+    claim="The process of {key} [crashed=1?crashed at {moment:time}, although|had ended by {moment:time}, although "
     "no fault was in force that ends processes, and] no fault had damaged what was on its disk; what it printed is "
     "among the run's logs.",
     time="moment",

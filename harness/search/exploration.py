@@ -284,7 +284,7 @@ def _join_failures(found: FoundFailure) -> str:
 
 
 def _make_headline(found: FoundFailure) -> str:
-    return f"FOUND {', '.join(sorted(found.outcome.failures))} after {found.examples} examples, {found.after:.0f} s"
+    return f"FOUND {', '.join(sorted(found.outcome.failures))}: after {found.examples} examples, {found.after:.0f} s"
 
 
 def make_search_space(system: System, base: Settings, catalogue: FaultCatalogue) -> SearchSpace:

@@ -57,7 +57,7 @@ def test_a_process_that_ended_by_itself_is_reported_once(tmp_path: Path, faults:
     assert finding.claim.startswith("The process of n2 had ended by 30.000 s, although no fault was in force that ends")
     (finding,) = found(tmp_path / "broken", [CRASH, *seen("n1", "n3", ended=("n2",))], faults)
     assert finding.key == "n2"
-    assert finding.claim.startswith("The process of n2 broke down at 12.000 s, although no fault had damaged")
+    assert finding.claim.startswith("The process of n2 crashed at 12.000 s, although no fault had damaged")
 
 
 @pytest.mark.parametrize(

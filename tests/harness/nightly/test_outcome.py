@@ -77,7 +77,7 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
         (cell(kind=CellKind.EXPLORE), AttemptEnd(0), "=== 1 passed in 9s ===", [], Outcome.PASS, ""),
         (cell(kind=CellKind.EXPLORE), AttemptEnd(0), BESIDE, [], Outcome.SKIPPED, "the simulation has no threads"),
         (cell(kind=CellKind.EXPLORE), AttemptEnd(0), f"{SEARCH}\n{BESIDE}", [], Outcome.PASS, ""),
-        (cell(kind=CellKind.EXPLORE), AttemptEnd(1), "FOUND vanished after 9 examples, 3 s", [],
+        (cell(kind=CellKind.EXPLORE), AttemptEnd(1), "FOUND vanished: after 9 examples, 3 s", [],
          Outcome.FAIL, "FOUND vanished"),
         (cell(kind=CellKind.EXPLORE), AttemptEnd(1), FAILED, [], Outcome.UNKNOWN, "too little"),
     ],

@@ -291,7 +291,7 @@ def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_sm
         OF_BROKER, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
     )
     lines = asked._describe_unreplayed(result.found, result.broken).splitlines()
-    assert lines[0].startswith("FOUND lost-write after ")
+    assert lines[0].startswith("FOUND lost-write: after ")
     assert lines[1].startswith("the search broke while it was made small: ")
     assert said in lines[-1]
 
@@ -385,7 +385,7 @@ def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: Modul
     said = asked._replay_and_describe(
         found_in(Example.of(asked.settings, FaultSchedule(0)), "lost-write", digest="1")
     ).splitlines()
-    assert said[0] == "FOUND lost-write after 7 examples, 2 s"
+    assert said[0] == "FOUND lost-write: after 7 examples, 2 s"
     assert "history 1: interrupted while it was played again" in said
     assert asked.interrupted
 
@@ -393,7 +393,7 @@ def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: Modul
 def test_a_system_that_does_not_start_is_found_like_any_failure(toy: ModuleType, tmp_path: Path) -> None:
     asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path)
     said = asked._replay_and_describe(found_in(Example.of(asked.settings, FaultSchedule(0)), NOT_STARTED)).splitlines()
-    assert said[0] == "FOUND not-started after 7 examples, 2 s"
+    assert said[0] == "FOUND not-started: after 7 examples, 2 s"
     assert "no history: equal in other plays and another process" in said
     assert any(line.startswith("the cluster did not start: ") for line in said)
     (kept,) = (tmp_path / "found").glob("*.json")
@@ -410,7 +410,7 @@ def test_what_was_found_is_said_on_a_full_disk(tmp_path: Path) -> None:
             OF_BROKER, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
         )
         said = asked._describe_failure(found_in(example, "crash")).splitlines()
-        assert said[0] == "FOUND crash after 7 examples, 2 s"
+        assert said[0] == "FOUND crash: after 7 examples, 2 s"
         assert "No space left" in said[1]
         assert said[2:] == [f"  {line}" for line in example.lines(SystemParts())]
         assert list((disk / "found").iterdir()) == [], "nor is half of it left"
@@ -462,7 +462,7 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
     said = asked._describe_unreplayed(found).splitlines()
     (kept,) = (tmp_path / "found").glob(f"{first.seed}-lost-write-*.json")
     assert said[:2] == [
-        "FOUND lost-write after 7 examples, 2 s",
+        "FOUND lost-write: after 7 examples, 2 s",
         "interrupted while it was made small: 1 of 3 steps are left; it was not played again",
     ]
     assert [line for line in said if " s  kill " in line] == [
