@@ -59,7 +59,7 @@ OFFSETS = Family(
 
 
 class Ends(Model):
-    """A model: the end of a log is as far as the sends before it have brought it."""
+    """A model: the end of a log is the sum of the sizes of all earlier sends."""
 
     name = "ends"
 
