@@ -20,16 +20,25 @@ from assay.workloads.systems.rabbitmq import MIRRORED, QUORUM, SECONDS, TROUBLE,
 
 
 class RabbitElements(queues.QueueClient):
-    """Client of the server on its endpoint. Acknowledges each element at once; lost deliveries are redelivered."""
+    """Client of the server on its endpoint. Acknowledges each element at once; lost deliveries are redelivered.
+
+    It connects again after an error, because a late answer would end its channel.
+    """
 
     async def open(self, endpoint: Endpoint, runtime: object) -> None:
-        self.connection = await connect(endpoint.address)
+        self.address = endpoint.address
+        await self.connect()
+
+    async def connect(self) -> None:
+        self.connection = await connect(self.address)
         self.channel = await self.connection.channel()
 
     async def invoke(self, operation: Operation) -> Completion:
         queue, taken = str(operation.key), list[int]()
         try:
             async with asyncio.timeout(SECONDS):
+                if self.channel.is_closed:
+                    await self.connect()
                 if operation.f == queues.ENQUEUE:
                     body, kept = b"%d" % operation.argument, Basic.Properties(delivery_mode=2)
                     await self.channel.basic_publish(body, routing_key=queue, properties=kept, mandatory=True)
@@ -43,6 +52,7 @@ class RabbitElements(queues.QueueClient):
                         break
             return Completion(Outcome.OK, taken)
         except TROUBLE as error:
+            await self.close()
             # an element whose delivery was not acknowledged is delivered again
             certain = operation.f == queues.DEQUEUE and not taken
             return Completion(Outcome.FAIL if certain else Outcome.INFO, taken, error=type(error).__name__)

@@ -26,8 +26,8 @@ FILE: Final = "process.log"
 class SimLogs(logging.Handler):
     """Collects log records from :meth:`begin` to :meth:`end`: all below ``assay``, others of simulated processes.
 
-    Other handlers do not see these records. Those of pytest keep every record of a test, with the exceptions in it and
-    their frames, so a long run would take more and more memory.
+    Other handlers do not see these records. The handlers of pytest keep every record of a test, with the exceptions in
+    it and their frames, so a long run would take more and more memory.
     """
 
     def __init__(self, loop: SimLoop) -> None:

@@ -3,17 +3,19 @@
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Final
 
 from assay.harness.sensitivity.plant import (
+    NEVER,
     Claim,
     Plant,
     Row,
     Rows,
     append_to,
+    derive,
     find_fresh_value,
     is_ok,
     position_of,
@@ -71,18 +73,28 @@ def _hide_element(rows: Rows, claim: Claim, *, from_all: bool) -> Rows:
     return edited
 
 
+def _group_by_value(rows: Rows) -> dict[int | None, list[Row]]:
+    groups: defaultdict[int | None, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["value"]].append(row)
+    return groups
+
+
+def _empty_reads(rows: Rows) -> dict[int, Row]:
+    """Returns each read of a set, by its operation, as one that shows nothing."""
+    first: dict[int, Row] = {}
+    for row in rows:
+        if row["kind"] == "set-read" and row["op"] not in first:
+            first[row["op"]] = {**row, "value": None}
+    return first
+
+
 def _select_element(rows: Rows, claim: Claim) -> Rows:
     """Keeps the rows of the element, and one row of each read that lacks it."""
-    kept: list[Row] = []
-    shown = {row["op"] for row in rows if row["kind"] == "set-read" and row["value"] == claim.value}
-    lacking: set[int] = set()
-    for row in rows:
-        if row["value"] == claim.value:
-            kept.append(row)
-        elif row["kind"] == "set-read" and row["op"] not in shown | lacking:
-            lacking.add(row["op"])
-            kept.append({**row, "value": None})
-    return kept
+    kept = derive(rows, _group_by_value).get(claim.value, [])
+    shown = {row["op"] for row in kept if row["kind"] == "set-read"}
+    lacking = (row for op, row in derive(rows, _empty_reads).items() if op not in shown)
+    return sorted([*kept, *lacking], key=position_of)
 
 
 def find_reads(rows: Rows, bound: int, *, kind: Collection[str]) -> list[Claim]:
@@ -144,12 +156,9 @@ def _select_fork(rows: Rows, claim: Claim) -> Rows:
     """Keeps the two elements, and of the reads only these two."""
     if claim.row is None or claim.other is None:
         return rows
-    reads = {claim.row["op"], claim.other["op"]}
-    return [
-        row
-        for row in rows
-        if row["value"] in (claim.value, *claim.burst) and (row["kind"] != "set-read" or row["op"] in reads)
-    ]
+    reads, elements = {claim.row["op"], claim.other["op"]}, derive(rows, _group_by_value)
+    kept = (row for value in {claim.value, *claim.burst} for row in elements.get(value, ()))
+    return sorted((row for row in kept if row["kind"] != "set-read" or row["op"] in reads), key=position_of)
 
 
 _declare_for_set: Final = partial(Plant, kinds=frozenset({"set-add", "set-remove", "set-read"}), select=_select_element)
@@ -217,10 +226,11 @@ def _find_queued_elements(rows: Rows, bound: int) -> list[Claim]:
     taken = {row["value"] for row in rows if _is_take(row)}
     once = {value: returned(one[0]) for value, one in adds.items() if len(one) == 1 and one[0]["outcome"] == "ok"}
     due = sorted(value for value, ret in once.items() if not doubtful and drained > ret and value in taken)
+    known_due = set(due)
     claims = []
     for value, ret in sorted(once.items()):
-        others = tuple(one for one in due if one != value)[:excuses]
-        exposed = value in due and len(others) == excuses
+        others = tuple(one for one in due[: excuses + 1] if one != value)[:excuses]
+        exposed = value in known_due and len(others) == excuses
         claims.append(Claim(f"element {value}", exposed, ret, value, burst=others))
     return claims
 
@@ -244,16 +254,21 @@ def _lose_elements(rows: Rows, claim: Claim) -> Rows:
     return edited
 
 
-def _select_elements(rows: Rows, claim: Claim) -> Rows:
-    """Keeps the rows of the elements, all drains, and all dequeues of unknown outcome."""
-    kept = {claim.value, *claim.burst}
+def _list_unbound(rows: Rows) -> list[Row]:
+    """Lists drains, and dequeues of unknown outcome: they may concern any element."""
     return [
         row
         for row in rows
-        if row["value"] in kept
-        or row["kind"] == "queue-drained"
-        or (row["kind"] == "queue-dequeue" and row["outcome"] == "info")
+        if row["kind"] == "queue-drained" or (row["kind"] == "queue-dequeue" and row["outcome"] == "info")
     ]
+
+
+def _select_elements(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the rows of the elements, all drains, and all dequeues of unknown outcome."""
+    elements = derive(rows, _group_by_value)
+    kept = {position_of(row): row for row in derive(rows, _list_unbound)}
+    kept |= {position_of(row): row for value in (claim.value, *claim.burst) for row in elements.get(value, ())}
+    return [kept[place] for place in sorted(kept)]
 
 
 def _find_takes(rows: Rows, bound: int) -> list[Claim]:
@@ -279,13 +294,14 @@ def _find_early_takes(rows: Rows, bound: int) -> list[Claim]:
     """
     acked = {row["value"]: returned(row) for row in rows if is_ok(row, "queue-enqueue")}
     takes = [row for row in rows if _is_take(row)]
-    last = max(takes, key=lambda row: row["call"], default=None)
+    taken = Counter(row["op"] for row in takes)
+    last = max(takes, key=lambda row: int(row["call"]), default=None)
     return [
         Claim(
             f"the dequeue of {row['value']} by operation {row['op']}", exposed, value=row["value"], row=row, other=last
         )
         for row in takes
-        if acked.get(row["value"], row["call"]) < row["call"] and sum(one["op"] == row["op"] for one in takes) == 1
+        if acked.get(row["value"], row["call"]) < row["call"] and taken[row["op"]] == 1
         for exposed in [last is not None and last["call"] > returned(row)]
     ]  # fmt: skip
 
@@ -582,6 +598,63 @@ def _find_accounted_reads(rows: Rows, bound: int) -> list[Claim]:
     ]
 
 
+@dataclass(frozen=True)
+class _BankRows:
+    """The rows of a bank: transfers with outcome ok by call, and what finds those that were certain at a moment."""
+
+    opened: list[Row]
+    reads: Mapping[int, list[Row]]
+    """By operation."""
+    doubtful: list[Row]
+    """Transfers of unknown outcome."""
+    transfers: list[Row]
+    longest: int
+    """Nanoseconds that the slowest of them took."""
+    sums: Mapping[str, tuple[list[int], list[int]]]
+    """By account: when its transfers returned, and what they had added to it by then."""
+
+
+def _sort_bank(rows: Rows) -> _BankRows:
+    moved = [row for row in rows if row["kind"] in ("bank-deposit", "bank-withdraw") and row["outcome"] != "fail"]
+    reads: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "bank-read":
+            reads[row["op"]].append(row)
+    sums: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], [0]))
+    known = sorted((row for row in moved if returned(row) < NEVER), key=returned)
+    for row in known:
+        moments, totals = sums[row["owner"]]
+        moments.append(returned(row))
+        totals.append(totals[-1] + (row["value"] if row["kind"] == "bank-deposit" else -row["value"]))
+    return _BankRows(
+        opened=[row for row in rows if row["kind"] == "bank-open"],
+        reads=reads,
+        doubtful=[row for row in moved if returned(row) == NEVER],
+        transfers=sorted(known, key=lambda row: int(row["call"])),
+        longest=max((returned(row) - row["call"] for row in known), default=0),
+        sums=sums,
+    )
+
+
+def _select_balances(rows: Rows, claim: Claim) -> Rows:
+    """Keeps the read, and the transfers that it may or may not show. All before them are part of opening balances.
+
+    If some opening balance is not known, all transfers are kept.
+    """
+    assert claim.row is not None
+    call, ret, bank = claim.row["call"], claim.row["ret"], derive(rows, _sort_bank)
+    opened, kept = bank.opened, [*bank.reads[claim.row["op"]], *bank.doubtful]
+    if bank.sums.keys() <= {row["owner"] for row in opened if row["outcome"] == "ok" and row["value"] is not None}:
+        first, end = (bisect_left(bank.transfers, at, key=lambda row: row["call"]) for at in (call - bank.longest, ret))
+        kept += (row for row in bank.transfers[first:end] if returned(row) >= call)
+        money = {owner: totals[bisect_left(moments, call)] for owner, (moments, totals) in bank.sums.items()}
+        opened = [{**row, "value": row["value"] + money[row["owner"]]} if row["owner"] in money else row
+                  for row in opened]  # fmt: skip
+    else:
+        kept += bank.transfers
+    return sorted([*opened, *kept], key=position_of)
+
+
 def _move_money(rows: Rows, claim: Claim, *, amounts: Callable[[Rows, list[Row]], Iterable[int]]) -> Rows:
     """Adds ``amounts`` to the first balances that the read shows."""
     if claim.row is None or not claim.exposed:
@@ -600,7 +673,7 @@ def _overdraw(rows: Rows, shown: list[Row]) -> tuple[int, int]:
 
 def _exceed_transfers(rows: Rows, shown: list[Row]) -> tuple[int, int]:
     """Moves more money than all transfers together, and keeps the total."""
-    amount = 1 + sum(row["value"] or 0 for row in rows if row["kind"] == "bank-deposit")
+    amount = 1 + sum(abs(row["value"] or 0) for row in rows if row["kind"] == "bank-deposit")
     return (amount, -amount)
 
 
@@ -611,6 +684,7 @@ BANK_PLANTS: Final = tuple(
         kinds=_BANK,
         find_claims=find_claims,
         edit=partial(_move_money, amounts=amounts),
+        select=_select_balances,
         missed="the opening balance of the account is not known",
     )
     for anomaly, meaning, find_claims, amounts in (

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LOG: Final = ("append", "observe", "reported", "unreported")
 _UNREAD: Final = {"argument": "null", "result": None, "scheduled": None}
 """Columns of operations that no check reads, and that may be large."""
+_RENAMED: Final = frozenset({"value", "key", "group", "op", "index", "process"})
+_TIMES: Final = frozenset({"call", "ret"})
 _PREFIX: Final = re.compile(r"copy(\d+)-")
 
 
@@ -59,19 +61,37 @@ def pack(
     stride = 1 + max(ops, default=0)
     length = 1 + max((row["ret"] or row["call"] for row in ops.values()), default=0)
     shared = SharedNumbers()
-    columns: dict[str, list[list[Any]]] = {name: [[] for _ in DATA_SETS[name].names] for name in ("ops", "effects")}
-    for number, rows in enumerate(copies):
-        copy = CopyNames(number, number * stride, number * length if apart else 0, shared)
-        named = {row["op"] for row in rows}
-        named.update(op for process in {row["process"] for row in rows} for op in silent.get(process, ()))
-        for name, some in (("effects", rows), ("ops", [ops[op] for op in sorted(named)])):
-            for column, values in zip(DATA_SETS[name].names, columns[name], strict=True):
-                values += copy.rename_column(column, some)
-    has_rows = {name for name, its in columns.items() if its[0]}
-    packed = {name: columns[name] if name in has_rows else [] for name in DATA_SETS}
+    names = [
+        CopyNames(number, number * stride, number * length if apart else 0, shared) for number in range(len(copies))
+    ]
+    parts: dict[str, Sequence[Rows]] = {
+        "effects": copies,
+        "ops": [_find_operations(rows, ops, silent) for rows in copies],
+    }
+    packed: dict[str, list[list[Any]]] = {name: [] for name in DATA_SETS}
+    for name, some in parts.items():
+        if any(some):
+            packed[name] = [_pack_column(column, names, some) for column in DATA_SETS[name].names]
     if not apart:
         packed["faults"] = [list(column) for column in faults]
     return PackedCopies(InMemoryHistoryReader(packed), stride)
+
+
+def _find_operations(rows: Rows, ops: Mapping[int, Row], silent: Mapping[int, Collection[int]]) -> Rows:
+    """Returns the operations of a copy, in order."""
+    named = {row["op"] for row in rows}
+    if silent:
+        named.update(op for process in {row["process"] for row in rows} for op in silent.get(process, ()))
+    return [ops[op] for op in sorted(named)]
+
+
+def _pack_column(column: str, names: Sequence[CopyNames], copies: Sequence[Rows]) -> list[Any]:
+    """Returns the values of a column in all copies, one copy after the other."""
+    if column in _RENAMED or (column in _TIMES and names[-1].later):
+        return [value for copy, rows in zip(names, copies, strict=True) for value in copy.rename_column(column, rows)]
+    if column in _UNREAD:
+        return [_UNREAD[column]] * sum(map(len, copies))
+    return [row[column] for rows in copies for row in rows]
 
 
 class SharedNumbers:
@@ -97,9 +117,7 @@ class CopyNames:
     """By the name in the run."""
 
     def rename_column(self, column: str, rows: Rows) -> list[Any]:
-        """Returns the column's values in this copy."""
-        if column in _UNREAD:
-            return [_UNREAD[column]] * len(rows)
+        """Returns the column's values in this copy, for a column of ``_RENAMED`` or ``_TIMES``."""
         if column == "value":
             return [self._rename_value(row) for row in rows]
         given = [row[column] for row in rows]
@@ -110,9 +128,7 @@ class CopyNames:
         if column == "process":
             processes = self.shared.processes
             return [processes.setdefault((self.number, process), len(processes)) for process in given]
-        if column in ("call", "ret") and self.later:
-            return [None if time is None else time + self.later for time in given]
-        return given
+        return [None if time is None else time + self.later for time in given]
 
     def _rename(self, name: str | None) -> str | None:
         """Returns the name of a key or a group. A group's offset is ``group/key``, so each part gets the prefix."""

@@ -1,14 +1,29 @@
 """Plants for registers, and for the committed offsets of groups, which are registers, too."""
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from assay.harness.sensitivity.object_plants import find_reads, read_fresh_value
-from assay.harness.sensitivity.plant import Claim, Plant, Row, Rows, is_ok, replace_in, returned
+from assay.harness.sensitivity.plant import (
+    Claim,
+    Plant,
+    Row,
+    Rows,
+    derive,
+    is_ok,
+    position_of,
+    replace_in,
+    returned,
+    select_two,
+)
 
 _READS: Final = ("register-read", "fetched")
 _WRITES: Final = ("register-write", "register-cas", "commit")
 _REGISTER: Final = frozenset({*_READS, *_WRITES})
+_OF_REGISTERS: Final = ("register-read", "register-write", "register-cas")
 
 
 def _list_reads(rows: Rows) -> list[Row]:
@@ -41,8 +56,51 @@ def _state(row: Row | None) -> dict[str, Any]:
 
 def _read_former(rows: Rows, claim: Claim) -> Rows:
     """Lets the first read after the claim's moment return what had been there before the write."""
-    late = [row for row in _list_reads(rows) if row["call"] > claim.since]
-    return replace_in(rows, min(late, key=lambda row: row["call"]), **_state(claim.other)) if late else rows
+    read = _find_late_read(rows, claim)
+    return rows if read is None else replace_in(rows, read, **_state(claim.other))
+
+
+def _find_late_read(rows: Rows, claim: Claim) -> Row | None:
+    late = (row for row in _list_reads(rows) if row["call"] > claim.since)
+    return min(late, key=lambda row: int(row["call"]), default=None)
+
+
+def _group_writes(rows: Rows) -> dict[Any, list[Row]]:
+    """Returns the rows that may have written a value, by the value."""
+    writes: defaultdict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] in _WRITES:
+            writes[row["value"]].append(row)
+    return writes
+
+
+def _keep(rows: Rows, needed: Iterable[Row]) -> Rows:
+    """Returns these rows, the writes of the values that they read or replaced, the values that these replaced, ...
+
+    Without the others the history stays legal: no value was replaced between its write and a row that saw it. Committed
+    offsets recur, so nothing of them is dropped.
+    """
+    writes = derive(rows, _group_writes)
+    kept: dict[tuple[int, int], Row] = {}
+    new = list(needed)
+    while new:
+        row = new.pop()
+        if row["kind"] not in _OF_REGISTERS:
+            return rows
+        if position_of(row) not in kept:
+            kept[position_of(row)] = row
+            seen = [row["value"]] if row["kind"] == "register-read" else [row["expected"]]
+            new += (write for value in seen if value is not None for write in writes.get(value, ()))
+    return [kept[place] for place in sorted(kept)]
+
+
+def _select_named(rows: Rows, claim: Claim) -> Rows:
+    return _keep(rows, select_two(rows, claim))
+
+
+def _select_late_read(rows: Rows, claim: Claim) -> Rows:
+    read = _find_late_read(rows, claim)
+    return _keep(rows, [*select_two(rows, claim), *([] if read is None else [read])])
 
 
 def _find_reads_before_writes(rows: Rows, bound: int) -> list[Claim]:
@@ -65,14 +123,18 @@ def _read_later(rows: Rows, claim: Claim) -> Rows:
 
 
 def _find_chained(rows: Rows, bound: int) -> list[Claim]:
-    """Lists compare-and-sets, each with the one whose value it replaced, or else the one before it."""
+    """Lists compare-and-sets, each with the one whose value it replaced, or else one before it.
+
+    A concurrent one that was called before it may have replaced its value, and is no candidate.
+    """
     changes = sorted((row for row in rows if is_ok(row, "register-cas")), key=lambda row: int(row["call"]))
     writers = {row["value"]: row for row in changes}
-    return [
-        Claim(f"the compare-and-set to {row['value']}", former is not None, row=row, other=former)
-        for row, before in zip(changes, [None, *changes], strict=False)
-        for former in [writers.get(row["expected"], before)]
-    ]
+    claims = []
+    for place, row in enumerate(changes):
+        before = (changes[at] for at in range(place - 1, -1, -1) if changes[at]["expected"] != row["value"])
+        former = writers.get(row["expected"]) or next(before, None)
+        claims.append(Claim(f"the compare-and-set to {row['value']}", former is not None, row=row, other=former))
+    return claims
 
 
 def _replace_twice(rows: Rows, claim: Claim) -> Rows:
@@ -82,31 +144,30 @@ def _replace_twice(rows: Rows, claim: Claim) -> Rows:
     return replace_in(rows, claim.row, expected=claim.other["expected"])
 
 
+_declare: Final = partial(Plant, kinds=_REGISTER, select=_select_named)
 REGISTER_PLANTS: Final = (
-    Plant(
+    _declare(
         anomaly="stale-read",
         meaning="the first read after the last fault returns what was there before an acknowledged write; after the "
         "write, if that came later",
-        kinds=_REGISTER,
         find_claims=_find_writes,
         edit=_read_former,
+        select=_select_late_read,
         missed="no read was called after it and after the heal of the last fault",
     ),
-    Plant(
+    _declare(
         anomaly="missing-writer",
         meaning="a read returns a value that no one wrote",
-        kinds=_REGISTER,
         find_claims=lambda rows, bound: find_reads(rows, bound, kind=_READS),
         edit=read_fresh_value,
     ),
-    Plant(
+    _declare(
         anomaly="future-read",
         meaning="a read returns a value that is written only later",
-        kinds=_REGISTER,
         find_claims=_find_reads_before_writes,
         edit=_read_later,
     ),
-    Plant(
+    _declare(
         anomaly="lost-update",
         meaning="two compare-and-sets replace one value",
         kinds=frozenset({"register-cas"}),

@@ -630,7 +630,7 @@ def test_a_thread_that_never_returns_does_not_keep_the_process_from_ending() -> 
 
 
 def test_other_handlers_keep_no_log_records_of_simulated_processes(tmp_path: Path) -> None:
-    """Those of pytest keep every record, with its exception and the frames of that."""
+    """The handlers of pytest keep every record, with its exception and the exception's frames."""
 
     async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
         logging.getLogger("assay.jobs").warning("below the system's logger")

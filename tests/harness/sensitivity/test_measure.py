@@ -21,7 +21,12 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.sensitivity import measure as measuring
 from assay.harness.sensitivity.measure import measure
-from assay.harness.sensitivity.register_plants import _find_reads_before_writes, _find_writes
+from assay.harness.sensitivity.register_plants import (
+    _find_chained,
+    _find_reads_before_writes,
+    _find_writes,
+    _keep,
+)
 
 from helpers.fault_rows import impact
 from helpers.log_histories import Book, Row, effect, write
@@ -281,3 +286,32 @@ def test_objects_that_do_not_fit_into_memory_are_not_read(tmp_path: Path, monkey
     found = measured(tmp_path / "history", [*SEEN, *BLIND])
     assert found.left_out == "of 2 objects, 0 were looked at; 2 with more than 3 effects were not"
     assert found.shares == ()
+
+
+def test_a_compare_and_set_is_no_rival_of_one_that_replaced_its_value() -> None:
+    """The later one was called first: both were open at once."""
+    common = {"version": None, "position": None}
+    rows = [
+        {**effect(0, 0, "register-write", "k", 0, 1, value=1, process=0), **common, "expected": None},
+        {**effect(1, 0, "register-cas", "k", 2, 9, value=3, process=1), **common, "expected": 2},
+        {**effect(2, 0, "register-cas", "k", 3, 5, value=2, process=2), **common, "expected": 1},
+    ]
+    first, second = _find_chained(rows, 0)
+    assert (first.row, first.other) == (rows[1], rows[2])
+    assert (second.row, second.other, second.exposed) == (rows[2], None, False)
+
+
+def test_a_selection_of_a_register_has_what_its_rows_saw_and_nothing_else() -> None:
+    common = {"version": None, "position": None}
+    chain = [
+        {**effect(op, 0, "register-cas", "k", 3 * op, 3 * op + 1, value=op, process=op), **common, "expected": op - 1}
+        for op in range(1, 5)
+    ]
+    writes = [
+        {**effect(op, 0, "register-write", "k", 3 * op, 3 * op + 1, value=op, process=op), **common, "expected": None}
+        for op in range(5, 8)
+    ]
+    read = {**effect(9, 0, "register-read", "k", 30, 31, value=7, process=9), **common, "expected": None}
+    rows = [*chain, *writes, read]
+    assert _keep(rows, [read]) == [writes[2], read]
+    assert _keep(rows, [chain[2]]) == chain[:3]
