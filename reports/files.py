@@ -13,6 +13,8 @@ from assay.checkers.judging.sensitivity import FILE as SENSITIVITY
 from assay.checkers.judging.sensitivity import Sensitivity
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.files import read_json
+from assay.harness.core.resources import FILE as RESOURCES
+from assay.harness.core.resources import Resources
 from assay.harness.core.timestamps import Origin
 
 T = TypeVar("T")
@@ -72,6 +74,8 @@ class RunFiles:
     shrinking: Shrinking | None
     sensitivity: Sensitivity | None
     """The result of `assay sensitivity`, if it was called."""
+    resources: Resources | None
+    """Memory and disk space over time, if they were recorded."""
     logs: tuple[LogFile, ...]
     problems: tuple[str, ...]
 
@@ -88,6 +92,7 @@ def read_files(run_dir: Path) -> RunFiles:
         omitted=_find_omitted(schedule or {}),
         shrinking=_read(run_dir / SHRINKING, Shrinking, problems),
         sensitivity=_read(run_dir / SENSITIVITY, Sensitivity, problems),
+        resources=_read(run_dir / RESOURCES, Resources, problems),
         logs=_list_logs(run_dir),
         problems=tuple(problems),
     )

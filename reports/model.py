@@ -38,6 +38,7 @@ from assay.reports.operations import (
     list_first_operations,
     sort_for_display,
 )
+from assay.reports.resources import ResourceLines, build_lines
 from assay.reports.roles import Roles, read_roles
 from assay.reports.series import (
     ErrorCount,
@@ -167,6 +168,7 @@ class RecordedRun:
     """Initial time of the log view: the first finding, otherwise the first fault."""
     lanes: OperationLanes
     phases: Mapping[str, int]
+    resources: ResourceLines
     through: Mapping[str, str]
     """Node through which a worker's clients reached the system, by worker, if known."""
     edn: bytes | None
@@ -383,6 +385,7 @@ def _read_recorded(
         moment=moments[0] if moments else None,
         lanes=choose_lanes(recording, [rows[index] for index in _list_operations(shown) if index in rows], end),
         phases={row["phase"]: int(row["start"]) for row in phases},
+        resources=build_lines(files.resources, simulated=files.run.cluster == "sim"),
         through=through,
         edn=compress_history(recording),
     )

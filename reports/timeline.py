@@ -21,8 +21,9 @@ from assay.reports.html import shorten_middle
 from assay.reports.leadership import LeadershipTerm
 from assay.reports.model import FindingView, RecordedRun, Report
 from assay.reports.operations import OperationBar
-from assay.reports.palette import get_node_tone
+from assay.reports.palette import NODE_TONES, get_node_tone
 from assay.reports.panel import FONT, PlotContext, add_legend, add_panel, label_lanes, shorten, to_label, to_seconds
+from assay.reports.resources import MEGABYTE, ResourceLine, order_names
 from assay.reports.roles import Roles
 from assay.reports.zookeeper import InSyncInterval
 
@@ -61,6 +62,8 @@ def draw_timeline(report: Report, recorded: RecordedRun) -> Timeline:
         _draw_in_sync(plot, recorded)
     if recorded.zookeeper_activity.sessions or recorded.zookeeper_activity.writes:
         _draw_sessions(plot, recorded)
+    _draw_resources(plot, "Resident memory, MB", recorded.resources.memory, recorded)
+    _draw_resources(plot, "Disk space, MB", recorded.resources.disk, recorded)
     named, order = _draw_operations(plot, recorded)
     last = plot.panels[-1]
     last.xaxis.visible = True
@@ -359,6 +362,40 @@ def _draw_sessions(plot: PlotContext, recorded: RecordedRun) -> None:
                 renderers=[marks], tooltips=[("write", "@what"), ("said by", "@node at @x{0.000} s"), ("zxid", "@zxid")]
             )
         )
+
+
+def _draw_resources(plot: PlotContext, title: str, lines: Sequence[ResourceLine], recorded: RecordedRun) -> None:
+    """Draws a line per node in its colour of the leadership panel; that of the tester itself is dashed."""
+    if not lines:
+        return
+    panel = add_panel(plot, title, 140)
+    top = max(line.most for line in lines)
+    panel.y_range = Range1d(-top * 0.06, top * 1.15)
+    panel.yaxis.formatter = PrintfTickFormatter(format="%g")
+    panel.yaxis.ticker.desired_num_ticks = 4
+    positions = order_names(lines, recorded.leadership.nodes)
+    items, hovered = [], []
+    for line in lines:
+        source = ColumnDataSource(
+            {
+                "time": np.array([time for time, _ in line.samples], dtype=np.float64),
+                "value": np.array([value for _, value in line.samples], dtype=np.float64) / MEGABYTE,
+            }
+        )
+        position = positions.get(line.name)
+        dash = "dashed" if position is None else "solid" if position < NODE_TONES else "dotted"
+        tone = "ink" if position is None else get_node_tone(position)
+        drawn = panel.line(x="time", y="value", source=source, line_width=1.6, line_dash=dash)
+        dots = panel.scatter(
+            x="time", y="value", source=source, size=2.5, line_color=None, name=to_label(line.label, 40)
+        )
+        plot.painter.paint(drawn.glyph, line_color=tone)
+        plot.painter.paint(dots.glyph, fill_color=tone)
+        items.append(LegendItem(label=to_label(line.label), renderers=[drawn, dots]))
+        hovered.append(dots)
+    add_legend(plot, panel, items)
+    tips = [("of", "$name"), ("at", "@time{0.0} s"), ("MB", "@value{0,0.[000]}")]
+    panel.add_tools(HoverTool(renderers=hovered, tooltips=tips))
 
 
 def _to_source(terms: Sequence[LeadershipTerm], lane: Mapping[str, int]) -> ColumnDataSource:

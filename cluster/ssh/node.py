@@ -22,6 +22,7 @@ from assay.cluster.ssh.node_processes import Program
 from assay.cluster.ssh.preloaded import PreloadMethods
 from assay.cluster.ssh.second_copy import SecondCopyMethods
 from assay.cluster.ssh.stream import Command, LineStream, follow_command, size_watch_command
+from assay.cluster.ssh.usage import usage_watch_command
 
 T = TypeVar("T")
 
@@ -365,6 +366,11 @@ class SshNode(SecondCopyMethods, PreloadMethods):
     def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
         """Yields the output of :func:`assay.cluster.ssh.stream.size_watch_command` until the node is closed."""
         return self._lines(size_watch_command(words), f"sizes of logs on {self.name}")
+
+    def usage(self, folder: str | None, every: float, rounds: int) -> AsyncIterator[str]:
+        """Yields the output of :func:`assay.cluster.ssh.usage.usage_watch_command` until the node is closed."""
+        command = usage_watch_command((process.MAIN, *self.sidecars), folder, every, rounds)
+        return self._lines(command, f"usage of {self.name}")
 
     async def _lines(self, command: Command | None, name: str) -> AsyncIterator[str]:
         if command is None:

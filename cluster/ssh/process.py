@@ -200,6 +200,15 @@ done
 """
 
 
+def list_family_command(process: str = MAIN) -> str:
+    """Sets ``$left`` to the ids of the process and all that it has started, each after a space; empty without one."""
+    return f"""{_identify(process)}
+left= sid=$pid
+case "$state" in ''|Z|X) ;; *)
+{_define_kin("ZX")}kin;;
+esac"""
+
+
 def ending_command(command: str) -> str:
     """Runs a command that ends the process, given ``$pid``, and then kills the remaining children.
 

@@ -41,6 +41,7 @@ from assay.harness.run.live_judging import FOUND_LIVE_ONLY, LiveJudge
 from assay.harness.run.node_logs import read_last_lines
 from assay.harness.run.progress import Progress, SilentProgress
 from assay.harness.run.registry import Registry
+from assay.harness.run.resource_recorder import ResourceRecorder
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd, make_trial
@@ -180,6 +181,7 @@ class Attempt:
                 trial.live_judge = LiveJudge(
                     folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast
                 )
+            trial.resources = ResourceRecorder(folder.path, trial.system)
             world, self.experiment = trial.world, trial.experiment
             self._world = world
             trial.prepare()

@@ -59,6 +59,7 @@ from assay.harness.run.observers import (
 )
 from assay.harness.run.progress import Progress, RunTally
 from assay.harness.run.registry import Registry
+from assay.harness.run.resource_recorder import ResourceRecorder
 from assay.harness.run.settings import Settings, derive_seed
 from assay.harness.run.store import RunOutput
 from assay.harness.run.systems import apply_settings, complete_contract, with_defect
@@ -115,6 +116,8 @@ class Trial:
     """The faults to play; None: drawn from the settings."""
     live_judge: LiveJudge | None = None
     """Judges the history while it grows, if requested."""
+    resources: ResourceRecorder | None = None
+    """Samples memory and disk space, if the run is kept."""
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
@@ -243,6 +246,8 @@ class Trial:
         records, stop = NewRecordCounter(recorder), asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         leader_poller = LeaderPoller(self.system, self.cluster, history, stamps)
+        if self.resources is not None:
+            self.resources.start(self.cluster, stamps.loop_time(0))
         collector.start()
         leader_poller.start()
         if self.live_judge is not None:
@@ -288,6 +293,8 @@ class Trial:
             self._problems.extend(list_crashes(self.cluster))
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
+            if self.resources is not None:
+                await self.resources.stop(asyncio.get_running_loop().time() - stamps.loop_time(0))
             self._assertions.end()
 
     async def _main_phase(
@@ -408,6 +415,8 @@ class Trial:
                 stop.set()
             self.tally.elapsed = loop.time() - origin
             self.progress.update(self.tally)
+            if self.resources is not None:
+                self.resources.sample(self.tally.elapsed)
             self._stalls.record_sleep(loop.time(), time.process_time())
             await asyncio.sleep(TICK)
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PROGRAM = """
-import sys, tempfile
+import os, sys, tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 import assay.workloads.test_log
@@ -21,6 +21,7 @@ from assay.harness.run.environments import close_loop
 from assay.harness.run.experiment import find_experiment
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import SilentProgress
+from assay.harness.run.resource_recorder import ResourceRecorder
 from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
 from assay.harness.run.environments import open_world
@@ -36,6 +37,8 @@ for seed in map(int, sys.argv[1:]):
         kept = store.create_run_folder(Path(folder), "determinism", datetime.now(UTC))
         trial = Trial(found, found.system, settings, world, kept, FaultCatalogue.standard(), Interrupt(),
                       SilentProgress())
+        if os.environ["PYTHONHASHSEED"] == "2":
+            trial.resources = ResourceRecorder(kept.path, found.system)
         complete = world.loop.run_until_complete
         complete(trial.set_up())
         ended = complete(trial.run())
@@ -55,7 +58,8 @@ def digests(seeds: list[int], hash_seed: int) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(0, 6, 2), pytest.param(range(100), marks=pytest.mark.long)], ids=len)
 def test_every_seed_twice_in_separate_processes(seeds: range) -> None:
-    """The second process plays them in the other order, so that no run can lean on what the one before it left.
+    """The second process plays them in the other order, so that no run can lean on what the one before it left. It
+    also samples its memory and its disks, which must not change a run.
     Three seeds are enough for each fault to come once.
     """
     with ThreadPoolExecutor(2) as pool:

@@ -1,0 +1,148 @@
+"""Samples the memory and the disk space of a run while it goes on, and writes ``resources.json``.
+
+- The harness samples itself when the run's ticker calls it, by the run's clock. In the simulation this is virtual time.
+  A sample only reads, so the simulated run is the same with and without it.
+- A command on each real node prints the usage of the node. A broken connection or a frozen node leaves a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from assay.cluster import zookeeper
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, System
+from assay.harness.core.files import write_atomically
+from assay.harness.core.resources import FILE, FIRST_INTERVAL, HARNESS, MOST_SAMPLES, RUN, Resources, SampleSeries
+
+if TYPE_CHECKING:
+    from assay.cluster.ssh.node import SshNode
+
+STATM: Final = Path("/proc/self/statm")
+WRITE_INTERVAL: Final = 60.0
+"""Real seconds between two writes of the file, so that a run that is killed leaves it behind."""
+
+
+class ResourceRecorder:
+    """Records the usage of one run, from ``start`` to ``stop``. ``folder``: the run's."""
+
+    def __init__(self, folder: Path, system: System) -> None:
+        self._folder = folder
+        self._system = system
+        self._memory: dict[str, SampleSeries] = defaultdict(SampleSeries)
+        self._disk: dict[str, SampleSeries] = defaultdict(SampleSeries)
+        self._disks: dict[str, Any] = {}
+        """Disks of simulated nodes, by node."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._written = time.monotonic()
+
+    def start(self, cluster: Cluster, origin: float) -> None:
+        """``origin``: when the run began, by the loop's clock."""
+        nodes = (*cluster.nodes, *cluster.spares)
+        if cluster.kind == "sim":
+            self._disks = {node.name: getattr(node, "disk") for node in nodes}  # noqa: B009 - only there
+            return
+        from assay.cluster.ssh.node import SshNode
+
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._follow(node, origin), name=f"usage of {node.name}")
+            for node in nodes
+            if isinstance(node, SshNode)
+        ]
+
+    def sample(self, now: float, *, last: bool = False) -> None:
+        """Samples the harness, its folder and simulated disks, if a sample is due, or it is the ``last``.
+
+        ``now``: seconds since the run began.
+        """
+        if not (last or self._memory[HARNESS].is_due(now)):
+            return
+        self._memory[HARNESS].add(now, read_own_memory())
+        self._disk[RUN].add(now, measure_folder(self._folder))
+        for name, disk in self._disks.items():
+            self._disk[name].add(now, disk.used)
+        if last or time.monotonic() - self._written >= WRITE_INTERVAL:
+            self._write()
+
+    async def stop(self, now: float) -> None:
+        """Takes the last sample, and writes the file. Idempotent."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.sample(now, last=True)
+
+    def _write(self) -> None:
+        memory = {name: one.samples for name, one in self._memory.items()}
+        disk = {name: one.samples for name, one in self._disk.items()}
+        data = msgspec.json.encode(Resources(memory=memory, disk=disk)) + b"\n"
+        with contextlib.suppress(OSError):  # on a full disk, the reserved space belongs to the run's other files
+            write_atomically(self._folder / FILE, data)
+        self._written = time.monotonic()
+
+    async def _follow(self, node: SshNode, origin: float) -> None:
+        from assay.cluster.ssh.usage import parse_usage
+
+        loop, started = asyncio.get_running_loop(), math.inf
+        try:
+            async for line in node.usage(find_data_folder(self._system, node), FIRST_INTERVAL, MOST_SAMPLES):
+                if (usage := parse_usage(line)) is None:
+                    continue
+                # The line that was fastest says best when the node started. Others may have waited for the harness.
+                started = min(started, loop.time() - usage.uptime)
+                now = max(0.0, started + usage.uptime - origin)
+                if usage.memory is not None:
+                    self._memory[node.name].add(now, usage.memory)
+                if usage.disk is not None:
+                    self._disk[node.name].add(now, usage.disk)
+        except (NodeError, OSError):
+            return  # the samples so far stay; nothing depends on the others
+
+
+def find_data_folder(system: System, node: Node) -> str | None:
+    """Returns the folder of a node's data, if it is known."""
+    if node.role == ZOOKEEPER_ROLE:
+        return zookeeper.DATA
+    if node.role == CLIENT_ROLE or not isinstance(system, SupportsDataFolder):
+        return None
+    return system.data_folder(node)
+
+
+def read_own_memory() -> int:
+    """Returns the resident memory of this process in bytes; without ``/proc``, the largest so far."""
+    try:
+        return int(STATM.read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure_folder(folder: Path) -> int:
+    """Returns the bytes of all files below a folder. Files that are removed meanwhile do not count."""
+    return sum(_iterate_sizes(folder))
+
+
+def _iterate_sizes(folder: str | os.PathLike[str]) -> Iterator[int]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _iterate_sizes(entry)
+                else:
+                    try:
+                        yield entry.stat(follow_symlinks=False).st_size
+                    except OSError:
+                        continue
+    except OSError:
+        return
