@@ -16,7 +16,15 @@ from pamqp.commands import Basic
 
 from assay import Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment
 from assay.workloads.generic import queues
-from assay.workloads.systems.rabbitmq import MIRRORED, QUORUM, SECONDS, TROUBLE, RabbitMQ, connect
+from assay.workloads.systems.rabbitmq import (
+    MIRRORED,
+    QUORUM,
+    SECONDS,
+    TROUBLE,
+    RabbitMQ,
+    connect,
+    is_cancelled,
+)
 
 
 class RabbitElements(queues.QueueClient):
@@ -51,7 +59,9 @@ class RabbitElements(queues.QueueClient):
                     if operation.f == queues.DEQUEUE:
                         break
             return Completion(Outcome.OK, taken)
-        except TROUBLE as error:
+        except (*TROUBLE, asyncio.CancelledError) as error:
+            if is_cancelled():  # by the tester; the library also cancels what waits for a connection that it loses
+                raise
             await self.close()
             # an element whose delivery was not acknowledged is delivered again
             certain = operation.f == queues.DEQUEUE and not taken

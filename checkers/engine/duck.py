@@ -21,7 +21,7 @@ from assay.checkers.engine.base import (
     to_sql_type,
 )  # fmt: skip
 from assay.checkers.engine.lazy_relations import LazyEngine, LazyRelation
-from assay.checkers.engine.parquet_stats import has_values
+from assay.checkers.engine.parquet_stats import find_columns_with_values
 from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class DuckDB(LazyEngine):
         if self._small:
             self._table(name, select_conforming(source, present, schema))
             return
-        columns = [field.name for field in schema if field.name in present and has_values(parts, field.name)]
+        columns = find_columns_with_values(parts, [field.name for field in schema if field.name in present])
         if rows * len(columns) <= self._kept_cells:
             self._store(name, source, columns, schema)
         else:

@@ -28,7 +28,7 @@ from pyspark.storagelevel import StorageLevel
 from assay.checkers.engine.base import Engine, EngineError, Row, T, select_conforming, select_nothing, shorten
 from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.lazy_relations import LazyEngine, LazyRelation
-from assay.checkers.engine.parquet_stats import has_values
+from assay.checkers.engine.parquet_stats import find_columns_with_values
 from assay.checkers.engine.spark_parts import (
     AskTask,
     ShuffleTask,
@@ -253,7 +253,7 @@ class Spark(LazyEngine):
         total = len(ranges) + parts
         answers = (
             self._session.sparkContext.parallelize(ranges, len(ranges))
-            .flatMap(ShuffleTask(tuple(name for name in EFFECTS.names if has_values(paths, name)), part_of_bucket))
+            .flatMap(ShuffleTask(tuple(find_columns_with_values(paths, EFFECTS.names)), part_of_bucket))
             .partitionBy(parts, int)
             .mapPartitions(AskTask(question, pack(engine.arrow("select * from faults")), threads))
         )

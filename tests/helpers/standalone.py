@@ -90,7 +90,7 @@ class Cluster:
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_CONF_DIR": str(self.settings),
                  "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": QUICK},
         )  # fmt: skip
-        assert done.stderr == ""
+        assert done.stderr == "", done.stderr
         (own,) = set(self.events.iterdir()) - former
         return done.returncode, done.stdout, tasks(own)
 

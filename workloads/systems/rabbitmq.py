@@ -37,6 +37,12 @@ async def connect(address: str) -> aiormq.abc.AbstractConnection:
         return await aiormq.connect(f"amqp://{':'.join(USER)}@{address}/?heartbeat=2")
 
 
+def is_cancelled() -> bool:
+    """Returns whether someone has asked the current task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 @dataclass(frozen=True)
 class RabbitMQ(System):
     name: str = "rabbitmq"

@@ -34,11 +34,11 @@ def test_a_standalone_cluster_judges_as_duckdb_does_on_all_its_workers(tmp_path:
     folder = tmp_path / "made"
     made = generate("queue", Plan(operations=150_000, clients=20, keys=8, seed=3, plant=PLANTED), folder)
     assert made.effects > 140_000
-    code, reported, done = cluster.asked("check", str(folder), "--family=queue")
+    code, reported, done = cluster.asked("check", str(folder))
     judgement = msgspec.json.decode(reported, type=Judgement)
     assert (code, judgement.engine, judgement.verdict) == (1, "spark", Verdict.FAIL)
     assert set(PLANTED) <= set(judgement.anomalies)
-    assert plain(judgement) == plain(judge(folder / "history", Contract(family="queue")))
+    assert plain(judgement) == plain(judge(folder / "history", Contract()))
     assert len(done) == WORKERS, done
 
 
