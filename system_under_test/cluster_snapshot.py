@@ -61,7 +61,8 @@ class SnapshotRow:
       effective ``flush_ms``. ``unsynced``: bytes of its segments that a power loss now could take, if the node's disk
       can tell
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic for which it was created
-    - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``
+    - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``;
+      no timestamp if a message has none, because the broker alone knows how old that message is
       in bytes
     """
 
@@ -266,7 +267,7 @@ async def _read_segment_rows(node: Any, folder: str, key: str) -> list[SnapshotR
                 node=node.name,
                 base_offset=base,
                 end_offset=following,
-                timestamp=max(times, default=NO_TIMESTAMP),
+                timestamp=NO_TIMESTAMP if NO_TIMESTAMP in times else max(times, default=NO_TIMESTAMP),
                 size=sizes[paths_by_base[base]],
             )
         )

@@ -4,6 +4,7 @@ The check judges the oldest segment of each replica on a disk. It must be sealed
 the replica's high watermark. A damaged log has no high watermark.
 
 - By time, a segment is due when its greatest timestamp is older than ``retention.ms`` plus the broker's check interval.
+  A segment that has a message without a timestamp is not judged by time.
 - By size, it is due when the segments after it alone have ``retention.bytes``, so up to one segment more stays.
 
 The time of day is the harness's, because nodes' clocks are right when no fault is in force.

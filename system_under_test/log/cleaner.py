@@ -83,12 +83,12 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
 
     ``limit`` is the high watermark. Raises :class:`CorruptLog` if the messages' times cannot be read.
     """
-    dirty_from, now = max(dirty_from, log.start_offset), log.now_ms()
+    dirty_from, now = max(dirty_from, log.start_offset), log.now()
     segments = swap.find_cleanable(log, limit)
     if topic.min_compaction_lag_ms:
         for index, segment in enumerate(segments):
             with log.recording_damage():
-                if segment.times.youngest_ms() > now - topic.min_compaction_lag_ms:
+                if segment.times.age_ms(now) < topic.min_compaction_lag_ms:
                     segments = segments[:index]
                     break
     if not segments:
@@ -96,7 +96,7 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ends = log.segment_offsets[1 : len(segments) + 1]
     total = sum(segment.size for segment in segments)
     dirty = sum(segment.size for segment, end in zip(segments, ends, strict=True) if end > dirty_from)
-    horizon = log.tombstones.find_expired_offset(now, topic.delete_retention_ms, ends[-1])
+    horizon = log.tombstones.find_expired_offset(now.wall_ms, topic.delete_retention_ms, ends[-1])
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None

@@ -7,6 +7,7 @@ the state, and defines what survives a power loss.
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable
@@ -43,6 +44,7 @@ class Log(SegmentList):
         clean: bool,
         recovery_point: int | None,
         wall_clock: Callable[[], float],
+        monotonic_clock: Callable[[], float] | None = None,
     ) -> tuple[Log, RecoveryResult]:
         """Opens or creates the log in ``directory``; afterwards all of it is durable.
 
@@ -50,13 +52,14 @@ class Log(SegmentList):
         - ``recovery_point``: all offsets below had been fsynced; 0 if nothing is known of this log; None if the
           checkpoint was lost, so that every problem counts as damage
         - ``wall_clock``: returns seconds
+        - ``monotonic_clock``: returns seconds, by a clock that is never set; None: the event loop's
 
         Check ``RecoveryResult.damaged``: a damaged log serves its good prefix only.
         """
         storage.mkdir(directory, parents=False)
         if not clean or not storage.listdir(directory):
             await storage.fsync_directory(posixpath.dirname(directory))
-        log = cls(storage, directory, config, wall_clock)
+        log = cls(storage, directory, config, wall_clock, monotonic_clock or asyncio.get_running_loop().time)
         await log._write_notes(config)
         loaded = await load_segments(
             storage,
@@ -66,7 +69,7 @@ class Log(SegmentList):
             recovery_point=recovery_point,
             allows_gap=log.tombstones.allows_gap,
             preallocated=log.preallocation_note.exists,
-            now_ms=log.now_ms,
+            now=log.now,
             known_damage=log.damage_note.read() or log.tombstones.damage,
         )
         log.set_segments(loaded.segments)
@@ -124,7 +127,7 @@ class Log(SegmentList):
             raise CorruptMessage(f"{self.directory}: from the leader at byte {found.size}: {found.problem}")
         if found.count:
             whole = data if found.size == len(data) else data[: found.size]
-            self.append_entries(whole, found.youngest, found.first, found.next_offset - 1)
+            self.append_entries(whole, found.times, found.first, found.next_offset - 1)
         return self.end_offset
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:

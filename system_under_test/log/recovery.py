@@ -29,6 +29,7 @@ from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.preallocation import ends_in_zeros
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_found_segment, remove_segment
+from assay.system_under_test.log.times import Instant
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
@@ -69,7 +70,7 @@ async def load_segments(
     recovery_point: int | None,
     allows_gap: Callable[[int, int], bool],
     preallocated: bool,
-    now_ms: Callable[[], int],
+    now: Callable[[], Instant],
     known_damage: Damage | None = None,
 ) -> LoadedSegments:
     """Opens all segments of an existing directory, finds the log's end, and makes the log durable up to there.
@@ -84,7 +85,7 @@ async def load_segments(
     """
     rejected = await swap.finish_swaps(storage, directory, config)
     bases = files.list_segment_bases(storage, directory)
-    segments = [open_found_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
+    segments = [open_found_segment(storage, directory, base, config, now=now()) for base in bases or [0]]
     good: list[Segment] = []
     problem: str | None = None
     truncated = 0

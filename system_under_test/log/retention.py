@@ -16,7 +16,8 @@ async def remove_expired_segments(
 
     - Only segments below the offset that ``limit`` returns are removed, and none of a damaged log.
     - ``retention_ms`` or ``retention_bytes`` of -1 means no limit.
-    - The age of a segment is that of its youngest message; without timestamps, the time since its last append.
+    - The age of a segment is that of its youngest message; :meth:`SegmentTimes.age_ms` defines it for messages without
+      timestamps.
     - Each removal is durable before the next one, because a power loss must not leave a hole.
 
     Readers may continue until :meth:`Log.purge`. Raises :class:`CorruptLog`.
@@ -48,7 +49,7 @@ def _is_oldest_due(log: SegmentList, limit: int, retention_ms: int, retention_by
     if retention_bytes >= 0 and log.size - segment.size >= retention_bytes:
         return True
     with log.recording_damage():
-        return retention_ms >= 0 and log.now_ms() - segment.times.youngest_ms() > retention_ms
+        return retention_ms >= 0 and segment.times.age_ms(log.now()) > retention_ms
 
 
 def _retire_files(storage: Storage, segment: Segment) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
-from assay.system_under_test.records.message_set import CheckResult
+from assay.system_under_test.records.message_set import CheckResult, SetTimes
 from assay.system_under_test.runtime import File
 
 INCOMPLETE = "the last message is not all there"
@@ -48,8 +48,8 @@ class SegmentScan:
         """Why the scan ended before the end of the file, or None."""
         self.entries: list[tuple[int, int]] = []
         """``(offset, position)`` for the index."""
-        self.times: list[tuple[int, int]] = []
-        """``(timestamp, offset)`` of the youngest message of each block, for the time index."""
+        self.times: list[SetTimes] = []
+        """The timestamps of each block, for the time index."""
 
     def step(self) -> bool:
         """Scans one more block; returns False if the scan is complete."""
@@ -61,7 +61,7 @@ class SegmentScan:
         if found.count and self.position > self.start:
             self.entries.append((found.first, self.position))
         if found.count:
-            self.times.append(found.youngest)
+            self.times.append(found.times)
         self.position += found.size
         self.next_offset = found.next_offset
         self.problem = found.problem or (None if found.count else INCOMPLETE)

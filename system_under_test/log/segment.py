@@ -23,9 +23,9 @@ from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.files import LOG_SUFFIX, SUFFIXES, UnusableFile, format_segment_name, remove_files
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex, TimeIndex
 from assay.system_under_test.log.scan import SegmentScan
-from assay.system_under_test.log.times import SegmentTimes
+from assay.system_under_test.log.times import Instant, SegmentTimes
 from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
-from assay.system_under_test.records.message_set import read_first_offset, scan
+from assay.system_under_test.records.message_set import SetTimes, read_first_offset, scan
 from assay.system_under_test.runtime import File, IrregularFileError, Slice, Storage
 
 RECENT_APPENDS = 256
@@ -86,7 +86,7 @@ class Segment:
     """An open segment. Offsets are of messages; positions are of bytes in the file."""
 
     def __init__(
-        self, path: str, file: File, index: OffsetIndex, times: TimeIndex, config: LogConfig, *, now_ms: int
+        self, path: str, file: File, index: OffsetIndex, times: TimeIndex, config: LogConfig, *, now: Instant
     ) -> None:
         self.path = path
         self.file = file
@@ -95,7 +95,7 @@ class Segment:
         self.base_offset = index.base_offset
         self.next_offset = index.base_offset
         self.size = file.size
-        self.times = SegmentTimes(self, times, now_ms)
+        self.times = SegmentTimes(self, times, now)
         self.cuts = 0
         """How often bytes were removed; closing counts, too."""
         self.changes = 1
@@ -120,11 +120,8 @@ class Segment:
             last_offset - self.base_offset > MAXIMUM
         )  # fmt: skip
 
-    def append(self, data: bytes, youngest: tuple[int, int], first: int, last: int, now_ms: int) -> None:
-        """Appends valid whole entries with offsets ``first`` to ``last``. An ``OSError`` leaves the segment unchanged.
-
-        ``youngest`` is the timestamp and offset of the youngest message.
-        """
+    def append(self, data: bytes, times: SetTimes, first: int, last: int, now: Instant) -> None:
+        """Appends valid whole entries with offsets ``first`` to ``last``. An ``OSError`` changes nothing."""
         position = self.size
         indexed = position - self.index.last_position > self.config.index_interval_bytes
         if indexed:
@@ -135,7 +132,7 @@ class Segment:
             self.index.truncate(position)
             raise
         self.size = position + len(data)
-        self.times.record_append(now_ms, youngest, position, self.size)
+        self.times.record_append(now, times, position, self.size)
         self.next_offset = last + 1
         self.changes += 1
         recent = self._recent
@@ -403,7 +400,7 @@ class Segment:
         self.adopt(scan)
 
 
-def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
+def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now: Instant) -> Segment:
     """Opens the segment's files, created if missing; the segment must still be loaded or rebuilt.
 
     Raises :class:`IrregularFileError` if a link or another special file has the name of one of them.
@@ -412,37 +409,37 @@ def open_segment(storage: Storage, directory: str, base_offset: int, config: Log
     with contextlib.ExitStack() as opened:
         files = [opened.enter_context(contextlib.closing(storage.open(path + suffix))) for suffix in SUFFIXES]
         opened.pop_all()
-    return _make_segment(path, files, base_offset, config, now_ms)
+    return _make_segment(path, files, base_offset, config, now)
 
 
 def open_found_segment(
-    storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int
+    storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now: Instant
 ) -> Segment:
     """Opens a segment as :func:`open_segment`, but returns an ``unusable`` one for a special file."""
     try:
-        return open_segment(storage, directory, base_offset, config, now_ms=now_ms)
+        return open_segment(storage, directory, base_offset, config, now=now)
     except IrregularFileError as error:
         path = f"{directory}/{format_segment_name(base_offset)}"
-        segment = _make_segment(path, [UnusableFile(error)] * len(SUFFIXES), base_offset, config, now_ms)
+        segment = _make_segment(path, [UnusableFile(error)] * len(SUFFIXES), base_offset, config, now)
         segment.unusable = f"{error.filename}: {error.strerror}"
         return segment
 
 
-def _make_segment(path: str, files: Sequence[File], base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+def _make_segment(path: str, files: Sequence[File], base_offset: int, config: LogConfig, now: Instant) -> Segment:
     """``files``: in the order of ``SUFFIXES``."""
     data, index, times = files
     offsets = config.traits.index(index, base_offset)
-    return Segment(path + LOG_SUFFIX, data, offsets, TimeIndex(times, base_offset), config, now_ms=now_ms)
+    return Segment(path + LOG_SUFFIX, data, offsets, TimeIndex(times, base_offset), config, now=now)
 
 
-def create_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
+def create_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now: Instant) -> Segment:
     """Creates an empty segment and wipes the leftovers of an earlier one from its index.
 
     After an ``OSError`` its files are removed if possible. The previous segment may continue, and the name would then
     be one in its middle. A file that was there before stays (``FileExistsError``).
     """
     try:
-        segment = open_segment(storage, directory, base_offset, config, now_ms=now_ms)
+        segment = open_segment(storage, directory, base_offset, config, now=now)
         if segment.size:
             raise FileExistsError(errno.EEXIST, f"a new segment has {segment.size} bytes", segment.path)
         segment.index.replace([])

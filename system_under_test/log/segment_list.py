@@ -24,7 +24,9 @@ from assay.system_under_test.log.damage import Damage, DamageNote
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, UnflushedTruncation
 from assay.system_under_test.log.preallocation import PreallocationNote
 from assay.system_under_test.log.segment import Segment, create_segment, ignore, remove_segment
+from assay.system_under_test.log.times import Instant
 from assay.system_under_test.log.tombstones import Tombstones
+from assay.system_under_test.records.message_set import SetTimes
 from assay.system_under_test.runtime import Storage
 
 
@@ -34,7 +36,14 @@ class SegmentList:
     ``config.compacted`` stays true once the log may have gaps.
     """
 
-    def __init__(self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        config: LogConfig,
+        wall_clock: Callable[[], float],
+        monotonic_clock: Callable[[], float],
+    ) -> None:
         self.storage = storage
         self.directory = directory
         self.tombstones = Tombstones(storage, directory)
@@ -62,6 +71,7 @@ class SegmentList:
         self.swap_file: str | None = None
         """The swap file in progress."""
         self._wall_clock = wall_clock
+        self._monotonic_clock = monotonic_clock
         self._flushing_to = 0
         """The offset below which everything will be durable after the fsync in progress."""
         self._durable_cuts = 0
@@ -89,6 +99,10 @@ class SegmentList:
     def now_ms(self) -> int:
         """Returns this node's wall clock in milliseconds."""
         return int(self._wall_clock() * 1000)
+
+    def now(self) -> Instant:
+        """Returns the present by both clocks."""
+        return Instant(self.now_ms(), int(self._monotonic_clock() * 1000))
 
     # -- damage --------------------------------------------------------------------------------------------------
 
@@ -131,24 +145,21 @@ class SegmentList:
         if segments:
             self.active = segments[-1]
 
-    def append_entries(self, data: bytes, youngest: tuple[int, int], first: int, last: int) -> None:
-        """Appends valid whole entries with offsets ``first`` to ``last``, to a new segment if one is due.
-
-        ``youngest``: see ``CheckResult``.
-        """
+    def append_entries(self, data: bytes, times: SetTimes, first: int, last: int) -> None:
+        """Appends valid whole entries with offsets ``first`` to ``last``, to a new segment if one is due."""
         self.require_healthy()
         if self.has_unflushed_truncation:
             raise UnflushedTruncation(f"{self.directory}: was truncated; await flush() before the next append")
-        now = self.now_ms()
+        now = self.now()
         segment, config = self.active, self.config
         if segment.size and (
             segment.is_full(len(data), last, config.segment_bytes, config.index_max_bytes)
-            or now - segment.times.opened_ms >= config.lifetime_ms(segment.path)
+            or now.wall_ms - segment.times.opened_ms >= config.lifetime_ms(segment.path)
         ):
             segment = self.roll()
         if config.preallocate and not segment.size:
             segment.preallocate(config.segment_bytes)
-        segment.append(data, youngest, first, last, now)
+        segment.append(data, times, first, last, now)
         self.end_offset = last + 1
 
     def roll(self) -> Segment:
@@ -163,7 +174,7 @@ class SegmentList:
     def add(self, base_offset: int) -> Segment:
         """Adds an empty segment after the others."""
         self._directory_changes += 1
-        segment = create_segment(self.storage, self.directory, base_offset, self.config, now_ms=self.now_ms())
+        segment = create_segment(self.storage, self.directory, base_offset, self.config, now=self.now())
         self.set_segments((*self.segments, segment))
         return segment
 

@@ -77,7 +77,7 @@ async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: Segm
         if log.closed or log.found_damage is not None or log.cuts != cuts or old[0] not in log.segments:
             return False
         end = log.segments[log.segments.index(old[-1]) + 1].base_offset
-        written = old[-1].times.last_written_ms()
+        written = old[-1].times.last_written()
         is_in_place = False
         swapped = f"{log.directory}/{format_swap_name(base, end, scan.position)}"
         log.swap_file = swapped
@@ -93,7 +93,7 @@ async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: Segm
         log.swap_file = None  # the swap file stays from here on, whatever fails: the old files may be half removed
         try:
             _replace_files(log.storage, log.directory, base, end, swapped)
-            new = open_segment(log.storage, log.directory, base, log.config, now_ms=written)
+            new = open_segment(log.storage, log.directory, base, log.config, now=written)
             new.adopt(scan)
         except OSError as error:
             raise SwapUnfinished(f"{log.directory}: the segments from {base} to {end} are half exchanged") from error

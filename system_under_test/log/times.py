@@ -1,4 +1,4 @@
-"""The timestamps of one segment: the youngest message, and lookup by time.
+"""The timestamps of one segment: the youngest message, the segment's age, and lookup by time.
 
 The time index is updated after appends. It is a cache: a search scans the messages for which it lacks entries. An entry
 found on disk is compared with the messages before it is used: its message must be the first with a timestamp at least
@@ -7,13 +7,22 @@ that high. The file may have lost its last entries, so the messages after the la
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.index import TimeIndex
 from assay.system_under_test.records.message import NO_TIMESTAMP
-from assay.system_under_test.records.message_set import iterate_messages, iterate_timestamps
+from assay.system_under_test.records.message_set import SetTimes, iterate_messages, iterate_timestamps
+
+
+class Instant(NamedTuple):
+    """A moment by two clocks, in milliseconds."""
+
+    wall_ms: int
+    """Since 1970, by a clock that may be wrong or set."""
+    monotonic_ms: int
+    """By a clock that is never set. Only differences within one process mean something."""
 
 
 class SegmentBlocks(Protocol):
@@ -32,13 +41,17 @@ class SegmentBlocks(Protocol):
 class SegmentTimes:
     """A segment's timestamps in milliseconds; -1 stands for none. "Youngest" means with the greatest timestamp."""
 
-    def __init__(self, segment: SegmentBlocks, index: TimeIndex, now_ms: int) -> None:
+    def __init__(self, segment: SegmentBlocks, index: TimeIndex, now: Instant) -> None:
         self._segment = segment
         self._index = index
-        self.opened_ms = now_ms
+        self.opened_ms = now.wall_ms
         """When this process began to fill the segment, by the wall clock."""
         self._appended_ms: int | None = None
-        """When this process last appended to it."""
+        """When this process last appended to it, by the wall clock."""
+        self._touched_ms = now.monotonic_ms
+        """When this process last appended to it, or else opened it, by the monotonic clock."""
+        self._has_unstamped = False
+        """Whether a message without a timestamp is known."""
         self._newest = (NO_TIMESTAMP, segment.base_offset)
         """The youngest message up to ``_read_to``: its timestamp and its offset."""
         self._read_to = 0
@@ -46,33 +59,42 @@ class SegmentTimes:
         self._indexed_at = 0
         """The position at which an index entry was last considered."""
 
-    def record_append(self, now_ms: int, youngest: tuple[int, int], position: int, end: int) -> None:
-        """Records an append of the bytes from ``position`` to ``end``; ``youngest`` as in ``CheckResult``."""
+    def record_append(self, now: Instant, times: SetTimes, position: int, end: int) -> None:
+        """Records an append of the bytes from ``position`` to ``end``."""
         if not position:
-            self.opened_ms = now_ms
-        self._appended_ms = now_ms
+            self.opened_ms = now.wall_ms
+        self._appended_ms, self._touched_ms = now
         if self._read_to == position:  # otherwise earlier bytes are unread, and ``newest`` reads both
-            self._include(*youngest, end)
+            self._include(times, end)
 
     def newest(self) -> int:
         """Returns the youngest message's timestamp. Reads only what was added since the last call."""
         for found, at, end in self._timestamps(self._read_to):
-            self._include(found, at, end)
+            self._include(SetTimes(found, at, found < 0), end)
         return self._newest[0]
 
-    def _include(self, timestamp: int, offset: int, end: int) -> None:
-        """Includes the youngest message of the bytes up to ``end``; adds an index entry if one is due."""
-        if timestamp > self._newest[0]:
-            self._newest = timestamp, offset
+    def _include(self, times: SetTimes, end: int) -> None:
+        """Includes the timestamps of the bytes up to ``end``; adds an index entry if one is due."""
+        self._has_unstamped |= times.has_unstamped
+        if times.newest > self._newest[0]:
+            self._newest = times.newest, times.offset
         if end - self._indexed_at > self._segment.config.index_interval_bytes:
             self._add_index_entry()
             self._indexed_at = end
         self._read_to = end
 
-    def youngest_ms(self) -> int:
-        """Returns the youngest message's own timestamp, else the time of the last append."""
+    def age_ms(self, now: Instant) -> int:
+        """Returns the age of the youngest message; negative if its timestamp is in the future.
+
+        A timestamp counts by the wall clock. A message without one is as old as the last append, or else as this
+        process's opening of the segment, by the monotonic clock. That is at most its true age, so no wrong or corrected
+        wall clock makes it older. After a clean start, such messages before the youngest timestamp are not looked for.
+        """
         newest = self.newest()
-        return newest if newest >= 0 else self.last_written_ms()
+        unstamped_ms = now.monotonic_ms - self._touched_ms
+        if newest < 0:
+            return unstamped_ms
+        return min(now.wall_ms - newest, unstamped_ms) if self._has_unstamped else now.wall_ms - newest
 
     def last_written_ms(self) -> int:
         """Returns the time of this process's last append, else the newest timestamp, else the time of opening."""
@@ -80,6 +102,10 @@ class SegmentTimes:
             return self._appended_ms
         newest = self.newest()
         return newest if newest >= 0 else self.opened_ms
+
+    def last_written(self) -> Instant:
+        """Returns :meth:`last_written_ms` by the wall clock; by the monotonic clock, the last append or the opening."""
+        return Instant(self.last_written_ms(), self._touched_ms)
 
     def first_since(self, timestamp: int) -> tuple[int, int] | None:
         """Returns ``(timestamp, offset)`` of the first message stamped at or after ``timestamp``, or None."""
@@ -113,6 +139,7 @@ class SegmentTimes:
         """Clears the index of a segment that was truncated or is new. All timestamps are read again when needed."""
         self._index.clear()
         self._newest = (NO_TIMESTAMP, self._segment.base_offset)
+        self._has_unstamped = False
         self._read_to = self._indexed_at = 0
 
     def load(self, next_offset: int) -> None:
@@ -128,12 +155,13 @@ class SegmentTimes:
             self._newest, self._read_to = last
             self._indexed_at = self._read_to
 
-    def replace(self, youngest: Iterable[tuple[int, int]], size: int) -> None:
-        """Takes ``(timestamp, offset)`` of the youngest message of each block, from a scan of all ``size`` bytes."""
+    def replace(self, blocks: Iterable[SetTimes], size: int) -> None:
+        """Takes the timestamps of each block, from a scan of all ``size`` bytes."""
         self.forget()
-        for timestamp, offset in youngest:
-            if timestamp > self._newest[0]:
-                self._newest = timestamp, offset
+        for times in blocks:
+            self._has_unstamped |= times.has_unstamped
+            if times.newest > self._newest[0]:
+                self._newest = times.newest, times.offset
                 self._add_index_entry()
         self._read_to = self._indexed_at = size
 

@@ -9,7 +9,7 @@ from assay.system_under_test.log import directory
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, NO_TIMESTAMP, Buffer
-from assay.system_under_test.records.message_set import CheckResult
+from assay.system_under_test.records.message_set import CheckResult, SetTimes
 from assay.system_under_test.runtime import File, Storage
 
 
@@ -59,8 +59,10 @@ def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) ->
         count += 1
     good = data[:position]
     first = message_set.read_first_offset(good) if count else next_offset
-    timestamp, offset, _ = max(message_set.iterate_timestamps(good), key=itemgetter(0), default=(NO_TIMESTAMP, -1, 0))
-    return CheckResult(position, first, next_offset + count, count, (timestamp, offset), None)
+    found = list(message_set.iterate_timestamps(good))
+    newest, offset, _ = max(found, key=itemgetter(0), default=(NO_TIMESTAMP, -1, 0))
+    times = SetTimes(newest, offset, any(timestamp < 0 for timestamp, _, _ in found))
+    return CheckResult(position, first, next_offset + count, count, times, None)
 
 
 class TrustedIndex(OffsetIndex):

@@ -7,6 +7,7 @@ keys and values that a caller asked for.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 from assay.system_under_test.records import message
@@ -37,6 +38,20 @@ Record = tuple[bytes | None, bytes | None, int | None]
 """Key, value, timestamp in milliseconds."""
 
 
+class SetTimes(NamedTuple):
+    """The timestamps of a set's entries.
+
+    A compressed entry counts as one message, with the entry's timestamp and its last message's offset.
+    """
+
+    newest: int
+    """The greatest timestamp in milliseconds; -1 if no entry has one."""
+    offset: int
+    """The offset of the first entry with it; -1 if there is none."""
+    has_unstamped: bool
+    """Whether an entry has no timestamp."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """Result of :func:`check`: the first ``size`` bytes are ``count`` valid messages, up to ``next_offset``."""
@@ -46,11 +61,7 @@ class CheckResult:
     """Offset of the first message, or the expected offset if there is no message."""
     next_offset: int
     count: int
-    youngest: tuple[int, int]
-    """The greatest timestamp of the entries, in milliseconds, and the offset of the first entry with it.
-
-    A compressed entry counts with its last message's offset. Both are -1 if no entry has a timestamp.
-    """
+    times: SetTimes
     problem: str | None
     """Why the entry at ``size`` is bad. None at the end of the data, or at an entry that is only incomplete."""
 
@@ -117,7 +128,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
     """
     prefix, int64, length, view = ENTRY_PREFIX.unpack_from, INT64.unpack_from, len(data), memoryview(data)
     position = count = 0
-    begin, newest, youngest = next_offset, NO_TIMESTAMP, NO_OFFSET
+    begin, newest, youngest, has_unstamped = next_offset, NO_TIMESTAMP, NO_OFFSET, False
     problem = None
     while length - position >= MINIMUM_ENTRY_SIZE:
         offset, size, crc, magic, attributes = prefix(data, position)
@@ -148,12 +159,17 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
             (timestamp,) = int64(data, position + TIMESTAMP_POSITION)
             if timestamp > newest:
                 newest, youngest = timestamp, offset
+            elif timestamp < 0:
+                has_unstamped = True
+        else:
+            has_unstamped = True
         if not position:
             begin = first
         position, next_offset, count = end, offset + 1, count + number
     if problem is None:
         problem = _find_problem_of_rest(data, position, next_offset, gaps, highest)
-    return CheckResult(position, begin, next_offset, count, (newest, youngest), problem)
+    times = SetTimes(newest, youngest, has_unstamped)
+    return CheckResult(position, begin, next_offset, count, times, problem)
 
 
 def _find_problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, highest: int) -> str | None:

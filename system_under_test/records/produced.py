@@ -37,7 +37,7 @@ from assay.system_under_test.records.message import (
     InvalidTimestamp,
     MessageTooLarge,
 )
-from assay.system_under_test.records.message_set import convert_entry, encode, iterate_entries, scan
+from assay.system_under_test.records.message_set import SetTimes, convert_entry, encode, iterate_entries, scan
 from assay.system_under_test.records.wrapper import unwrap, wrap
 
 
@@ -63,6 +63,8 @@ class ValidatedSet:
 
     It is the last message in the first entry with ``maximum_timestamp``.
     """
+    has_unstamped: bool
+    """Whether an entry has no timestamp; a compressed entry has one if any of its messages has."""
     minimum_timestamp: int | None
     """Least timestamp in milliseconds of format 1; -1 if a message has none, None if no message is in that format."""
     regular: bool
@@ -92,6 +94,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
     position = count = kinds = 0
     newest, youngest, oldest = NO_TIMESTAMP, -1, None
     regular = keyed = True
+    has_unstamped = False
     while length - position >= MINIMUM_ENTRY_SIZE:
         _, size, crc, magic, attributes = prefix(data, position)
         end = position + HEADER_SIZE + size
@@ -122,13 +125,17 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
         position = end
         if timestamp > newest:
             newest, youngest = timestamp, count - 1
+        elif timestamp < 0:
+            has_unstamped = True
         if magic and (oldest is None or earliest < oldest):
             oldest = earliest
         keyed = keyed and has_key
     for _ in scan(data, position):  # raises if the rest is not the beginning of a message
         pass
     magics, codecs = _FORMATS_AND_CODECS[kinds]
-    return ValidatedSet(data, position, positions, count, magics, codecs, newest, youngest, oldest, regular, keyed)
+    return ValidatedSet(
+        data, position, positions, count, magics, codecs, newest, youngest, has_unstamped, oldest, regular, keyed
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +186,8 @@ Building Python sets per message would double the cost.
 """
 
 
-def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:
-    """Returns a copy with offsets from ``base_offset`` on, and the timestamp and offset of its youngest message.
+def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = None) -> tuple[bytes, SetTimes]:
+    """Returns a copy with offsets from ``base_offset`` on, and its timestamps.
 
     ``append_time``, in milliseconds, replaces all timestamps and requires format 1. The set must be regular: a
     compressed entry's offset is the number of its messages less one. Compressed entries of format 0 are repacked,
@@ -191,7 +198,7 @@ def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = No
     if produced.size != len(data):
         raise CorruptMessage(f"no whole message at byte {produced.size} of {len(data)}")
     if 0 in produced.magics and produced.codecs != {0}:
-        return _repack(data, base_offset), (NO_TIMESTAMP, -1)
+        return _repack(data, base_offset), SetTimes(NO_TIMESTAMP, -1, has_unstamped=True)
     stamped = bytearray(data)
     pack = INT64.pack_into
     if produced.codecs == {0}:
@@ -206,9 +213,9 @@ def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = No
             pack(stamped, position, last)
     if append_time is not None:
         _set_time(stamped, produced.positions, append_time)
-        return bytes(stamped), (append_time, INT64.unpack_from(stamped)[0])
-    found = produced.youngest >= 0
-    return bytes(stamped), (produced.maximum_timestamp, base_offset + produced.youngest if found else -1)
+        return bytes(stamped), SetTimes(append_time, INT64.unpack_from(stamped)[0], has_unstamped=False)
+    youngest = base_offset + produced.youngest if produced.youngest >= 0 else -1
+    return bytes(stamped), SetTimes(produced.maximum_timestamp, youngest, produced.has_unstamped)
 
 
 def _set_time(stamped: bytearray, positions: Sequence[int], append_time: int) -> None:

@@ -12,6 +12,7 @@ from assay.system_under_test.cluster_snapshot import SnapshotFailed, SnapshotRow
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.disk_inspection import DATA
 from assay.system_under_test.log.log import Log
+from assay.system_under_test.records import message_set
 from assay.system_under_test.zookeeper import paths
 
 from helpers.sim_brokers import Brokers, brokers, simulate
@@ -90,6 +91,23 @@ def test_an_empty_file_before_the_end_of_a_segment_is_none_so_that_what_is_writt
             assert (sealed.end_offset, rolled.base_offset) == (13, 13), "a segment that has just begun is one"
 
     simulate(test)
+
+
+@pytest.mark.parametrize(("last", "timestamp"), [(20, 30), (None, -1)])
+def test_a_segment_with_a_message_without_a_timestamp_has_none_because_only_the_broker_knows_its_age(
+    last: int | None, timestamp: int
+) -> None:
+    class Node:
+        name = "n1"
+
+        async def find_files(self, _: str) -> dict[str, int]:
+            return {f"{DATA}/orders-0/{base:020d}.log": 100 for base in (0, 3)}
+
+        async def read_file(self, _: str) -> bytes:
+            return message_set.build([(None, b"v", 10), (None, b"v", 30), (None, b"v", last)])
+
+    (sealed, _) = asyncio.run(cluster_snapshot._read_segment_rows(Node(), f"{DATA}/orders-0", "orders-0"))
+    assert sealed.timestamp == timestamp
 
 
 def test_a_damaged_log_has_no_high_watermark_so_that_nothing_of_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ class Bench:
         self.disk = SimDisk(Random(7))
         self.disk.make_folder("data")
         self.now = 1000.0
+        self.uptime = 50.0
         self.delay = 0.0
 
     async def open(self, *, clean: bool = False, recovery_point: int = 0, **config: Any) -> Log:
@@ -51,6 +52,7 @@ class Bench:
             clean=clean,
             recovery_point=recovery_point,
             wall_clock=lambda: self.now,
+            monotonic_clock=lambda: self.uptime,
         )
         return log
 
@@ -319,7 +321,7 @@ def test_an_index_that_has_lost_its_end_is_completed(suffix: str) -> None:
                 assert log.find_offset_for_time(wanted) == next(found, None)
                 await log.close()
                 log = await bench.open(clean=True, recovery_point=12, index_interval_bytes=1)
-                assert log.segments[0].times.youngest_ms() == 60
+                assert log.segments[0].times.newest() == 60
                 await log.close()
                 assert bench.disk.read(path) == stored
 
@@ -756,6 +758,69 @@ def test_retention_goes_by_the_messages_own_time_from_the_oldest_segment_on() ->
         assert (log.start_offset, log.end_offset, log.segment_offsets) == (8, 8, (8,))
         fill(log, 1)
         assert values(log.read(8, 1000).read()) == [b"8"]
+
+    run(scenario)
+
+
+HOUR = 3_600_000
+
+
+async def remove_after_an_hour(log: Log) -> int:
+    return await remove_expired_segments(log, lambda: log.end_offset, retention_ms=HOUR, retention_bytes=-1)
+
+
+@pytest.mark.parametrize("clean", [None, True, False])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_fresh_message_without_a_timestamp_is_kept_behind_an_old_stamped_one(
+    copied: bool, clean: bool | None
+) -> None:
+    """Also in a follower, which gets all of them at once, and after a restart."""
+
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        old = int(bench.now * 1000) - 2 * HOUR
+        data = message_set.build([(None, b"a", None), (None, b"b", old), (None, b"c", None)])
+        log.append_replicated(data) if copied else log.append(validated(data))
+        if clean is not None:
+            await (log.close() if clean else log.flush())
+            log = await bench.open(clean=clean, recovery_point=3)
+        assert await remove_after_an_hour(log) == 0
+        bench.now += 3500
+        bench.uptime += 3500
+        assert await remove_after_an_hour(log) == 0
+        fill(log, 1, old)  # the last append counts, because the segment does not note each message's
+        bench.now += 3500
+        bench.uptime += 3500
+        assert await remove_after_an_hour(log) == 0
+        bench.now += 101
+        bench.uptime += 101
+        assert await remove_after_an_hour(log) == 1
+
+    bench = Bench()
+    bench.now = 1_700_000_000.0
+    asyncio.run(scenario(bench))
+
+
+def test_no_step_of_the_wall_clock_ages_messages_without_timestamps() -> None:
+    async def scenario(bench: Bench) -> None:
+        right, unstamped = 1_700_000_000.0, message_set.build([(None, b"a", None)])
+        bench.now = 1.0  # a machine that starts without a clock
+        log = await bench.open()
+        log.append(validated(unstamped))
+        bench.now = right
+        assert await remove_after_an_hour(log) == 0
+        bench.now = 1.0
+        await log.close()
+        log = await bench.open(clean=True, recovery_point=1)
+        bench.now = right
+        assert await remove_after_an_hour(log) == 0
+        log.append(validated(unstamped))
+        bench.now += 30 * 86400
+        assert await remove_after_an_hour(log) == 0
+        bench.now = right
+        bench.uptime += 3601
+        assert await remove_after_an_hour(log) >= 1
+        assert log.start_offset == log.end_offset == 2
 
     run(scenario)
 

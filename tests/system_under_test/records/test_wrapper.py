@@ -232,8 +232,10 @@ def test_a_leader_and_its_followers_agree_which_entry_is_the_youngest(
     parts: list[tuple[list[Record], int]], base: int, magic: int, append_time: int | None
 ) -> None:
     time = append_time if magic else None
-    data, youngest = stamp(validate(produced(parts, magic), 1 << 20), base, time)
+    data, times = stamp(validate(produced(parts, magic), 1 << 20), base, time)
     found = message_set.check(data, base)
     entries = [(newest, last) for newest, last, _ in message_set.iterate_timestamps(data) if newest >= 0]
-    assert youngest == found.youngest == max(entries, key=lambda one: one[0], default=(-1, -1))
+    assert times == found.times
+    assert times[:2] == max(entries, key=lambda one: one[0], default=(-1, -1))
+    assert times.has_unstamped == any(newest < 0 for newest, _, _ in message_set.iterate_timestamps(data))
     assert found.first == base
