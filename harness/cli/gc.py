@@ -12,9 +12,12 @@ DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
 and so is a symbolic link, and a run that has one of these in it: another run, a mount point, a FIFO, a socket, a
 device, or a link to a folder elsewhere.
+A run that starts more than a day after now, by a wrong clock, is named and kept, and does not count as one of the
+newest.
 The newest runs of each test, those that latest links point at, and those in use are kept, too. A run is in use until
 its session has judged it and has written its report. A run that was in use on another machine, or before the last start
 of a machine without /etc/machine-id, may still be: it is named.
+A run is renamed before its files are deleted. If a deletion is interrupted, the next gc names the rest and deletes it.
 """
 EPILOG: Final = """\
 exit codes: 0 done, or nothing to do; 2 nothing was deleted, because it was not confirmed; 64 wrong usage
@@ -36,25 +39,34 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.run import store
 
-    if not arguments.store.is_dir():
-        raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
+    root, now = arguments.store, datetime.now(UTC)
+    if not root.is_dir():
+        raise InputError(f"{root} is not a folder; give the store's path (default: ./store)")
     age = None if arguments.older_than is None else timedelta(days=arguments.older_than)
-    paths = store.find_collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
-    for error in store.find_special_files(arguments.store):
+    paths = store.find_collectable(root, keep=arguments.keep, older_than=age, now=now)
+    for error in store.find_special_files(root):
         note(f"kept: the run of {error}")
-    for path, why in store.list_kept_by_gc(arguments.store):
+    for path, why in store.list_kept_by_gc(root, now):
         note(f"kept: {path}, because {why}")
+    rests = store.find_rests(root)
+    for rest in rests:
+        note(f"rest of a deleted run: {rest}")
     for path in paths:
         print(path, flush=True)
-    if arguments.dry_run or not paths:
+    if arguments.dry_run or not (paths or rests):
         print(f"{len(paths)} runs would be deleted", file=sys.stderr)
         return ExitCode.PASS
-    if not confirm(f"delete these {len(paths)} runs?", arguments):
+    if paths and not confirm(f"delete these {len(paths)} runs?", arguments):
         note("nothing was deleted")
         return ExitCode.UNKNOWN
     try:
+        store.delete_rests(root)
         store.delete_runs(paths)
     except OSError as error:
         raise InputError(f"{error.filename} cannot be deleted: {error.strerror}") from error
+    except KeyboardInterrupt:
+        for rest in store.find_rests(root):
+            note(f"{rest} is the rest of a deleted run; the next `assay gc` of this store deletes it")
+        raise
     print(f"{len(paths)} runs deleted", file=sys.stderr)
     return ExitCode.PASS

@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,6 +50,10 @@ RUN_NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 RUN_FILES: Final = ("run.json", "verdict.json", "history")
 """Every run has at least one of these files."""
+DELETED: Final = ".deleted-"
+"""The begin of the name of a folder that ``gc`` deletes. Such a folder is never a run, and may be there in part."""
+MAX_AHEAD: Final = timedelta(days=1)
+"""A run that starts later than this after now was made by a wrong clock."""
 FOREIGN: Final = "no run.json of ours is at {}"
 LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"
@@ -332,7 +337,12 @@ def list_runs_below(path: Path) -> list[Path]:
 
 
 def looks_like_run(folder: Path) -> bool:
-    """Returns whether this is a run or the rest of one: a file of a run, a time as its name, or a broken link."""
+    """Returns whether this is a run or the rest of one: a file of a run, a time as its name, or a broken link.
+
+    A folder that ``gc`` deletes is no run.
+    """
+    if _is_deleted(folder):
+        return False
     if not folder.exists():
         return folder.is_symlink()
     return bool(RUN_NAME.fullmatch(folder.name)) or any((folder / name).exists() for name in RUN_FILES)
@@ -362,7 +372,7 @@ def _list_runs_of_test(test: Path) -> list[Path]:
 
 
 def _list_folders(path: Path, *, links: bool) -> list[Path]:
-    """Returns the folders in ``path`` except ``latest``, sorted.
+    """Returns the folders in ``path`` except ``latest`` and those that ``gc`` deletes, sorted.
 
     ``links``: also links to folders and broken links, but not hidden ones, which a store itself makes.
     """
@@ -372,7 +382,7 @@ def _list_folders(path: Path, *, links: bool) -> list[Path]:
             return entry.is_dir()
         return links and not entry.name.startswith(".") and (entry.is_dir() or not entry.exists())
 
-    return sorted(entry for entry in path.iterdir() if entry.name != LATEST and is_included(entry))
+    return sorted(entry for entry in path.iterdir() if entry.name != LATEST and not _is_deleted(entry) and is_included(entry))
 
 
 def _remove_duplicates(folders: Iterable[Path], root: Path) -> list[Path]:
@@ -399,12 +409,13 @@ def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now
     """Returns what ``gc`` would delete: all but the ``keep`` newest runs of each test, if older than ``older_than``.
 
     It never includes folders that are no runs of ours, runs with a special file in them, runs in use, and runs that a
-    ``latest`` link points at.
+    ``latest`` link points at. A run that starts in the future is not included, and does not count as one of the newest.
     """
     latest = {follow_links(link) for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     collectable: list[Path] = []
     for test in _list_folders(root, links=False) if root.is_dir() else []:
-        runs = [] if test.name == NIGHTS else [run for run in _list_folders(test, links=False) if is_own_run(run)]
+        folders = [] if test.name == NIGHTS else filter(is_own_run, _list_folders(test, links=False))
+        runs = [run for run in folders if not _explain_future(run, now)]
         collectable += [
             run
             for run in runs[: max(0, len(runs) - keep)]
@@ -458,11 +469,11 @@ def _list_mount_points() -> Iterator[Path]:
         yield Path(os.fsdecode(point))
 
 
-def list_kept_by_gc(root: Path) -> list[tuple[Path, str]]:
+def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:
     """Returns the folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
 
-    These are folders that are no runs of ours, symbolic links, runs that contain other runs or a mount point, and runs
-    that may go on elsewhere. If a test folder has no run, it is listed in place of its content. For runs with special
+    These are folders that are no runs of ours, symbolic links, runs that contain other runs or a mount point, runs that
+    start in the future, and runs that may go on elsewhere. If a test folder has no run, it is listed in place of its content. For runs with special
     files see :func:`find_special_files`.
     """
     kept: list[tuple[Path, str]] = []
@@ -470,18 +481,44 @@ def list_kept_by_gc(root: Path) -> list[tuple[Path, str]]:
         if test.is_symlink():
             kept.append((test, LINK))
         elif test.name != NIGHTS and (folders := _list_folders(test, links=True)):
-            reasons = [(folder, reason) for folder in folders if (reason := _explain_kept(folder))]
+            reasons = [(folder, reason) for folder in folders if (reason := _explain_kept(folder, now))]
             foreign = len(reasons) == len(folders) and all(reason == FOREIGN for _, reason in reasons)
             kept += [(test, FOREIGN)] if foreign else reasons
     return [(path, reason.replace("{}", str(path))) for path, reason in kept]
 
 
-def _explain_kept(folder: Path) -> str:
+def _explain_kept(folder: Path, now: datetime) -> str:
     if folder.is_symlink():
         return LINK
     if find_special_file(folder) is not None:
         return ""
-    return find_foreign_content(folder) or _explain_elsewhere(folder) if is_own_run(folder) else FOREIGN
+    if not is_own_run(folder):
+        return FOREIGN
+    return find_foreign_content(folder) or _explain_elsewhere(folder) or _explain_future(folder, now)
+
+
+def _explain_future(run: Path, now: datetime) -> str:
+    """Returns why the start of a run cannot be true, or an empty string.
+
+    The folder's name counts, too, because runs are sorted by it.
+    """
+    info = read_info(run)
+    started = None if info is None else _parse_started(info)
+    latest = max((time for time in (started, _parse_run_name(run.name)) if time is not None), default=now)
+    if latest <= now + MAX_AHEAD:
+        return ""
+    remedy = "delete this folder by hand, or set the clock of this machine if that one is wrong"
+    return f"it starts in the future ({latest.isoformat(timespec='seconds')}): {remedy}"
+
+
+def _parse_run_name(name: str) -> datetime | None:
+    """Returns the time of a run folder's name; None if it has none."""
+    if not RUN_NAME.fullmatch(name):
+        return None
+    try:
+        return datetime.strptime(name[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def _explain_elsewhere(run: Path) -> str:
@@ -522,10 +559,40 @@ def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
 
 
 def delete_runs(paths: Iterable[Path]) -> None:
-    """Deletes runs. Folders that are no runs of ours, or that are in use by now, are left alone."""
+    """Deletes runs. Folders that are no runs of ours, or that are in use by now, are left alone.
+
+    Each run is renamed first, so a reader finds a whole run or none. If the deletion is interrupted,
+    :func:`find_rests` finds the rest.
+    """
     for path in paths:
         if is_own_run(path) and not is_in_use(path) and not find_foreign_content(path) and not path.parent.is_symlink():
-            shutil.rmtree(path)
+            rest = path.with_name(f"{DELETED}{path.name}-{secrets.token_hex(8)}")
+            path.rename(rest)
+            _delete_tree(rest)
+
+
+def find_rests(root: Path) -> list[Path]:
+    """Returns the runs of a store whose deletion was interrupted. Their folders may have only some of their files."""
+    tests = [test for test in _list_folders(root, links=False) if test.name != NIGHTS] if root.is_dir() else []
+    folders = (folder for test in tests for folder in sorted(test.iterdir()) if _is_deleted(folder))
+    return [rest for rest in folders if rest.is_dir() and not rest.is_symlink() and not find_foreign_content(rest)]
+
+
+def delete_rests(root: Path) -> None:
+    """Finishes interrupted deletions."""
+    for rest in find_rests(root):
+        _delete_tree(rest)
+
+
+def _is_deleted(folder: Path) -> bool:
+    return folder.name.startswith(DELETED)
+
+
+def _delete_tree(folder: Path) -> None:
+    """Deletes a folder, which another ``gc`` may delete at this time, too."""
+    while folder.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def resolve_history(path: Path) -> Path:

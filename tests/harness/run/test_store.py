@@ -189,6 +189,58 @@ def test_gc_keeps_the_newest_of_each_test_the_latest_and_what_is_going_on(tmp_pa
     assert store.find_collectable(tmp_path, keep=1, older_than=timedelta(days=29), now=later) == []
 
 
+@pytest.mark.parametrize("field", ["folder", "run.json"])
+def test_a_run_of_the_future_is_named_and_does_not_count_as_the_newest(tmp_path: Path, field: str) -> None:
+    wrong = datetime(2030, 1, 1, tzinfo=UTC)
+    older = store.create_run_folder(tmp_path, "a.py::t", NOW - timedelta(days=1))
+    newest = store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(hours=23))
+    future = store.create_run_folder(tmp_path, "a.py::t", wrong if field == "folder" else NOW + timedelta(hours=24))
+    older.write_run(info(NOW - timedelta(days=1)))
+    newest.write_run(info(NOW + timedelta(hours=23)))
+    future.write_run(info(wrong if field == "run.json" else NOW))
+    assert store.find_collectable(tmp_path, keep=1, older_than=None, now=NOW) == [older.path]
+    assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == [older.path, newest.path]
+    remedy = "delete this folder by hand, or set the clock of this machine if that one is wrong"
+    reason = f"it starts in the future (2030-01-01T00:00:00+00:00): {remedy}"
+    assert store.list_kept_by_gc(tmp_path, NOW) == [(future.path, reason)]
+
+
+def fail_to_delete(folder: Path) -> None:
+    """Deletes one file of a folder, and is interrupted."""
+    (folder / "verdict.json").unlink()
+    raise KeyboardInterrupt("SIGTERM")
+
+
+def test_a_deletion_that_is_interrupted_leaves_no_part_of_a_run_and_the_next_gc_finishes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, kept = (store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(days=day)) for day in range(2))
+    for one in (run, kept):
+        one.write_run(info(NOW))
+        one.write("verdict.json", b"{}")
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", fail_to_delete)
+        assert main(["gc", str(tmp_path), "--keep=1", "--yes"]) == 130
+    rest = next(path for path in run.path.parent.iterdir() if path.name.startswith(store.DELETED))
+    assert f"{rest} is the rest of a deleted run" in capsys.readouterr().err
+    assert store.list_runs(tmp_path) == store.list_runs_below(kept.path.parent) == [kept.path]
+    assert not store.looks_like_run(rest)
+    assert store.list_kept_by_gc(tmp_path, NOW) == []
+    assert main(["gc", str(tmp_path), "--keep=0", "--dry-run"]) == 0
+    assert f"rest of a deleted run: {rest}" in capsys.readouterr().err
+    assert rest.exists()
+    assert main(["gc", str(tmp_path), "--keep=1"]) == 0, "the user has agreed to this deletion before"
+    assert [path.name for path in run.path.parent.iterdir()] == [kept.path.name]
+
+
+def test_gc_does_not_follow_a_link_that_is_named_like_a_rest(tmp_path: Path) -> None:
+    run, theirs = store.create_run_folder(tmp_path / "store", "a.py::t", NOW), tmp_path / "theirs"
+    theirs.mkdir()
+    run.path.with_name(f"{store.DELETED}x").symlink_to(theirs)
+    store.delete_rests(tmp_path / "store")
+    assert theirs.exists()
+
+
 def test_a_run_whose_owner_died_is_not_going_on(tmp_path: Path) -> None:
     folder = store.create_run_folder(tmp_path, "a.py::t", NOW)
     newer = store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(days=1))
@@ -217,7 +269,7 @@ def test_a_folder_that_is_no_run_of_ours_is_never_deleted(tmp_path: Path, conten
     assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == []
     assert store.find_collectable(tmp_path, keep=0, older_than=timedelta(0), now=NOW + timedelta(days=9)) == []
     kept = (tmp_path / "thesis", f"no run.json of ours is at {tmp_path / 'thesis'}")
-    assert store.list_kept_by_gc(tmp_path) == [kept]
+    assert store.list_kept_by_gc(tmp_path, NOW) == [kept]
     store.delete_runs([theirs])
     assert theirs.is_dir()
 
@@ -229,7 +281,7 @@ def test_a_foreign_folder_among_runs_is_named_and_does_not_count_as_a_newer_run(
     notes.mkdir()
     assert store.find_collectable(tmp_path, keep=1, older_than=None, now=NOW) == []
     assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == [run.path]
-    assert store.list_kept_by_gc(tmp_path) == [(notes, f"no run.json of ours is at {notes}")]
+    assert store.list_kept_by_gc(tmp_path, NOW) == [(notes, f"no run.json of ours is at {notes}")]
 
 
 def test_a_run_of_a_test_is_not_taken_for_a_test_of_runs(tmp_path: Path) -> None:
