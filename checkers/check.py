@@ -208,12 +208,18 @@ class UndecidedKeys:
 
 @dataclass(frozen=True)
 class PreparedTables:
-    """A family's ``prepare`` that makes tables. ``doubts`` then returns why the verdict cannot be pass."""
+    """A family's ``prepare`` that makes tables. ``doubts`` then returns why the verdict cannot be pass.
+
+    ``require`` is called first. It raises ``EngineUnavailable`` if the engine cannot judge this history exactly.
+    """
 
     tables: tuple[View, ...]
     doubts: Callable[[Engine], list[str]] | None = None
+    require: Callable[[Engine], None] | None = None
 
     def __call__(self, engine: Engine) -> list[str]:
+        if self.require is not None:
+            self.require(engine)
         build(engine, self.tables)
         return [] if self.doubts is None else self.doubts(engine)
 

@@ -27,7 +27,7 @@ STRUCK: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, ''
 """Matches rows of ``faults`` that name the targets that the fault struck, or may have struck."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
 """Matches rows of ``faults`` written when the injection had ended. A failed one may have done half of its work."""
-TARGETS_ZOOKEEPER: Final = """(targets like '%"zk_"%' or targets like '%"zk__"%')"""
+TARGETS_ZOOKEEPER: Final = """regexp_extract(targets, '"zk[0-9]+"', 0) <> ''"""
 """Matches rows of ``faults`` with a node of ZooKeeper (``zk1``, ``zk2``, ...) among the targets, whatever the fault."""
 EARLIEST_BEGIN: Final = "coalesce(min(not_before), min(time))"
 """SQL for rows of ``faults`` grouped by id: the earliest possible begin. ``min(time)`` alone is too early, because a
@@ -192,30 +192,55 @@ def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
         """
 
 
+_END: Final = "concat(chr(92), 'z')"
+"""SQL for the end mark of a regular expression.
+
+It is built because engines read a backslash in a literal differently. ``$`` is no end mark, because in some engines it
+also matches before a last line break.
+"""
+
+
 def extract_topic(key: str) -> str:
     """Returns SQL that maps the column ``key`` with ``orders#2-0`` to ``orders#2``."""
-    return f"regexp_replace({key}, '-[0-9]+$', '')"
+    return strip_end(key, "-[0-9]+")
 
 
 def strip_incarnation(key: str) -> str:
     """Returns SQL that maps ``orders#2`` to ``orders`` and ``orders#2-0`` to ``orders-0``: the name used in the
     cluster."""
-    return f"regexp_replace({key}, '#[0-9]+', '')"
+    return _replace_first(key, "#[0-9]+", "")
 
 
 def strip_partition_incarnation(key: str) -> str:
     """Returns SQL that maps ``orders#2-0`` to ``orders-0``, which is equal for all incarnations of a topic."""
-    return f"regexp_replace({key}, '#[0-9]+-', '-')"
+    return _replace_first(key, "#[0-9]+-", "-")
 
 
 def strip_topic_incarnation(topic: str) -> str:
     """Returns SQL that maps ``orders#2`` to ``orders``."""
-    return f"regexp_replace({topic}, '#[0-9]+$', '')"
+    return strip_end(topic, "#[0-9]+")
 
 
 def extract_incarnation(topic: str) -> str:
     """Returns SQL for the incarnation's number: 2 of ``orders#2``, 1 of ``orders``."""
-    return f"cast(coalesce(nullif(regexp_extract({topic}, '#([0-9]+)$', 1), ''), '1') as bigint)"
+    number = f"regexp_extract({topic}, concat('#([0-9]+)', {_END}), 1)"
+    return f"cast(coalesce(nullif({number}, ''), '1') as bigint)"
+
+
+def strip_end(text: str, pattern: str) -> str:
+    """Returns SQL for the text without a match of the pattern at its end."""
+    return f"regexp_replace({text}, concat('{pattern}', {_END}), '')"
+
+
+def _replace_first(text: str, pattern: str, by: str) -> str:
+    """Returns SQL that replaces the first match. ``regexp_replace`` replaces one or all, depending on the engine.
+
+    The pattern must match each copy of a matched text, so that ``instr`` finds the first match.
+    """
+    match = f"regexp_extract({text}, '{pattern}', 0)"
+    place = f"instr({text}, {match})"
+    rest = f"substr({text}, {place} + length({match}))"
+    return f"case when {match} <> '' then concat(substr({text}, 1, {place} - 1), '{by}', {rest}) else {text} end"
 
 
 def list_contains(brokers: str, broker: str) -> str:
@@ -235,7 +260,7 @@ def list_covers(brokers: str, others: str) -> str:
     could match anything, or take for ever. The expression has no end mark, because numbers that occur twice would then
     take exponential time.
     """
-    numbers = f"case when regexp_extract({brokers}, '^[-0-9,]*$', 0) = {brokers} then {brokers} else '' end"
+    numbers = f"case when regexp_extract({brokers}, '^[-0-9,]*', 0) = {brokers} then {brokers} else '' end"
     apart = f"concat(',', replace({others}, ',', ',,'), ',')"
     pattern = f"concat('^(,(', replace({numbers}, ',', '|'), '),)*')"
     return f"regexp_extract({apart}, {pattern}, 0) = {apart}"

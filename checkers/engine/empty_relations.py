@@ -41,8 +41,8 @@ _UNSUPPORTED_WORDS: Final = {
 }  # fmt: skip
 _NOT_AGGREGATES: Final = {
     "and", "as", "between", "by", "else", "end", "exists", "in", "is", "not", "or", "over", "then", "when",
-    "cast", "coalesce", "concat", "greatest", "least", "length", "nullif", "replace", "regexp_extract",
-    "regexp_replace", "substring",
+    "cast", "chr", "coalesce", "concat", "greatest", "instr", "least", "length", "nullif", "replace", "regexp_extract",
+    "regexp_replace", "substr", "substring",
 }  # fmt: skip
 """Words before a parenthesis that are not aggregate functions. Any other word may be one."""
 _SIGNS: Final = ",+-*<>=|&!"

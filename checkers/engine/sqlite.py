@@ -208,13 +208,19 @@ def _concat(*values: Any) -> str | None:
 def _regexp_extract(text: str | None, pattern: str, group: int) -> str | None:
     if text is None:
         return None
-    found = re.search(pattern, text)
+    found = re.search(_to_python(pattern), text)
     return found[group] if found else ""
 
 
 def _regexp_replace(text: str | None, pattern: str, by: str) -> str | None:
     """Replaces the first match, as DuckDB does."""
-    return None if text is None else re.sub(pattern, by, text, count=1)
+    return None if text is None else re.sub(_to_python(pattern), by, text, count=1)
+
+
+@lru_cache(KEPT_TEXTS)
+def _to_python(pattern: str) -> str:
+    r"""Returns the pattern with the end mark of Python, ``\Z``, in the place of ``\z``."""
+    return pattern.replace(r"\z", r"\Z")
 
 
 def _bit_count(value: int | None) -> int | None:
@@ -222,7 +228,7 @@ def _bit_count(value: int | None) -> int | None:
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "greatest": _greatest, "least": _least, "concat": _concat, "bit_count": _bit_count,
+    "greatest": _greatest, "least": _least, "concat": _concat, "bit_count": _bit_count, "chr": chr,
     "regexp_extract": _regexp_extract, "regexp_replace": _regexp_replace,
 }  # fmt: skip
 

@@ -348,7 +348,7 @@ RULES: Final = (
     _row_rule(
         "events",
         ("node", "incarnation", "seq"),
-        {f"list {name}": f"regexp_extract({name}, '^[-0-9,]*$', 0) <> {name}" for name in NODE_LISTS},
+        {f"list {name}": f"regexp_extract({name}, '^[-0-9,]*', 0) <> {name}" for name in NODE_LISTS},
         _explain_node_list,
     ),
     _row_rule("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),

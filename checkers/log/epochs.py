@@ -52,6 +52,7 @@ from assay.checkers.sql_idioms import (
     greatest_before,
     order_by,
     select_first,
+    strip_end,
     strip_incarnation,
     strip_topic_incarnation,
 )
@@ -116,7 +117,7 @@ LEADER_COMPLETENESS: Final = Check(
         create view epoch_keepers as
         select n.broker from ({BROKERS}) n
             left join (select targets from faults where (loses_unsynced or damages_files) and {HAS_BEGUN}) f
-                on f.targets like concat('%"', n.node, '"%') or f.targets not like '%"%'
+                on instr(f.targets, concat('"', n.node, '"')) > 0 or f.targets not like '%"%'
         where f.targets is null
 
         -- Partitions whose in-sync sets each had a member that kept power and data.
@@ -139,7 +140,7 @@ LEADER_COMPLETENESS: Final = Check(
         -- Where each epoch begins, for partitions that are judged.
         create table epoch_begins as
         select e.key, e.epoch, min(e.position) as position
-        from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic
+        from events e left join epoch_deleted d on {strip_end("e.key", "(#[0-9]+)?-[0-9]+")} = d.topic
             left join epoch_single_replicas a on a.key = e.key
         where e.event = 'became-leader' and e.key is not null and e.epoch is not null and e.position is not null
             and d.topic is null and a.key is null

@@ -27,9 +27,14 @@ A system that counts wrongly may show any number, so sums have room for more tha
 from typing import Final
 
 from assay.checkers.check import Check, parse_views
+from assay.checkers.engine import Engine, EngineUnavailable, SQLite
 from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far, total_of
+from assay.harness.core.printable import to_plain_line
+
+SQLITE_LIMIT: Final = 9.2e18
+"""Just below 2^63. Sums of absolute amounts below it keep all sums and differences of a bank within 64 bits."""
 
 BANK_VIEWS: Final = parse_views(f"""
     -- `doubtful`: it is unknown whether the account was opened, so its bank is not judged.
@@ -161,6 +166,25 @@ BANK_UNACCOUNTED: Final = Check(
     explained_by=("bank-total", "bank-negative"),
 )
 
-BANK: Final = declare_family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), BANK_VIEWS)
+_OVERSIZED: Final = f"""
+    select key from effects where kind like 'bank-%' and outcome <> 'fail'
+    group by key having sum(abs(cast(value as double))) >= {SQLITE_LIMIT} order by key limit 1
+    """
+"""SQL for a bank some of whose sums may leave 64 bits."""
+
+
+def _require_small_sums(engine: Engine) -> None:
+    """Raises ``EngineUnavailable`` if SQLite could not add up the amounts of a bank, or only roughly."""
+    if isinstance(engine, SQLite):
+        for row in engine.rows(_OVERSIZED):
+            raise EngineUnavailable(
+                f"the bank {to_plain_line(str(row['key']))} has amounts whose sum may leave 64 bits, and SQLite has no "
+                "more; use --engine=duckdb"
+            )
+
+
+BANK: Final = declare_family(
+    "bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), BANK_VIEWS, require=_require_small_sums
+)
 
 BANK_ANOMALIES: Final = BANK.anomalies

@@ -34,11 +34,12 @@ def declare_family(
     checks: tuple[Check, ...],
     views: tuple[View, ...],
     doubts: Callable[[Engine], list[str]] | None = None,
+    require: Callable[[Engine], None] | None = None,
 ) -> Family:
     """Declares a family of objects, named as the format names their kinds.
 
     The views are made once a history is known to have such objects. ``doubts`` is then called, and returns reasons why
-    the verdict cannot be pass.
+    the verdict cannot be pass. ``require`` is as in ``PreparedTables``.
     """
     kinds = quote_texts(OF_FORMAT[name])
     keys = f"select key from effect_kinds where kind in ({kinds}) group by key"
@@ -46,7 +47,7 @@ def declare_family(
         name=name,
         checks=checks,
         applies=f"select count(*) as examined from ({keys}) as k",
-        prepare=PreparedTables(views, doubts),
+        prepare=PreparedTables(views, doubts, require),
         by_key=doubts is None or isinstance(doubts, UndecidedKeys),  # anything else may look at all keys
     )
 

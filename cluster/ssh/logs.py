@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from assay.cluster.log_names import choose_log_names
 from assay.cluster.node import NodeError
 from assay.cluster.second_copy import SECOND_COPY, second_log
 from assay.cluster.ssh import process
@@ -35,10 +36,7 @@ async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> lis
 
 
 def local_log_names(system: System, node: SshNode) -> dict[str, str]:
-    """Returns the local name of each of a node's logs, by path.
-
-    It is the file's name, or the whole path with hyphens if an earlier log has that name.
-    """
+    """Returns the local name of each of a node's logs, by path."""
     paths = [process.log_path(process_name) for process_name in (process.MAIN, *node.sidecars)]
     if node.had_second_copy:
         paths.append(process.log_path(SECOND_COPY))
@@ -47,11 +45,7 @@ def local_log_names(system: System, node: SshNode) -> dict[str, str]:
         paths += [*system.logs(node), *([] if events is None else [events])]
         if events is not None and node.had_second_copy:
             paths.append(second_log(events))
-    found: dict[str, str] = {}
-    for path in dict.fromkeys(paths):
-        name = PurePosixPath(path).name
-        found[path] = path.strip("/").replace("/", "-") if name in found.values() else name
-    return found
+    return choose_log_names(paths, taken=(COMMANDS,))
 
 
 async def _collect_node(system: System, node: SshNode, folder: Path) -> list[str]:

@@ -7,20 +7,21 @@ A symbolic link of the source is followed only if it leads to a run, because it 
 the store. Special files are left out, too, because reading one may never end.
 
 The files of a night are copied together or not at all. Two nights can have one name, for example of two jobs on one
-day. Files of both would be a record of neither, so the night of the target stays, and the other is reported.
+day. Files of both would be a record of neither, so the night of the target stays, and the other is reported. A part of
+an older night of the same name is reported, too, because it could be mistaken for a part of the newer one.
 
 The target may hold files of others. Nothing is written through a symbolic link below it, into a folder that is no run
 or night of Assay, or over a shrunk schedule with other content.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from assay.harness.core.files import read_json_if_valid, write_atomically
-from assay.harness.nightly.night_record import CELLS, SHRUNK, Night
+from assay.harness.nightly.night_record import CELLS, SHRUNK, Night, find_strays, read_nights, to_utc
 from assay.harness.nightly.store_index import FOUND
 from assay.harness.run import store
 from assay.reports.figures import FIGURES
@@ -76,8 +77,11 @@ class _Target:
             return True
         return self._refuse(f"{place} is another run than {run} and stays; rename one of the two folders")
 
-    def copy_night(self, night: Path, is_file: Callable[[Path], bool]) -> bool:
-        """Copies the record of a night, unless the target has this or a later state. Returns whether it was copied."""
+    def copy_night(self, night: Path, is_file: Callable[[Path], bool], strays: Mapping[str, str]) -> bool:
+        """Copies the record of a night, unless the target has this or a later state. Returns whether it was copied.
+
+        ``strays``: the parts that belong to older nights than other parts of the same name, with the reasons.
+        """
         place = self.root / night.parent.name / night.name
         files = [night / name for name in OF_NIGHT if is_file(night / name)]
         if night / NIGHT not in files or not self.accepts(place, _is_our_night):
@@ -92,6 +96,8 @@ class _Target:
             )
         if not new.is_later(there):
             return False
+        if night.name in strays:
+            return self._refuse(f"{night}, because {strays[night.name]}")
         if not new.continues(there):
             return self._refuse(f"{place} and {night} continue one night differently; remove one of the two")
         self.copy(files, place)
@@ -128,7 +134,7 @@ def carry(
     """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
     A run of ``target`` with its history is not replaced, nor is a later record of a night, nor that of another night of
-    the same name. ``skipped`` is called with each link and each special file that is left out, ``refused`` with each
+    the same name. A part of an older night of the same name is not copied. ``skipped`` is called with each link and each special file that is left out, ``refused`` with each
     obstacle in ``target`` and its remedy. ``unjudged`` is called with each run that is left out because a process of
     this machine still plays or judges it: the copy would have no verdict.
     Raises ``OSError``, and :class:`SameStoreError` before anything is written.
@@ -182,11 +188,28 @@ def carry(
             into.copy(files, place)
         runs += 1
     nights_found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
+    strays = _find_strays(source, target) if nights_found else {}
     for night in filter(is_folder, nights_found):
-        nights += into.copy_night(night, is_file)
+        nights += into.copy_night(night, is_file, strays)
     if is_folder(source / FOUND) and into.accepts(target / FOUND, lambda folder: True):
         into.copy(filter(is_file, sorted((source / FOUND).glob("*.json"))), target / FOUND, replace=False)
     return runs, nights
+
+
+def _find_strays(source: Path, target: Path) -> dict[str, str]:
+    """Returns the parts in either store that belong to another night than the newest of their name, with the reasons.
+
+    If both stores have a part, the state of the source counts.
+    """
+    nights: dict[str, dict[str, Night]] = {}
+    for root in (target, source):
+        for folder, night in read_nights(root):
+            if not folder.path.is_symlink():
+                nights.setdefault(night.name, {})[night.night] = night
+    strays: dict[str, str] = {}
+    for parts in nights.values():
+        strays |= find_strays(sorted(parts.values(), key=lambda part: (to_utc(part.started), part.night)))
+    return strays
 
 
 def _identify(run: store.RunInfo) -> tuple[object, ...]:

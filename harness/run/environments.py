@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from assay.cluster.log_names import choose_log_names
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.rng import RandomSources
 from assay.cluster.sim.process import ExitCalls
@@ -166,13 +167,15 @@ class SimWorld:
         missing = []
         for node in () if self._cluster is None else (*self._cluster.nodes, *self._cluster.spares):
             paths = () if node.role == ZOOKEEPER_ROLE else self._system.logs(node)
-            for path in [path for path in paths if path != self._system.event_log(node)]:
+            printed = [path.name for path in (folder / node.name).glob("*")]
+            saved = choose_log_names((path for path in paths if path != self._system.event_log(node)), printed)
+            for path, name in saved.items():
                 try:
                     data = await node.read_file(path)
                 except (OSError, NodeError) as error:
                     missing.append(f"{path} of {node.name}: {error}")
                     continue
-                target = folder / node.name / path.rpartition("/")[2]
+                target = folder / node.name / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
         return missing

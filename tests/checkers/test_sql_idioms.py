@@ -11,9 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from assay.checkers.engine import DuckDB, SQLite
+from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.judging.verdict import MOST_FINDINGS
 from assay.checkers.sql_idioms import (
+    TARGETS_ZOOKEEPER,
+    extract_incarnation,
+    extract_topic,
     first_rows_subquery,
     greatest_before,
     list_covers,
@@ -22,6 +25,9 @@ from assay.checkers.sql_idioms import (
     row_number,
     select_late_calls,
     select_nearest_pairs,
+    strip_incarnation,
+    strip_partition_incarnation,
+    strip_topic_incarnation,
     sum_so_far,
     total_of,
 )
@@ -171,3 +177,38 @@ def test_a_list_covers_another_by_its_numbers_alone(
         assert one.rows(f"select brokers from lists where {list_covers('brokers', 'others')}") == (
             [{"brokers": brokers}] if covered else []
         )
+
+
+KEYS = {
+    "orders#2-0": ("orders#2", "orders-0", "orders-0", "orders#2-0", 1),
+    "orders#12": ("orders#12", "orders", "orders#12", "orders", 12),
+    "orders-0\n": ("orders-0\n", "orders-0\n", "orders-0\n", "orders-0\n", 1),
+    "orders#2\n": ("orders#2\n", "orders\n", "orders#2\n", "orders#2\n", 1),
+    "orders-0\r\n": ("orders-0\r\n", "orders-0\r\n", "orders-0\r\n", "orders-0\r\n", 1),
+    "a-1\n-2#3-4": ("a-1\n-2#3", "a-1\n-2-4", "a-1\n-2-4", "a-1\n-2#3-4", 1),
+    "a#2#3-0": ("a#2#3", "a#3-0", "a#2-0", "a#2#3-0", 1),
+    "a#1-2#3-4": ("a#1-2#3", "a-2#3-4", "a-2#3-4", "a#1-2#3-4", 1),
+    "": ("", "", "", "", 1),
+}
+"""Keys, and their topics, their names, their names as partitions, their names as topics, and their incarnations."""
+
+
+def require_equal_names(engine: Engine) -> None:
+    """Loads keys and targets of faults, and compares the texts that the SQL makes of them."""
+    engine.load("keys", pa.table({"key": list(KEYS)}))
+    rows = engine.rows(
+        f"select key, {extract_topic('key')} as topic, {strip_incarnation('key')} as name, "
+        f"{strip_partition_incarnation('key')} as partition_name, {strip_topic_incarnation('key')} as topic_name, "
+        f"{extract_incarnation('key')} as incarnation from keys"
+    )
+    assert {row["key"]: tuple(row.values())[1:] for row in rows} == KEYS
+    targets = {'["n1", "zk1"]': True, '["zk12"]': True, '["zka"]': False, '["zk_"]': False, '["azk1"]': False, "n1": False}
+    engine.load("struck", pa.table({"targets": list(targets)}))
+    found = engine.rows(f"select targets from struck where {TARGETS_ZOOKEEPER}")
+    assert {row["targets"] for row in found} == {text for text, has_zookeeper in targets.items() if has_zookeeper}
+
+
+@pytest.mark.parametrize("engine_type", [DuckDB, SQLite])
+def test_engines_agree_on_names_with_line_breaks_and_several_incarnations(engine_type: type[DuckDB | SQLite]) -> None:
+    with engine_type() as one:
+        require_equal_names(one)

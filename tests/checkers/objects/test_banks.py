@@ -9,6 +9,8 @@ import pytest
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.objects.banks import BANK_ANOMALIES
+from assay.harness.cli.command import ExitCode
+from assay.harness.cli.main import main
 
 from helpers.bank_histories import Bank, at_random
 from helpers.judging import judge
@@ -168,3 +170,27 @@ def test_random_banks_get_the_answers_of_loops_and_right_ones_none(tmp_path: Pat
         assert wrong or not expected, seed
         seen |= expected.keys()
     assert seen == (set(BANK_ANOMALIES) if wrong else set())
+
+
+def with_transfers(amount: int, number: int) -> Bank:
+    """A right bank whose two accounts send an amount to and fro."""
+    bank = Bank(amount, amount)
+    for one in range(number):
+        bank.transfer(one % 2, 1 - one % 2, amount, (2 + 2 * one, 3 + 2 * one))
+    return bank.read((amount, amount), (2 * number + 2, 2 * number + 3))
+
+
+@pytest.mark.parametrize(
+    ("bank", "fits"),
+    [(with_transfers(2**55, 100), True), (with_transfers(2**55, 600), False), (Bank(MOST, -MOST - 1), False)],
+    ids=["many", "too many", "one is too large"],
+)
+def test_sqlite_judges_a_bank_exactly_or_names_it_and_the_engine_to_use(
+    tmp_path: Path, bank: Bank, fits: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SQLite ends a sum of more than 64 bits with an error, and makes other results a number near them."""
+    folder = write(tmp_path / "bank", bank.rows)
+    codes = {engine: main(["check", str(folder), f"--engine={engine}"]) for engine in ("duckdb", "sqlite")}
+    assert codes["sqlite"] == (codes["duckdb"] if fits else ExitCode.USAGE)
+    line = "assay: the bank bank has amounts whose sum may leave 64 bits, and SQLite has no more; use --engine=duckdb"
+    assert (line in capsys.readouterr().err.splitlines()) != fits

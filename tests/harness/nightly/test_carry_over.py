@@ -370,6 +370,42 @@ def test_a_night_that_two_machines_continued_is_not_mixed(tmp_path: Path, capsys
     assert (files_of(past), files_of(store)) == before
 
 
+def record_part(store: Path, part: int, day: int) -> NightFolder:
+    """Records one of two parts of the night ``weekly``."""
+    first = night(store, LAST, [OF], [])
+    record, made = first.read(), NightFolder(first.path.with_name(f"weekly.{part}of2"))
+    shutil.rmtree(first.path)
+    started = f"2026-11-{day}T01:00:00+00:00"
+    made.write(
+        msgspec.structs.replace(record, night=made.path.name, whole="weekly", part=part, parts=2, started=started)
+    )
+    return made
+
+
+@pytest.mark.parametrize("newer", ["past", "store"])
+def test_an_old_part_of_another_night_of_the_same_name_is_not_carried(
+    tmp_path: Path, newer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newer part is in the target, or carried together with the older one."""
+    store, past = tmp_path / "store", tmp_path / "past"
+    old = record_part(store, 1, 7)
+    record_part(past, 2, 28) if newer == "past" else record_part(store, 2, 28)
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert line.startswith(f"assay: not carried: {old.path}, because weekly.1of2 (")
+    assert "belongs to another night than weekly.2of2 (" in line
+    assert line.endswith("remove one of them, and give each night a name of its own by --night")
+    assert [one.name for one in (past / "nights").iterdir()] == ["weekly.2of2"]
+
+
+def test_parts_of_one_night_are_carried_in_any_order(tmp_path: Path) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    record_part(store, 1, 28)
+    record_part(past, 2, 28)
+    assert carry(store, past) == (0, 1)
+
+
 def test_the_files_of_a_night_are_carried_together_or_not_at_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
