@@ -35,7 +35,7 @@ class File(Protocol):
 
 
 class Storage(Protocol):
-    """The node's disk from its root. Paths are relative: ``var/x`` is ``/var/x`` for other processes.
+    """The node's disk from its root: both ``var/x`` and ``/var/x`` are ``/var/x`` for other processes.
 
     The creation of a file or folder survives a power loss once its parent folder is fsynced (``fsync_directory``).
     Errors are ``OSError``.

@@ -229,8 +229,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Generated ids are greater, configured ones are not."""
     port: int = 9092
     """1 to 65535."""
-    data_dir: str = "var/lib/assay/data"
-    """The folder of the logs, from the root of the file system, with or without a leading ``/``; one per broker."""
+    data_dir: str = "/var/lib/assay/data"
+    """The absolute path of the folder of the logs; one per broker."""
     session_timeout_ms: int = 3_000
     """How long a broker may be silent until its ZooKeeper session is over; the server may grant less or more."""
     connect_timeout_ms: int = 15_000
@@ -328,7 +328,7 @@ def parse_config(data: bytes, source: str) -> BrokerConfig:
         raise ConfigError(f"configuration {source}: {error}") from error
     for problem in _find_problems(config):
         raise ConfigError(f"configuration {source}: {problem}")
-    return msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # relative to the storage's root
+    return config
 
 
 def _find_problems(config: BrokerConfig) -> Iterator[str]:
@@ -345,8 +345,9 @@ def _find_problems(config: BrokerConfig) -> Iterator[str]:
         yield "zookeeper and host must not be empty"
     if "/" in config.zookeeper:
         yield f"zookeeper {config.zookeeper!r}: a path after the addresses is not supported; leave it out"
-    if not config.data_dir.strip("/") or ".." in config.data_dir.split("/") or "\0" in config.data_dir:
-        yield f"data_dir is {config.data_dir!r}; it must be the path of a folder below /, without .."
+    root = config.data_dir
+    if not root.startswith("/") or not root.strip("/") or ".." in root.split("/") or "\0" in root:
+        yield f"data_dir is {root!r}; it must be the absolute path of a folder, such as /srv/data, without .."
     for name, most in _POSITIVE_LIMITS.items():
         if not 0 < getattr(config, name) <= most:
             yield f"{name} is {getattr(config, name)}; it must be between 1 and {most}"

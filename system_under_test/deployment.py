@@ -318,7 +318,7 @@ class Broker:
             host=node.address,
             port=PORT,
             topic=self.topic_config,
-            data_dir=DATA.removeprefix("/"),
+            data_dir=DATA,
             hold_file=HOLD_FILE,
             defects=list(self.active_defects),
             auto_create_topics_enable=self.auto_create_topics,

@@ -129,7 +129,7 @@ class IrregularFileError(FileExistsError):
 
 
 class Storage(Protocol):
-    """A node's disk below one root; paths are relative, with ``/``. Errors are ``OSError``."""
+    """A node's disk below one root, at which all paths begin, with or without ``/``. Errors are ``OSError``."""
 
     def open(self, path: str) -> File:
         """Opens for reading and appending; creates an empty file if missing. Parent folders must exist.

@@ -414,6 +414,6 @@ class SimStorage:
 
 
 def _to_absolute(path: str) -> str:
-    if path.startswith("/") or ".." in path.split("/"):
+    if ".." in path.split("/"):
         raise ValueError(f"{path!r} is not a path below the storage's root")
-    return f"/{path}"
+    return f"/{path.lstrip('/')}"

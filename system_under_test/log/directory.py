@@ -92,9 +92,10 @@ async def make_root(storage: Storage, root: str) -> None:
     This is also needed for an existing directory: the process that created it may have been killed before this step.
     """
     storage.mkdir(root)
-    names = root.split("/")
+    top = "/" * root.startswith("/")
+    names = root.strip("/").split("/")
     for depth in range(len(names)):
-        await storage.fsync_directory("/".join(names[:depth]))
+        await storage.fsync_directory(top + "/".join(names[:depth]))
 
 
 def format_directory_name(topic: str, partition: int) -> str:

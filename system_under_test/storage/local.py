@@ -246,7 +246,7 @@ class LocalFile:
 
 
 class LocalStorage:
-    """A folder of the machine. Paths are relative to it and may not leave it (``ValueError``)."""
+    """A folder of the machine. Paths begin there, with or without ``/``, and may not leave it (``ValueError``)."""
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
@@ -284,7 +284,8 @@ class LocalStorage:
 
     def resolve(self, path: str) -> str:
         """Returns the path without symbolic links. Other calls reject it if a link has led out of the folder."""
-        return os.path.relpath(os.path.realpath(self._absolute(path)), os.path.realpath(self._root))
+        relative = os.path.relpath(os.path.realpath(self._absolute(path)), os.path.realpath(self._root))
+        return f"/{relative}" if path.startswith("/") else relative
 
     def mkdir(self, path: str, *, parents: bool = True) -> None:
         absolute = self._absolute(path)
@@ -333,9 +334,9 @@ class LocalStorage:
         return not os.path.samestat(found, os.fstat(self._locks[path]))
 
     def _absolute(self, path: str) -> str:
-        if path.startswith("/") or ".." in path.split("/"):
+        if ".." in path.split("/"):
             raise ValueError(f"{path!r} is not a path below the storage's root")
-        return os.path.join(self._root, path)
+        return os.path.join(self._root, path.lstrip("/"))
 
     async def _fsync(self, absolute: str, flags: int) -> None:
         self._fsyncs.require_intact(absolute)

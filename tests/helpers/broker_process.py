@@ -97,7 +97,7 @@ def running_broker(folder: Path) -> Iterator[Process]:
         "zookeeper": f"127.0.0.1:{zookeeper_port}",
         "host": "127.0.0.1",
         "port": port,
-        "data_dir": str(folder / "data").lstrip("/"),
+        "data_dir": str(folder / "data"),
     }
     (folder / "broker.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(folder / "broker.json")]

@@ -34,8 +34,7 @@ from assay.system_under_test.runtime import IrregularFileError
 
 from helpers.sim_brokers import brokers, simulate, until
 
-DIRECTORY = DATA.lstrip("/")
-LOCK_FILE = f"{DIRECTORY}/.lock"
+LOCK_FILE = f"{DATA}/.lock"
 """It names the last process that used the directory."""
 
 
@@ -66,6 +65,7 @@ GOOD: dict[str, Any] = {"broker_id": 1, "zookeeper": "127.0.0.1:1", "host": "127
         (json.dumps(GOOD | {"port": 70000}), "port is 70000"),
         (json.dumps(GOOD | {"data_dir": "/"}), "data_dir is '/'"),
         (json.dumps(GOOD | {"data_dir": ""}), "data_dir is ''"),
+        (json.dumps(GOOD | {"data_dir": "data"}), "data_dir is 'data'; it must be the absolute path of a folder"),
         (json.dumps(GOOD | {"data_dir": "/srv/../data"}), "data_dir is '/srv/../data'"),
         (json.dumps(GOOD | {"max_connections_per_ip": 0}), "max_connections_per_ip is 0"),
         (json.dumps(GOOD | {"socket_request_max_bytes": 2**31}), "socket_request_max_bytes is 2147483648"),
@@ -170,7 +170,9 @@ def test_a_data_directory_of_another_broker_is_refused(capsys: pytest.CaptureFix
             await until(lambda: node.exit_code is not None, "it gives up")
             assert node.exit_code == 1
             after = node.disk.snapshot(DATA)
-            files = [{name: data for name, data in one.files.items() if name != LOCK_FILE} for one in (before, after)]
+            files = [
+                {name: data for name, data in one.files.items() if f"/{name}" != LOCK_FILE} for one in (before, after)
+            ]
             assert files[0] == files[1], "nothing of the other's is touched"
 
     simulate(check)
@@ -295,25 +297,25 @@ def test_a_broker_whose_directory_is_moved_ends_with_one_line_and_has_all_record
             node = await cluster.leader()
             await cluster.producer.send("orders", 0, [(None, b"x")])
             storage = node.disk.storage()
-            storage.rename(DIRECTORY, "moved")
+            storage.rename(DATA, "moved")
             if replaced:
-                storage.mkdir(DIRECTORY)
+                storage.mkdir(DATA)
             if terminated:
                 await node.terminate()
             await until(lambda: node.exit_code is not None, "it has stopped", 10)
             assert node.exit_code == 1
             assert not cluster.cluster.crashes
-            assert storage.listdir(DIRECTORY) == []
+            assert storage.listdir(DATA) == []
             assert not storage.exists(f"moved/{CLEAN_MARKER}")
             if replaced:
-                storage.remove(DIRECTORY)
-            storage.rename("moved", DIRECTORY)
+                storage.remove(DATA)
+            storage.rename("moved", DATA)
             await node.start()
             await cluster.producer.send("orders", 0, [(None, b"y")])
             assert [value for _, value in cluster.stored(node, "orders-0")] == [b"x", b"y"]
 
     simulate(check)
-    line = f"data_dir {DIRECTORY} was moved, or {LOCK_FILE} was replaced, while the broker ran; move it back and start"
+    line = f"data_dir {DATA} was moved, or {LOCK_FILE} was replaced, while the broker ran; move it back and start"
     (said,) = capsys.readouterr().err.strip().splitlines()
     assert line in said
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -370,7 +372,7 @@ def test_a_broker_whose_disk_fails_as_it_starts_names_the_disk(capsys: pytest.Ca
 
     simulate(check)
     (said,) = capsys.readouterr().err.strip().splitlines()
-    assert said == f"broker: the data in {DATA.lstrip('/')}: [Errno 5] Input/output error"
+    assert said == f"broker: the data in {DATA}: [Errno 5] Input/output error"
 
 
 def test_a_start_that_fails_says_why_also_when_its_logs_cannot_be_closed(
@@ -393,7 +395,7 @@ def test_a_start_that_fails_says_why_also_when_its_logs_cannot_be_closed(
 
     simulate(check)
     (said,) = capsys.readouterr().err.strip().splitlines()
-    assert said == f"broker: the data in {DATA.lstrip('/')}: [Errno {errno.ENOSPC}] the first problem"
+    assert said == f"broker: the data in {DATA}: [Errno {errno.ENOSPC}] the first problem"
 
 
 @pytest.mark.parametrize(

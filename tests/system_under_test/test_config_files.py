@@ -41,7 +41,7 @@ def test_a_configuration_may_be_reached_through_a_link(tmp_path: Path) -> None:
 def test_a_hold_file_that_is_no_regular_file_ends_the_broker(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "hold")
     config = BrokerConfig(broker_id=1, host="127.0.0.1", port=9092, zookeeper="127.0.0.1:1",
-                          data_dir=str(tmp_path / "data").lstrip("/"), hold_file=str(tmp_path / "hold"))  # fmt: skip
+                          data_dir=str(tmp_path / "data"), hold_file=str(tmp_path / "hold"))  # fmt: skip
 
     async def ask() -> None:
         broker = BrokerProcess(config, ProcessRuntime(None))
@@ -62,7 +62,7 @@ def test_a_fifo_in_the_data_directory_ends_the_broker_with_one_line(
     path.write_bytes(
         msgspec.json.encode(
             {"broker_id": -1, "host": "127.0.0.1", "port": 1, "zookeeper": "127.0.0.1:1",
-             "data_dir": str(tmp_path / "data").lstrip("/"), "connect_timeout_ms": 100}
+             "data_dir": str(tmp_path / "data"), "connect_timeout_ms": 100}
         )
     )  # fmt: skip
     assert asyncio.run(run_broker(ProcessRuntime(None), ["broker", f"--config={path}"])) == 1
@@ -76,7 +76,7 @@ def test_a_path_in_zookeeper_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "broker.json"
     path.write_bytes(
         msgspec.json.encode(
-            {"broker_id": 1, "host": "127.0.0.1", "port": 1, "zookeeper": "127.0.0.1:1/kafka", "data_dir": "data"}
+            {"broker_id": 1, "host": "127.0.0.1", "port": 1, "zookeeper": "127.0.0.1:1/kafka", "data_dir": "/data"}
         )
     )
     assert asyncio.run(run_broker(ProcessRuntime(None), ["broker", f"--config={path}"])) == 1

@@ -61,7 +61,7 @@ def test_a_directory_of_another_cluster_is_refused_by_both_names_and_left_as_it_
             assert after == before
             name = own.decode().split("cluster.id=")[1].strip()
             line = said(capsys)
-            assert f"data_dir {DATA} belongs to cluster other-{name}, but ZooKeeper at " in line
+            assert f"data_dir /{DATA} belongs to cluster other-{name}, but ZooKeeper at " in line
             assert f"is that of cluster {name};" in line
             assert "docs/broker/running_the_broker.md" in line
             node.disk.write(f"{DATA}/meta.properties", own)  # the way back: the directory and ZooKeeper agree again
@@ -194,9 +194,8 @@ def test_a_second_process_ends_before_it_reads_anything_of_the_directory(
         before = {path.name: (path.read_bytes(), path.stat().st_ctime_ns) for path in data.iterdir()}
         with process(tmp_path, broker_id=broker_id) as second:
             line = rest(second)
-        named = str(data).lstrip("/")
         assert line.startswith(
-            f"broker: data_dir {named} is in use: process {first.pid} holds the lock of {named}/.lock;"
+            f"broker: data_dir {data} is in use: process {first.pid} holds the lock of {data}/.lock;"
         )
         assert {path.name: (path.read_bytes(), path.stat().st_ctime_ns) for path in data.iterdir()} == before
         assert first.poll() is None
@@ -231,7 +230,7 @@ def test_a_killed_process_leaves_the_directory_to_the_next(tmp_path: Path) -> No
 def test_a_directory_that_cannot_be_locked_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "data" / LOCK).mkdir(parents=True)
     with process(tmp_path, broker_id=1) as made:
-        assert f"the data in {str(tmp_path / 'data').lstrip('/')} cannot be locked: " in rest(made)
+        assert f"the data in {tmp_path / 'data'} cannot be locked: " in rest(made)
 
 
 def test_with_the_defect_a_second_process_gets_the_directory_too(tmp_path: Path) -> None:

@@ -152,7 +152,13 @@ def test_folders_and_names(storage: Storage) -> None:
         storage.open("t/u/b")
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x"])
+def test_an_absolute_path_begins_at_the_root(storage: Storage, tmp_path: Path) -> None:
+    storage.write_bytes("/a", b"1")
+    assert storage.read_bytes("a") == b"1"
+    assert (storage.resolve("/a"), storage.resolve("a")) == ("/a", "a")
+
+
+@pytest.mark.parametrize("path", ["/../etc/passwd", "../x", "a/../../x"])
 def test_a_path_cannot_leave_the_root(storage: Storage, path: str) -> None:
     with pytest.raises(ValueError, match="below the storage's root"):
         storage.exists(path)
