@@ -12,7 +12,7 @@ import msgspec
 from assay.checkers.judging.sensitivity import FILE as SENSITIVITY
 from assay.checkers.judging.sensitivity import Sensitivity
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.core.files import read_json
+from assay.harness.core.files import leads_outside, read_json
 from assay.harness.core.resources import FILE as RESOURCES
 from assay.harness.core.resources import Resources
 from assay.harness.core.timestamps import Origin
@@ -93,7 +93,7 @@ def read_files(run_dir: Path) -> RunFiles:
         shrinking=_read(run_dir / SHRINKING, Shrinking, problems),
         sensitivity=_read(run_dir / SENSITIVITY, Sensitivity, problems),
         resources=_read(run_dir / RESOURCES, Resources, problems),
-        logs=_list_logs(run_dir),
+        logs=_list_logs(run_dir, problems),
         problems=tuple(problems),
     )
 
@@ -116,6 +116,22 @@ def _find_omitted(schedule: dict[str, Any]) -> tuple[str, ...]:
     return tuple(one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in found)
 
 
-def _list_logs(run_dir: Path) -> tuple[LogFile, ...]:
-    files = sorted(path for path in (run_dir / "logs").rglob("*") if path.is_file())
+def _list_logs(run_dir: Path, problems: list[str]) -> tuple[LogFile, ...]:
+    """Returns the files below ``logs/``, except links that lead out of the run, which are problems."""
+    problems += describe_outside_logs(run_dir)
+    files = [path for path in _find_log_files(run_dir) if not leads_outside(path, run_dir)]
     return tuple(LogFile(path.relative_to(run_dir).as_posix(), path.stat().st_size) for path in files)
+
+
+def describe_outside_logs(run_dir: Path) -> list[str]:
+    """Returns a line for each of a run's logs that a report leaves out, because it lies outside of the run."""
+    outside = [path for path in _find_log_files(run_dir) if leads_outside(path, run_dir)]
+    return [
+        f"{path.relative_to(run_dir).as_posix()} is a link that leads out of the run, and is left out: put the file "
+        "itself there"
+        for path in outside
+    ]
+
+
+def _find_log_files(run_dir: Path) -> list[Path]:
+    return sorted(path for path in (run_dir / "logs").rglob("*") if path.is_file())

@@ -15,6 +15,7 @@ from typing import Final, Self
 import msgspec
 
 from assay.checkers.times import NANOSECONDS
+from assay.harness.core.files import leads_outside
 from assay.harness.core.timestamps import Origin
 from assay.reports.history_db import HistoryDatabase
 from assay.reports.log_times import parse_line
@@ -71,11 +72,11 @@ class LogLines:
 
 def read_node_logs(recording: HistoryDatabase, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
     """Reads events and log files. ``logs``: the run's ``logs/``; without ``origin`` only events have a time and are
-    shown.
+    shown. A link that leads out of the run is left out.
     """
     found, timeless = [*_iterate_events(recording)], []
     if origin is not None:
-        for path in sorted(logs.glob("*/*.log")):
+        for path in sorted(path for path in logs.glob("*/*.log") if not leads_outside(path, logs.parent)):
             lines = list(read_log(path, path.parent.name, origin))
             found += lines
             if not lines and _read_tail(path)[1].strip():
@@ -139,8 +140,9 @@ class _FileGrowth:
     @classmethod
     def read(cls, path: Path, origin: Origin) -> Self:
         """Reads the sizes. Empty if they were not recorded, or if the file shrank, because sizes are then ambiguous."""
+        file = path.parents[1] / GROWTH
         try:
-            known = _GROWTH_DECODER.decode((path.parents[1] / GROWTH).read_bytes())
+            known = {} if leads_outside(file, path.parents[2]) else _GROWTH_DECODER.decode(file.read_bytes())
         except (OSError, msgspec.MsgspecError):
             return cls()
         known_sizes = known.get(path.parent.name, {}).get(path.name, [])

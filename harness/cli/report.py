@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import ExitCode, InputError
+from assay.harness.cli.command import ExitCode, InputError, note
 
 
 def add(commands: Any) -> None:
@@ -16,6 +16,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.checkers.judging.history_views import open_history
     from assay.harness.stored.by_contract import open_stored
+    from assay.reports.files import describe_outside_logs
     from assay.reports.page import render
 
     stored = open_stored(arguments.path)
@@ -23,5 +24,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(f"{arguments.path} is a bare history; a report needs the run folder around it")
     history = open_history(stored.history)
     history.require_values()
+    for line in describe_outside_logs(stored.run):
+        note(line)
     print(render(stored.run, history))
     return ExitCode.PASS

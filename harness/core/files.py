@@ -116,6 +116,11 @@ def require_regular_below(folder: Path) -> None:
                 require_regular(path)
 
 
+def leads_outside(path: Path, folder: Path) -> bool:
+    """Returns whether symbolic links lead from a path in a folder to a place outside of that folder."""
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
 def open_lock(path: Path) -> int:
     """Opens a file for ``flock``, and creates it if it is missing. Its content stays.
 

@@ -150,6 +150,17 @@ def recording(tmp_path: Path) -> HistoryDatabase:
     return HistoryDatabase(open_history(tmp_path / "history"))
 
 
+def test_a_log_that_is_a_link_out_of_the_run_is_not_read(tmp_path: Path, recording: HistoryDatabase) -> None:
+    run, inside = tmp_path / "run", tmp_path / "run" / "logs" / "n1"
+    inside.mkdir(parents=True)
+    (inside / "own.log").write_text(" 105.500000 INFO own\n")
+    (inside / "linked.log").symlink_to("own.log")
+    (inside / "outside.log").symlink_to(tmp_path / "logs" / "n1" / "process.log")
+    with recording:
+        found = read_node_logs(recording, run / "logs", ORIGIN, [])
+    assert [line.text for line in found.lines if not line.event] == ["INFO own", "INFO own"]
+
+
 def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: HistoryDatabase) -> None:
     with recording:
         found = read_node_logs(recording, tmp_path / "logs", ORIGIN, [])

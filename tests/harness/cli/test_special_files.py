@@ -180,6 +180,23 @@ def test_a_link_to_a_folder_outside_of_a_run_is_named_and_not_followed(
     assert f"kept: the run of {run / name}: this link leads out of {run}" in capsys.readouterr().err
 
 
+def test_a_report_leaves_out_and_names_a_log_that_is_a_link_out_of_the_run(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret").write_text("password\n")
+    (run / "logs" / "n1").mkdir()
+    (run / "logs" / "n1" / "own.log").write_text("one\n")
+    (run / "logs" / "n1" / "again.log").symlink_to("own.log")
+    (run / "logs" / "n1" / "x.log").symlink_to(tmp_path / "secret")
+    assert main(["report", str(run)]) == ExitCode.PASS
+    said = capsys.readouterr()
+    line = "logs/n1/x.log is a link that leads out of the run, and is left out: put the file itself there"
+    assert said.err.splitlines() == [f"assay: {line}"]
+    page = Path(said.out.strip()).read_text()
+    assert line in page
+    assert [f"<dt>logs/n1/{name}.log</dt>" in page for name in ("own", "again", "x")] == [True, True, False]
+
+
 def test_a_link_to_a_folder_inside_of_a_run_shows_nothing_else(run: Path) -> None:
     (run / "again").symlink_to("history")
     require_regular_below(run)
