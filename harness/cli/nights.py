@@ -52,7 +52,9 @@ def _define_show(actions: Any) -> None:
         "each defect, over all nights."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
     parser.add_argument("--json", action="store_true", help="all tables of all nights as one JSON object")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="also write each as Parquet and CSV")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="also write each as Parquet and CSV; only earlier tables are replaced"
+    )
     parser.add_argument(
         "--require-detection", action="store_true",
         help="exit 1 unless the newest night caught every one of `assay defects`, and every other that was ever run",
@@ -107,6 +109,8 @@ def show_tables(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly.tables import compute_tables
 
     tables = compute_tables(arguments.dataset, read_defects(arguments), arguments.spark_master)
+    if arguments.out is not None:
+        table_output.require_own_tables(tables, arguments.out)
     if arguments.json:
         print(table_output.to_json(tables))
     else:

@@ -1,6 +1,8 @@
 """Shows the tables as text, as one JSON object, and as files."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from csv import reader as read_csv
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +13,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from assay.harness.core.files import replace_atomically
+from assay.harness.core.files import reject_links, replace_atomically
+from assay.harness.nightly.dataset import DataSetError
 from assay.harness.nightly.tables import NightTables
 from assay.reports.index.trends import Trends
 
@@ -79,19 +82,44 @@ def show_trends(trends: Trends, console: Console) -> None:
 
 
 def write_tables(tables: NightTables, out: Path) -> list[Path]:
-    """Writes each table as ``NAME.parquet`` and ``NAME.csv`` into this folder; existing files are replaced."""
+    """Writes each table as ``NAME.parquet`` and ``NAME.csv`` into this folder; earlier tables are replaced."""
     out.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, table in tables.tables.items():
-        for ending, write in WRITERS.items():
-            path = out / f"{name}.{ending}"
-            with replace_atomically(path) as temporary:
-                write(table, temporary)
-            written.append(path)
+    for path, table in _list_files(tables, out):
+        with replace_atomically(path) as temporary:
+            WRITERS[path.suffix](table, temporary)
+        written.append(path)
     return written
 
 
-WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {"parquet": pq.write_table, "csv": csv.write_csv}
+def require_own_tables(tables: NightTables, out: Path) -> None:
+    """Raises :class:`DataSetError` if :func:`write_tables` would replace anything but a table with these columns."""
+    for path, table in _list_files(tables, out):
+        if os.path.lexists(path) and _read_columns(path) != table.column_names:
+            raise DataSetError(f"{path} is no table of this command: move it away, or give another folder by --out")
+
+
+def _list_files(tables: NightTables, out: Path) -> Iterator[tuple[Path, pa.Table]]:
+    for name, table in tables.tables.items():
+        yield from ((out / f"{name}{suffix}", table) for suffix in WRITERS)
+
+
+def _read_columns(path: Path) -> list[str] | None:
+    """Returns the columns of a regular file that is a table; None for anything else."""
+    try:
+        reject_links(path)
+        if path.suffix == ".parquet":
+            return list(pq.read_schema(path).names)
+        with path.open("rb") as file:
+            header = file.readline(LONGEST_HEADER).decode()
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
+        return None
+    return next(iter(read_csv([header])), [])
+
+
+WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {".parquet": pq.write_table, ".csv": csv.write_csv}
+LONGEST_HEADER: Final = 4096
+"""Bytes of the first line of a CSV file that are read."""
 
 
 def _make_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -297,6 +297,23 @@ def test_the_command_tells_writes_and_requires(
         with (out / f"{name}.csv").open() as file:
             assert len(list(csv.DictReader(file))) == len(rows)
     assert not list(out.glob(".*"))
+    assert main([*given, "--json", f"--out={out}"]) == 0, "its own tables are replaced"
+    capsys.readouterr()
+
+    for name, content in (("verdicts.csv", b"mine\n1\n"), ("changes.parquet", b"mine"), ("defects.csv", b"\xff")):
+        other = tmp_path / name.replace(".", "-")
+        other.mkdir()
+        (other / name).write_bytes(content)
+        assert main([*given, f"--out={other}"]) == 64
+        line = f"assay: {other / name} is no table of this command: move it away, or give another folder by --out"
+        assert capsys.readouterr().err.splitlines() == [line]
+        assert [(path.name, path.read_bytes()) for path in other.iterdir()] == [(name, content)]
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "verdicts.csv").symlink_to(out / "verdicts.csv")
+    assert main([*given, f"--out={linked}"]) == 64
+    capsys.readouterr()
+    asked.clear()
 
     assert main([*given, "--require-detection"]) == 1
     shown = capsys.readouterr()
@@ -305,7 +322,7 @@ def test_the_command_tells_writes_and_requires(
     assert f"verdicts of {recorded['night']}" in shown.out
     assert "acks-early" in shown.out
     assert "…" not in shown.out
-    assert asked == [place, place]
+    assert asked == [place]
 
     monkeypatch.undo()
     good = stored(tmp_path / "good", [("2026-11-21", sound())])
