@@ -111,7 +111,7 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
     import msgspec
 
     from assay.harness.nightly.matrix import parse_seconds, read_plan
-    from assay.harness.nightly.night_record import night_folder
+    from assay.harness.nightly.night_record import night_folder, read_if_possible
     from assay.harness.nightly.night_runner import begin_night, find_resumable_night, read_version
 
     store = arguments.store.resolve()
@@ -123,7 +123,9 @@ def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
             night = msgspec.structs.replace(night, shrink_seconds=shrink)
         if not arguments.sensitivity:
             night = msgspec.structs.replace(night, sensitivity=False)
-        spent = sum(result.seconds for result in night_folder(store, night.night).results())
+        folder = night_folder(store, night.night)
+        spent = sum(result.seconds for result in folder.results())
+        spent += sum(measurement.seconds for measurement in read_if_possible(folder.read_measured))
         left = night.budget_seconds - spent
         return night, left if arguments.budget is None else parse_seconds("--budget", arguments.budget)
     if arguments.budget is None:

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Final
 
 from assay.harness.core.files import read_json_if_valid, write_atomically
-from assay.harness.nightly.night_record import CELLS, SHRUNK, Night, find_strays, read_nights, to_utc
+from assay.harness.nightly.night_record import CELLS, MEASURED, SHRUNK, Night, find_strays, read_nights, to_utc
 from assay.harness.nightly.store_index import FOUND
 from assay.harness.run import store
 from assay.reports.figures import FIGURES
 
 OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
 NIGHT: Final = "night.json"
-OF_NIGHT: Final = (NIGHT, CELLS, SHRUNK)
+OF_NIGHT: Final = (NIGHT, CELLS, SHRUNK, MEASURED)
 
 
 class SameStoreError(Exception):
@@ -134,9 +134,9 @@ def carry(
     """Copies the small files of a store, and returns the numbers of copied runs and nights.
 
     A run of ``target`` with its history is not replaced, nor is a later record of a night, nor that of another night of
-    the same name. A part of an older night of the same name is not copied. ``skipped`` is called with each link and each special file that is left out, ``refused`` with each
-    obstacle in ``target`` and its remedy. ``unjudged`` is called with each run that is left out because a process of
-    this machine still plays or judges it: the copy would have no verdict.
+    the same name. A part of an older night of the same name is not copied. ``skipped`` is called with each link and
+    each special file that is left out, ``refused`` with each obstacle and its remedy. ``unjudged`` is called with each
+    run that is left out because a process of this machine still plays or judges it: the copy would have no verdict.
     Raises ``OSError``, and :class:`SameStoreError` before anything is written.
     """
     real_source, real_target = source.resolve(), target.resolve()

@@ -114,7 +114,10 @@ def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
 
 
 def _make_sensitivities(cells: Sequence[CellResult]) -> Iterator[str]:
-    """Yields the cells whose run would have missed many violations, or has missed one that it could have shown."""
+    """Yields the cells whose run would have missed many violations, or has missed one that it could have shown.
+
+    Cells follow whose sensitivity should have been measured and is not known.
+    """
     found = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.low]
     escaped = [(cell.cell.name, share) for cell in cells if cell.sensitivity for share in cell.sensitivity.escaped]
     if found:
@@ -129,6 +132,12 @@ def _make_sensitivities(cells: Sequence[CellResult]) -> Iterator[str]:
         yield "The history could have shown them. This is a defect of the check, so please report it:"
         lines = [f"- {escape(cell)}: {escape(share.anomaly)}: {escape(share.escaped[0])}" for cell, share in escaped]
         yield "\n".join(lines[:MOST_ENTRIES])
+    if unmeasured := [one for one in cells if one.unmeasured]:
+        yield "### Sensitivity that is not known"
+        lines = [f"- {escape(one.cell.name)}: {escape(one.unmeasured)}" for one in unmeasured]
+        yield "\n".join(lines[:MOST_ENTRIES])
+        if len(lines) > MOST_ENTRIES:
+            yield f"And {len(lines) - MOST_ENTRIES} more."
 
 
 def _describe_miss(share: PlantedShare) -> str:

@@ -4,6 +4,7 @@
 - ``cells.jsonl``: a line for each ended attempt, appended and flushed to the disk at once
 - ``running.json``: the running attempt, as it will be recorded if the night is killed
 - ``shrunk.jsonl``: a line for each failure that was shrunk, or could not be
+- ``measured.jsonl``: a line for each run whose sensitivity was measured, or could not be
 
 A process that dies can leave half a line behind; the next process begins a new line. A line that cannot be decoded is
 reported: the outcome of an attempt is lost with it, so its night is no pass. Later versions only add keys.
@@ -34,6 +35,7 @@ from assay.harness.run.store import NIGHTS
 FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"
 SHRUNK: Final = "shrunk.jsonl"
+MEASURED: Final = "measured.jsonl"
 SHRINKING: Final = "shrinking"
 """The folder of a night that holds the stores of failures while they are shrunk."""
 NAME: Final = re.compile(r"\w[\w.-]*")
@@ -196,6 +198,20 @@ class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The file with its output, relative to the night's folder."""
 
 
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of ``measured.jsonl``: an attempt to measure the sensitivity of a cell's run that passed."""
+
+    cell: str
+    run: str
+    """``test/time``: the run."""
+    started: str
+    seconds: float
+    detail: str = ""
+    """Why the sensitivity is not known; empty if it was measured."""
+    log: str = ""
+    """The file with its output, relative to the night's folder."""
+
+
 @dataclass(frozen=True)
 class DamagedLine:
     """A line of a night's record that cannot be decoded, is missing, or contradicts another one."""
@@ -303,6 +319,14 @@ class NightFolder:
     def append_shrunk(self, small: ShrunkFailure) -> None:
         """Appends an attempt at shrinking. Raises ``OSError``."""
         _append(self.path / SHRUNK, small)
+
+    def read_measured(self) -> list[Measurement]:
+        """Returns the attempts at measuring sensitivities. Raises ``OSError``."""
+        return [one for _, one in _read_lines(self.path / MEASURED, Measurement)[0]]
+
+    def append_measured(self, measurement: Measurement) -> None:
+        """Appends an attempt at measuring. Raises ``OSError``."""
+        _append(self.path / MEASURED, measurement)
 
     def read_running(self) -> RunningAttempt | None:
         """Returns the attempt that is running, or that was running when the night died."""

@@ -3,7 +3,7 @@
 The attempts of a night are known before it begins. The seeds of a cell follow from the names of the night and the
 cell, and its place in the order from earlier nights. First each cell runs once, then the cells that repeat run again.
 No attempt is repeated because of how it ended. A cell that took longer than the rest of the budget is skipped. After
-each round, new failures are shrunk if the night asks for it.
+each round, new failures are shrunk if the night asks for it. Sensitivities are measured in a share of the budget.
 
 If this process dies, the next one finds ``running.json``, which names the attempt and its process. It kills the process
 and records the attempt as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so
@@ -31,8 +31,10 @@ from typing import Final
 
 import msgspec
 
+from assay.checkers.judging.sensitivity import FILE as SENSITIVITY
+from assay.checkers.judging.sensitivity import Sensitivity
 from assay.cluster import owner
-from assay.harness.core.files import SpecialFileError, open_lock
+from assay.harness.core.files import SpecialFileError, open_lock, read_json_if_valid
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs
 from assay.harness.nightly.matrix import MOST_REPEATS, AttemptQueue, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import (
@@ -42,6 +44,7 @@ from assay.harness.nightly.night_record import (
     AttemptResult,
     CellKind,
     MatrixCell,
+    Measurement,
     Night,
     NightError,
     NightFolder,
@@ -61,7 +64,7 @@ from assay.harness.nightly.outcome import (
     read_printed,
     read_seen_run,
 )
-from assay.harness.nightly.subprocess_runner import GRACE, AttemptLimits, run_attempt
+from assay.harness.nightly.subprocess_runner import BUDGET_OVER, GRACE, AttemptLimits, run_attempt
 from assay.harness.run import store as runs_of
 from assay.harness.run.command_line import make_reset
 from assay.harness.run.full_disk import DiskReserve, is_full
@@ -115,6 +118,12 @@ RESERVE_STEP: Final = 8 * 1024
 """Bytes of the reserve that are released for a line that does not fit. If all were, the next cell would use them up."""
 PROBE: Final = 1024 * 1024
 """A disk is full if it has fewer free bytes."""
+MEASURING_SHARE: Final = 0.2
+"""Share of the budget in which sensitivities are measured. The rest belongs to the cells."""
+MEASURING_GRACE: Final = 5.0
+"""Seconds for a measurement to end after SIGINT. It has nothing to heal or to report."""
+SHARE_USED: Final = f"the share of the budget for measuring, {MEASURING_SHARE:.0%}, was used up"
+CELL_OVER: Final = "the time limit of the cell was over"
 LONGEST: Final = 1e9
 """Maximum seconds of a time in a record."""
 
@@ -148,6 +157,8 @@ class NightRunner:
     grace: float = GRACE
     interrupt: Interrupt = field(default_factory=Interrupt)
     _unwritten: list[AttemptResult] = field(default_factory=list)
+    _measuring_seconds: float = 0.0
+    """Seconds spent on measuring so far."""
 
     def run(self) -> list[AttemptResult]:
         """Runs the night, and returns all its results in the order of their ends, also those of earlier processes.
@@ -228,25 +239,56 @@ class NightRunner:
     def _measure_sensitivity(self, cell: MatrixCell, result: AttemptResult, left: float) -> None:
         """Measures the sensitivity of the first run of an attempt that passed, into the run's folder.
 
-        It changes no outcome. Its output is in a log beside that of the attempt.
+        It may take the time that is left of the cell's own, of the share for measuring and of the night. It changes no
+        outcome. Its output is in a log beside that of the attempt, and the record says why there is no result.
         """
-        measured = cell.kind is CellKind.RUN and result.outcome is AttemptOutcome.PASS and result.runs
-        if not measured or left <= 0 or self.interrupt.requested:
+        if not _is_measurable(cell, result):
             return
+        began, log = time.monotonic(), str(Path(result.log).with_suffix(".sensitivity.log"))
+        measurement = _make_measurement(result, log)
+        limits = {
+            BUDGET_OVER: left,
+            SHARE_USED: MEASURING_SHARE * self.budget - self._measuring_seconds,
+            CELL_OVER: cell.timeout - result.seconds,
+        }
+        reason = min(limits, key=limits.__getitem__)
+        if self.interrupt.requested:
+            detail = "not begun, because the night was interrupted"
+        elif limits[reason] <= 0:
+            detail = f"not begun, because {reason}"
+        else:
+            detail = self._run_measurer(cell, result, log, limits[reason], reason)
+            self._measuring_seconds += time.monotonic() - began
+        with suppress(OSError):  # a measurement is no reason to end a night whose disk is full
+            self.path.append_measured(
+                msgspec.structs.replace(measurement, seconds=round(time.monotonic() - began, 3), detail=detail)
+            )
+
+    def _run_measurer(self, cell: MatrixCell, result: AttemptResult, log: str, seconds: float, why: str) -> str:
+        """Measures for at most these seconds. Returns why there is no result; empty if there is one."""
         self.measures(cell.name)
-        command = [*self.measurer, str(self.store / result.runs[0])]
+        run = self.store / result.runs[0]
 
         def started(pid: int) -> None:
             with suppress(OSError):
                 self.path.write_running(RunningAttempt(result=result, owner=runs_of.read_owner(pid)))
 
-        with suppress(OSError):  # no room for its log
-            run_attempt(
-                command, Path(self.night.folder), (self.path.path / result.log).with_suffix(".sensitivity.log"),
-                AttemptLimits(cell.timeout, left, self.grace), self.interrupt, started, self.stopping,
+        try:
+            ended = run_attempt(
+                [*self.measurer, str(run)], Path(self.night.folder), self.path.path / log,
+                AttemptLimits(math.inf, seconds, min(self.grace, MEASURING_GRACE), why), self.interrupt, started,
+                self.stopping,
             )  # fmt: skip
-        with suppress(OSError):
-            self.path.write_running(None)
+        except OSError as error:  # no room for its log
+            return f"it cannot be started: {error}"
+        finally:
+            with suppress(OSError):
+                self.path.write_running(None)
+        if ended.stopped is not None:
+            return f"stopped, because {ended.why}"
+        if read_json_if_valid(run / SENSITIVITY, Sensitivity) is None:
+            return f"it ended with exit code {ended.status} and without a result"
+        return ""
 
     def _shrink(self, end: float) -> None:
         """Shrinks the new failures while there is time. A full disk ends it."""
@@ -300,10 +342,26 @@ class NightRunner:
             if owner.owner_of(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
         delete_runs(self.path)
-        if running.shrinks or any(one.started == running.result.started for one in self.path.results()):
+        is_recorded = any(one.started == running.result.started for one in self.path.results())
+        if running.shrinks or is_recorded:
+            self._recover_measurement(running)
             self.path.write_running(None)
         else:
             self._record(classify_killed(self.store, self.path, self.night, running))
+
+    def _recover_measurement(self, running: RunningAttempt) -> None:
+        """Records that an earlier process of this night was killed before or while it measured a run."""
+        result = running.result
+        cells = {cell.name: cell for cell in self.night.cells}
+        is_first = self.night.sensitivity and result.attempt == 1 and not running.shrinks
+        if not is_first or result.cell not in cells:
+            return
+        for one in self.path.results():
+            if one.started == result.started and _is_measurable(cells[result.cell], one):
+                with suppress(OSError):
+                    log = str(Path(one.log).with_suffix(".sensitivity.log"))
+                    killed = _make_measurement(one, log, "the night itself was killed")
+                    self.path.append_measured(killed)
 
     def _end(self) -> None:
         """Records the end of the night. Raises :class:`NightError` if results are not recorded."""
@@ -338,6 +396,16 @@ class NightRunner:
             yield
         finally:
             os.close(lock)
+
+
+def _is_measurable(cell: MatrixCell, result: AttemptResult) -> bool:
+    return cell.kind is CellKind.RUN and result.outcome is AttemptOutcome.PASS and bool(result.runs)
+
+
+def _make_measurement(result: AttemptResult, log: str, detail: str = "") -> Measurement:
+    return Measurement(
+        cell=result.cell, run=result.runs[0], started=datetime.now(UTC).isoformat(), seconds=0.0, detail=detail, log=log
+    )
 
 
 def begin_night(

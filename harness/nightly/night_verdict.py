@@ -31,6 +31,7 @@ from assay.harness.nightly.night_record import (
     group_by_cell,
     is_failed,
     is_troubled,
+    read_if_possible,
     read_nights,
 )
 from assay.harness.nightly.outcome import CUT_SHORT, SKIPPED, SeenRun, find_unrecorded, read_printed
@@ -56,6 +57,8 @@ class CellResult:
     logs: dict[int, Path]
     sensitivity: Sensitivity | None = None
     """The sensitivity of a run that passed, if it was measured."""
+    unmeasured: str = ""
+    """Why it was not measured, although the night should have."""
 
     @property
     def outcomes(self) -> list[AttemptOutcome]:
@@ -191,6 +194,7 @@ def _read_cell_results(
     by_name = {one.name: one for one in stored.entries if one.night == sanitize_text(night.name)}
     failure_of = {entry: failure for failure in failures for entry in failure.entries}
     results_of = group_by_cell(every)
+    unmeasured = {one.cell: one.detail for one in read_if_possible(folder.read_measured)}
     for cell in night.cells:
         results = results_of.get(cell.name)
         if not results:
@@ -211,7 +215,9 @@ def _read_cell_results(
             else:
                 marks[one.attempt] = valid[0]
         logs = {one.attempt: folder.path / one.log for one in results if one.log}
-        yield CellResult(cell, tuple(results), marks, entries, logs, _read_sensitivity(folder.path.parents[1], results))
+        sensitivity = _read_sensitivity(folder.path.parents[1], results)
+        why = "" if sensitivity is not None else unmeasured.get(cell.name, "")
+        yield CellResult(cell, tuple(results), marks, entries, logs, sensitivity, why)
 
 
 def _find_doubt(folder: NightFolder, result: AttemptResult, by_name: Mapping[str, Entry]) -> str:

@@ -24,6 +24,7 @@ POLL: Final = 0.2
 """Seconds between two looks at the process."""
 GRACE: Final = 60.0
 """Seconds for an interrupted run to heal, check and report."""
+BUDGET_OVER: Final = "the night's budget was over"
 DUMP_SECONDS: Final = 5.0
 """Seconds for writing the stack into the log."""
 COLUMNS: Final = "500"
@@ -44,11 +45,15 @@ class AttemptEnd:
 
 @dataclass(frozen=True)
 class AttemptLimits:
-    """Limits in seconds: after ``hung`` the process counts as hung, after ``night_left`` the night is over."""
+    """Limits in seconds: after ``hung`` the process counts as hung, after ``night_left`` it is stopped.
+
+    ``why``: the reason of that stop. ``grace``: the time to end after it.
+    """
 
     hung: float
     night_left: float
     grace: float = GRACE
+    why: str = BUDGET_OVER
 
 
 def run_attempt(
@@ -87,7 +92,7 @@ def _watch(
             _has_ended(process, DUMP_SECONDS)
             return AttemptOutcome.HUNG, f"no end after {limits.hung:g} s; its log ends with its stack"
         if spent >= limits.night_left:
-            return _stop(process, limits, "the night's budget was over", stopping)
+            return _stop(process, limits, limits.why, stopping)
     return None, ""
 
 

@@ -607,6 +607,49 @@ def test_a_measurement_that_hangs_ends_with_the_limit_of_its_cell(tmp_path: Path
     assert (store / "waits").exists()
 
 
+def test_measuring_has_a_share_of_the_budget_and_the_record_says_what_was_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first measurement hangs until the share is used up; the other cell runs, and is not measured."""
+    store, said = tmp_path / "store", list[str]()
+    monkeypatch.setattr(night_runner, "MEASURING_SHARE", 0.01)
+    one = msgspec.structs.replace(begun(store, [cell("pass"), cell("pass", name="last")], "n"), sensitivity=True)
+    began = time.monotonic()
+    results = gone_on_with(
+        store, one, budget=200.0, measurer=(sys.executable, "-c", MEASURER, "hang"), stopping=said.append
+    )
+    assert outcomes(results) == ["pass", "pass"]
+    assert time.monotonic() - began < 100
+    folder = night_record.night_folder(store, "n")
+    used, late = folder.read_measured()
+    why = "the share of the budget for measuring, 20%, was used up"
+    assert said == [why]
+    assert (used.cell, used.detail) == ("pass", f"stopped, because {why}")
+    assert used.seconds >= 2.0
+    assert (late.cell, late.detail) == ("last", f"not begun, because {why}")
+    assert late.run == results[1].runs[0]
+    assert len(measured(store)) == 1
+
+
+def test_a_measurement_without_a_result_is_recorded(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    one = msgspec.structs.replace(begun(store, [cell("pass")], "n"), sensitivity=True)
+    gone_on_with(store, one, measurer=(sys.executable, "-c", MEASURER))
+    (line,) = night_record.night_folder(store, "n").read_measured()
+    assert line.detail == "it ended with exit code 1 and without a result"
+
+
+def test_a_night_that_was_killed_while_it_measured_records_it(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    one = msgspec.structs.replace(begun(store, [cell("pass")], "n"), sensitivity=True)
+    (result,) = gone_on_with(store, msgspec.structs.replace(one, sensitivity=False))
+    folder = night_record.night_folder(store, "n")
+    folder.write_running(night_record.RunningAttempt(result=result, owner="gone"))
+    gone_on_with(store, one)
+    (line,) = folder.read_measured()
+    assert (line.cell, line.run, line.detail) == ("pass", result.runs[0], "the night itself was killed")
+
+
 def test_ctrl_c_while_a_night_measures_keeps_the_result(tmp_path: Path) -> None:
     store, interrupt = tmp_path / "store", Interrupt()
     one = msgspec.structs.replace(begun(store, [cell("pass"), cell("pass", name="b")], "n"), sensitivity=True)

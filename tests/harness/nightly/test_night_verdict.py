@@ -526,6 +526,14 @@ def test_low_sensitivity_and_missed_violations_are_named(tmp_path: Path) -> None
     assert "set-lost" not in said
     path.write_bytes(b'{"shares": 1}')
     assert "sensitivity" not in to_markdown(of_night(tmp_path)), "a damaged file counts as none"
+    measurement = night_record.Measurement(
+        cell="a|b", run="t/r", started="", seconds=0.0, detail="not begun, because <why>"
+    )
+    night_record.night_folder(tmp_path, "n").append_measured(measurement)
+    said = to_markdown(of_night(tmp_path))
+    assert "### Sensitivity that is not known\n\n- a\\|b: not begun, because \\<why\\>" in said
+    path.write_bytes(msgspec.json.encode(measured))
+    assert "that is not known" not in to_markdown(of_night(tmp_path)), "it was measured later"
 
 
 def test_the_command_writes_both_and_has_the_exit_code_of_the_night(
