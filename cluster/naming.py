@@ -1,7 +1,13 @@
-"""Names of a cluster's nodes. They are equal in every kind of cluster, so that a schedule fits all of them."""
+"""Names of a cluster's nodes and of their saved logs.
 
-from collections.abc import Mapping, Sequence
+Nodes have equal names in every kind of cluster, so that a schedule fits all of them. The logs of a node are saved in
+one folder, although they lie in several folders of the node.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
+from pathlib import PurePosixPath
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 
@@ -44,3 +50,21 @@ def plan_nodes(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0)
     if main is not None:
         indexes += [(main, counts.get(main, 0) + number) for number in range(1, spares + 1)]
     return [PlannedNode(node_name(roles, role, index), role, index, at) for at, (role, index) in enumerate(indexes)]
+
+
+def choose_log_names(paths: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Returns a different local name for each path. ``taken``: names of other files in the folder.
+
+    A log keeps its file name, or gets its whole path with hyphens if that name is taken.
+    """
+    names: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        names[path] = next(name for name in _propose_names(path) if name not in taken and name not in names.values())
+    return names
+
+
+def _propose_names(path: str) -> Iterator[str]:
+    whole = path.strip("/").replace("/", "-")
+    yield PurePosixPath(path).name
+    yield whole
+    yield from (f"{number}-{whole}" for number in count(2))

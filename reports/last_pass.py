@@ -15,7 +15,6 @@ from assay.checkers.engine import EngineError
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
-from assay.harness.run.store import DELETED
 from assay.reports.faults import FaultBand, read_fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.history_db import HistoryDatabase
@@ -104,10 +103,11 @@ def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[Faul
 def _iterate_earlier_passes(run_dir: Path, files: RunFiles) -> Iterator[tuple[Path, RunFiles]]:
     """Yields earlier passing runs of the cell, the latest first. Folder names are start times."""
     try:
-        every = [path.name for path in run_dir.parent.iterdir() if not path.name.startswith(DELETED)]
+        every = [path.name for path in run_dir.parent.iterdir()]
     except OSError:
         return
-    for name in sorted((name for name in every if name < run_dir.name), reverse=True)[:MAX_SCANNED_RUNS]:
+    earlier = (name for name in every if name < run_dir.name and not name.startswith("."))  # others are being deleted
+    for name in sorted(earlier, reverse=True)[:MAX_SCANNED_RUNS]:
         path = run_dir.parent / name
         if path.is_symlink() or not (path / "verdict.json").is_file():
             continue

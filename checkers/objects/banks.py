@@ -31,7 +31,7 @@ from assay.checkers.engine import Engine, EngineUnavailable, SQLite
 from assay.checkers.exposure import Exposure
 from assay.checkers.objects.kinds import declare_family
 from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far, total_of
-from assay.harness.core.printable import to_plain_line
+from assay.harness.core.printable import to_printable
 
 SQLITE_LIMIT: Final = 9.2e18
 """Just below 2^63. Sums of absolute amounts below it keep all sums and differences of a bank within 64 bits."""
@@ -178,7 +178,7 @@ def _require_small_sums(engine: Engine) -> None:
     if isinstance(engine, SQLite):
         for row in engine.rows(_OVERSIZED):
             raise EngineUnavailable(
-                f"the bank {to_plain_line(str(row['key']))} has amounts whose sum may leave 64 bits, and SQLite has no "
+                f"the bank {to_printable(str(row['key']))} has amounts whose sum may leave 64 bits, and SQLite has no "
                 "more; use --engine=duckdb"
             )
 

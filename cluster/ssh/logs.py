@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from assay.cluster.log_names import choose_log_names
+from assay.cluster.naming import choose_log_names
 from assay.cluster.node import NodeError
 from assay.cluster.second_copy import SECOND_COPY, second_log
 from assay.cluster.ssh import process

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from assay.cluster.log_names import choose_log_names
+from assay.cluster.naming import choose_log_names
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.rng import RandomSources
 from assay.cluster.sim.process import ExitCalls

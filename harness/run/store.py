@@ -382,7 +382,9 @@ def _list_folders(path: Path, *, links: bool) -> list[Path]:
             return entry.is_dir()
         return links and not entry.name.startswith(".") and (entry.is_dir() or not entry.exists())
 
-    return sorted(entry for entry in path.iterdir() if entry.name != LATEST and not _is_deleted(entry) and is_included(entry))
+    return sorted(
+        entry for entry in path.iterdir() if entry.name != LATEST and not _is_deleted(entry) and is_included(entry)
+    )
 
 
 def _remove_duplicates(folders: Iterable[Path], root: Path) -> list[Path]:
@@ -472,9 +474,13 @@ def _list_mount_points() -> Iterator[Path]:
 def list_kept_by_gc(root: Path, now: datetime) -> list[tuple[Path, str]]:
     """Returns the folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
 
-    These are folders that are no runs of ours, symbolic links, runs that contain other runs or a mount point, runs that
-    start in the future, and runs that may go on elsewhere. If a test folder has no run, it is listed in place of its content. For runs with special
-    files see :func:`find_special_files`.
+    - folders that are no runs of ours; if a test folder has no run, it is listed in place of its content
+    - symbolic links
+    - runs that contain other runs or a mount point
+    - runs that start in the future
+    - runs that may go on elsewhere
+
+    For runs with special files see :func:`find_special_files`.
     """
     kept: list[tuple[Path, str]] = []
     for test in _list_folders(root, links=True):

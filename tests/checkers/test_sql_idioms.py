@@ -202,7 +202,14 @@ def require_equal_names(engine: Engine) -> None:
         f"{extract_incarnation('key')} as incarnation from keys"
     )
     assert {row["key"]: tuple(row.values())[1:] for row in rows} == KEYS
-    targets = {'["n1", "zk1"]': True, '["zk12"]': True, '["zka"]': False, '["zk_"]': False, '["azk1"]': False, "n1": False}
+    targets = {
+        '["n1", "zk1"]': True,
+        '["zk12"]': True,
+        '["zka"]': False,
+        '["zk_"]': False,
+        '["azk1"]': False,
+        "n1": False,
+    }
     engine.load("struck", pa.table({"targets": list(targets)}))
     found = engine.rows(f"select targets from struck where {TARGETS_ZOOKEEPER}")
     assert {row["targets"] for row in found} == {text for text, has_zookeeper in targets.items() if has_zookeeper}
@@ -212,3 +219,9 @@ def require_equal_names(engine: Engine) -> None:
 def test_engines_agree_on_names_with_line_breaks_and_several_incarnations(engine_type: type[DuckDB | SQLite]) -> None:
     with engine_type() as one:
         require_equal_names(one)
+
+
+@pytest.mark.spark
+def test_spark_agrees_on_names(application: Any) -> None:
+    with application.engine(effects=100) as spark:
+        require_equal_names(spark)
