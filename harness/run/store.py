@@ -50,8 +50,9 @@ RUN_NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 RUN_FILES: Final = ("run.json", "verdict.json", "history")
 """Every run has at least one of these files."""
-DELETED: Final = ".deleted-"
-"""The begin of the name of a folder that ``gc`` deletes. Such a folder is never a run, and may be there in part."""
+DELETED: Final = ".assay-deleted-"
+DELETED_NAME: Final = re.compile(rf"{re.escape(DELETED)}[0-9a-f]{{16}}-.+", re.DOTALL)
+"""The name of a folder that ``gc`` deletes. Such a folder is never a run, and may be there in part."""
 MAX_AHEAD: Final = timedelta(days=1)
 """A run that starts later than this after now was made by a wrong clock."""
 FOREIGN: Final = "no run.json of ours is at {}"
@@ -572,7 +573,7 @@ def delete_runs(paths: Iterable[Path]) -> None:
     """
     for path in paths:
         if is_own_run(path) and not is_in_use(path) and not find_foreign_content(path) and not path.parent.is_symlink():
-            rest = path.with_name(f"{DELETED}{path.name}-{secrets.token_hex(8)}")
+            rest = path.with_name(f"{DELETED}{secrets.token_hex(8)}-{path.name[:40]}")
             path.rename(rest)
             _delete_tree(rest)
 
@@ -591,7 +592,7 @@ def delete_rests(root: Path) -> None:
 
 
 def _is_deleted(folder: Path) -> bool:
-    return folder.name.startswith(DELETED)
+    return bool(DELETED_NAME.fullmatch(folder.name))
 
 
 def _delete_tree(folder: Path) -> None:

@@ -612,23 +612,20 @@ def test_measuring_has_a_share_of_the_budget_and_the_record_says_what_was_not_me
 ) -> None:
     """The first measurement hangs until the share is used up; the other cell runs, and is not measured."""
     store, said = tmp_path / "store", list[str]()
-    monkeypatch.setattr(night_runner, "MEASURING_SHARE", 0.01)
+    monkeypatch.setattr(night_runner, "MEASURING_SHARE", 0.001)
     one = msgspec.structs.replace(begun(store, [cell("pass"), cell("pass", name="last")], "n"), sensitivity=True)
-    began = time.monotonic()
     results = gone_on_with(
-        store, one, budget=200.0, measurer=(sys.executable, "-c", MEASURER, "hang"), stopping=said.append
+        store, one, budget=2000.0, measurer=(sys.executable, "-c", MEASURER, "hang"), stopping=said.append
     )
     assert outcomes(results) == ["pass", "pass"]
-    assert time.monotonic() - began < 100
     folder = night_record.night_folder(store, "n")
     used, late = folder.read_measured()
     why = "the share of the budget for measuring, 20%, was used up"
     assert said == [why]
     assert (used.cell, used.detail) == ("pass", f"stopped, because {why}")
-    assert used.seconds >= 2.0
+    assert 2.0 <= used.seconds < 300
     assert (late.cell, late.detail) == ("last", f"not begun, because {why}")
     assert late.run == results[1].runs[0]
-    assert len(measured(store)) == 1
 
 
 def test_a_measurement_without_a_result_is_recorded(tmp_path: Path) -> None:

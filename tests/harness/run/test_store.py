@@ -233,12 +233,16 @@ def test_a_deletion_that_is_interrupted_leaves_no_part_of_a_run_and_the_next_gc_
     assert [path.name for path in run.path.parent.iterdir()] == [kept.path.name]
 
 
-def test_gc_does_not_follow_a_link_that_is_named_like_a_rest(tmp_path: Path) -> None:
+def test_only_what_gc_has_named_is_a_rest(tmp_path: Path) -> None:
     run, theirs = store.create_run_folder(tmp_path / "store", "a.py::t", NOW), tmp_path / "theirs"
     theirs.mkdir()
-    run.path.with_name(f"{store.DELETED}x").symlink_to(theirs)
+    linked = run.path.with_name(f"{store.DELETED}{'0' * 16}-x")
+    linked.symlink_to(theirs)
+    others = [run.path.with_name(name) for name in (store.DELETED, f"{store.DELETED}x", ".deleted-x")]
+    for other in others:
+        other.mkdir()
     store.delete_rests(tmp_path / "store")
-    assert theirs.exists()
+    assert all(path.exists() for path in (theirs, linked, run.path, *others))
 
 
 def test_a_run_whose_owner_died_is_not_going_on(tmp_path: Path) -> None:
