@@ -71,7 +71,7 @@ LAYERS = {
     "client": {"records", "protocol", "network", "zookeeper"},
 }
 """Inside the broker imports go down only."""
-COMMON = {"runtime", "config", "events", "defects", "tasks", "assignors"}
+COMMON = {"runtime", "clocks", "config", "events", "defects", "tasks", "assignors"}
 """Modules that every layer of the broker may know."""
 
 

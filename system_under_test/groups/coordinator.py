@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from assay.system_under_test.clocks import read_clocks
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
@@ -146,7 +147,7 @@ class OffsetExpiry:
             return  # the partition is still loading
         if has_members or not self.traits.may_expire(group):
             return
-        now = int(self.wall_clock() * 1000)
+        now = read_clocks(self.wall_clock)
         old = [OffsetRecord(group.group_id, *key, None) for key in group.offsets.list_expired(now)]
         if old:
             code = await stored.commit(group, old)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from assay.system_under_test.clocks import Instant
 from assay.system_under_test.protocol.compiler import decode, encode_bytes
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, ProtocolError, message
 
@@ -135,10 +136,17 @@ def compute_fingerprint(generations: Mapping[str, int], offsets: Mapping[tuple[s
 
 
 class CommittedOffsets:
-    """Committed offsets of a group. ``values`` holds those visible to fetches, by topic and partition."""
+    """Committed offsets of a group. ``values`` holds those visible to fetches, by topic and partition.
+
+    An offset expires at its ``expire_timestamp`` by the wall clock, which may be set meanwhile. So it is also kept for
+    the time that remained when this coordinator committed or loaded it, by the monotonic clock. The wall clock may have
+    been wrong then, so that time is at most the whole retention.
+    """
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, int], OffsetValue] = {}
+        self._kept_until: dict[tuple[str, int], int] = {}
+        """By the monotonic clock, in milliseconds."""
         self._pending: Counter[tuple[str, int]] = Counter()
 
     def __bool__(self) -> bool:
@@ -149,19 +157,29 @@ class CommittedOffsets:
         """Notes that records are being committed. :meth:`settle` must follow for the same records, however late."""
         self._pending.update((record.topic, record.partition) for record in records)
 
-    def settle(self, records: Sequence[OffsetRecord], *, committed: bool) -> None:
+    def settle(self, records: Sequence[OffsetRecord], committed: Instant | None) -> None:
+        """Ends the commit of records. ``committed`` is the present, or None if the commit failed."""
         for record in records:
             self._pending[record.topic, record.partition] -= 1
-            if committed:
-                self.put(record)
+            if committed is not None:
+                self.put(record, committed)
 
-    def put(self, record: OffsetRecord) -> None:
-        key = record.topic, record.partition
-        if record.value is None:
+    def put(self, record: OffsetRecord, now: Instant) -> None:
+        key, value = (record.topic, record.partition), record.value
+        if value is None:
             self.values.pop(key, None)
+            self._kept_until.pop(key, None)
         else:
-            self.values[key] = record.value
+            self.values[key] = value
+            left = min(value.expire_timestamp - now.wall_ms, value.expire_timestamp - value.commit_timestamp)
+            self._kept_until[key] = now.monotonic_ms + max(left, 0)
 
-    def list_expired(self, now: int) -> list[tuple[str, int]]:
-        """Returns the keys of expired offsets without a pending commit. ``now`` is in milliseconds since the epoch."""
-        return [key for key, value in self.values.items() if value.expire_timestamp <= now and not self._pending[key]]
+    def list_expired(self, now: Instant) -> list[tuple[str, int]]:
+        """Returns the keys of expired offsets without a pending commit."""
+        return [
+            key
+            for key, value in self.values.items()
+            if value.expire_timestamp <= now.wall_ms
+            and self._kept_until[key] <= now.monotonic_ms
+            and not self._pending[key]
+        ]

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from assay.system_under_test.clocks import Instant, read_clocks
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups import records as formats
@@ -75,8 +76,9 @@ class StoredGroups:
             return
         if partition.leader is not term:
             return
+        now = read_clocks(self.wall_clock)
         for record in found.values():
-            self._restore(record)
+            self._restore(record, now)
         self.ready = True
         self.events.emit(
             "groups-loaded",
@@ -106,12 +108,12 @@ class StoredGroups:
             await asyncio.sleep(0)
         return found
 
-    def _restore(self, record: formats.GroupRecord | formats.OffsetRecord) -> None:
+    def _restore(self, record: formats.GroupRecord | formats.OffsetRecord, now: Instant) -> None:
         if record.value is None:
             return
         group = self.get_or_create_group(record.group)
         if isinstance(record, formats.OffsetRecord):
-            group.offsets.put(record)
+            group.offsets.put(record, now)
         else:
             assert isinstance(record, formats.GroupRecord)
             assert record.value is not None
@@ -170,7 +172,7 @@ class StoredGroups:
         group.offsets.begin(records)
 
         def settle(code: ErrorCode) -> None:
-            group.offsets.settle(records, committed=not code)
+            group.offsets.settle(records, None if code else read_clocks(self.wall_clock))
 
         return await self._append([formats.encode_offset(record) for record in records], settle)
 

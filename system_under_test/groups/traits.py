@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
+from assay.system_under_test.clocks import Instant
 from assay.system_under_test.groups.group import Group, GroupState
 from assay.system_under_test.groups.records import GroupRecord, OffsetRecord
 from assay.system_under_test.groups.stored_groups import StoredGroups
@@ -52,6 +53,6 @@ class EarlyGroups(StoredGroups):
         await asyncio.sleep(LOAD_SECONDS)
         await super().load()
 
-    def _restore(self, record: GroupRecord | OffsetRecord) -> None:
+    def _restore(self, record: GroupRecord | OffsetRecord, now: Instant) -> None:
         if isinstance(record, OffsetRecord) or record.group not in self.groups:
-            super()._restore(record)
+            super()._restore(record, now)

@@ -22,6 +22,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from assay.system_under_test.clocks import Instant
 from assay.system_under_test.log import files, swap
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage
@@ -29,7 +30,6 @@ from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.preallocation import ends_in_zeros
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_found_segment, remove_segment
-from assay.system_under_test.log.times import Instant
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX

@@ -18,12 +18,13 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.system_under_test.clocks import Instant
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.files import LOG_SUFFIX, SUFFIXES, UnusableFile, format_segment_name, remove_files
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex, TimeIndex
 from assay.system_under_test.log.scan import SegmentScan
-from assay.system_under_test.log.times import Instant, SegmentTimes
+from assay.system_under_test.log.times import SegmentTimes
 from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
 from assay.system_under_test.records.message_set import SetTimes, read_first_offset, scan
 from assay.system_under_test.runtime import File, IrregularFileError, Slice, Storage

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
+from assay.system_under_test.clocks import Instant
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage, DamageNote
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, UnflushedTruncation
 from assay.system_under_test.log.preallocation import PreallocationNote
 from assay.system_under_test.log.segment import Segment, create_segment, ignore, remove_segment
-from assay.system_under_test.log.times import Instant
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.records.message_set import SetTimes
 from assay.system_under_test.runtime import Storage

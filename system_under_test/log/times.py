@@ -7,22 +7,14 @@ that high. The file may have lost its last entries, so the messages after the la
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from assay.system_under_test.clocks import Instant
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.index import TimeIndex
 from assay.system_under_test.records.message import NO_TIMESTAMP
 from assay.system_under_test.records.message_set import SetTimes, iterate_messages, iterate_timestamps
-
-
-class Instant(NamedTuple):
-    """A moment by two clocks, in milliseconds."""
-
-    wall_ms: int
-    """Since 1970, by a clock that may be wrong or set."""
-    monotonic_ms: int
-    """By a clock that is never set. Only differences within one process mean something."""
 
 
 class SegmentBlocks(Protocol):

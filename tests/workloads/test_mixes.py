@@ -28,6 +28,7 @@ from assay.system_under_test.client.connection import NotSent
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.membership import Generation, Membership
 from assay.system_under_test.client.metadata import Metadata
+from assay.system_under_test.clocks import Instant
 from assay.system_under_test.groups.group import Group
 from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
 from assay.system_under_test.network.accepted import AcceptedConnection
@@ -594,8 +595,8 @@ def test_offsets_that_are_kept_for_a_moment_go_and_those_of_members_stay(tmp_pat
 def test_a_coordinator_that_forgets_what_is_being_renewed_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def all_old(self: CommittedOffsets, now: int) -> list[tuple[str, int]]:
-        return [key for key, value in self.values.items() if value.expire_timestamp <= now]
+    def all_old(self: CommittedOffsets, now: Instant) -> list[tuple[str, int]]:
+        return [key for key, value in self.values.items() if value.expire_timestamp <= now.wall_ms]
 
     monkeypatch.setattr(CommittedOffsets, "list_expired", all_old)
     assert "early-expiry" in accused(tmp_path, "expiry", test_offsets.test_offsets, seed=1, time_limit=9.0)
