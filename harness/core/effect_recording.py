@@ -51,7 +51,7 @@ class EffectRecorder:
             effects = self._validate(derive(completed))
         except Exception as error:  # noqa: BLE001 - user code; the traceback is reported, and the verdict is unknown
             self._report_exception(completed, error)
-            effects = (Effect(UNRECORDED, str(completed.operation.key or "")),)
+            effects = (Effect(UNRECORDED, to_encodable(str(completed.operation.key or ""))),)
         if completed.completion.error is not None:
             completed = self._with_text_error(completed)
         try:
@@ -67,8 +67,8 @@ class EffectRecorder:
         """Returns the operation with an error that its text column takes. Another error would fail a whole batch."""
         error: Any = completed.completion.error
         if not isinstance(error, str):
-            self._report_exception(completed, TypeError(f"the error of a completion is {error!r}: it takes text"))
-            error = repr(error)
+            error = _represent(error)
+            self._report_exception(completed, TypeError(f"the error of a completion is {error}: it takes text"))
         completion = msgspec.structs.replace(completed.completion, error=to_encodable(error))
         return msgspec.structs.replace(completed, completion=completion)
 
@@ -76,10 +76,11 @@ class EffectRecorder:
         self._report.add_exception(completed.index, completed.process, completed.operation.f, error)
 
     def _validate(self, effects: Any) -> Sequence[Effect]:
-        """Checks the class and the numbers of every effect, and all columns of the first effect of each kind.
+        """Checks the class, the numbers and the text of every effect, and all columns of the first one of each kind.
 
         Checking the columns of all effects would cost as much as recording them. A wrong type occurs in all effects of
-        a kind, but a number beyond 64 bits may be a single value. Raises ``TypeError`` or ``ValueError``.
+        a kind, but a number beyond 64 bits or half a surrogate may be a single value. Raises ``TypeError`` or
+        ``ValueError``.
         """
         if not isinstance(effects, Sequence) or isinstance(effects, str):
             raise TypeError(f"effects returned {effects!r}, not a list of Effect")
@@ -95,7 +96,8 @@ class EffectRecorder:
                 self._checked_kinds.add(effect.kind)
             try:
                 array("q", filter(None, _numbers(effect)))
-            except (OverflowError, TypeError):
+                "".join(filter(None, _texts(effect))).encode()
+            except (OverflowError, TypeError, UnicodeEncodeError):
                 # This names the column, or accepts a number of an unusual type.
                 _require_column_types(effect)
         return effects
@@ -108,8 +110,17 @@ def _require_column_types(effect: Effect) -> None:
             continue
         if not isinstance(value, type_) or (isinstance(value, bool) and type_ is Integral):
             raise TypeError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {noun}")
+        if type_ is str and to_encodable(value) != value:
+            raise ValueError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes text that is UTF-8")
         if type_ is Integral and _is_beyond_64_bits(value):
             raise ValueError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {noun} of 64 bits")
+
+
+def _represent(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - user code, or a value that is nested too deep
+        return f"of type {type(value).__name__} ({type(error).__name__} in its repr)"
 
 
 def _is_beyond_64_bits(number: Any) -> bool:
@@ -125,3 +136,6 @@ def _plain_column_types() -> dict[str, tuple[type, str]]:
 
 _numbers: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is Integral))
 """Gets the columns of an effect that take whole numbers."""
+
+_texts: Final = attrgetter(*(name for name, (type_, _) in _plain_column_types().items() if type_ is str))
+"""Gets the columns of an effect that take text."""

@@ -25,6 +25,10 @@ def to_json(value: Any, what: str) -> str:
     """Encodes ``value`` as JSON text. Raises ``HistoryError`` naming ``what`` if it is not plain data."""
     try:
         return _encode(value).decode()
+    except RecursionError:
+        raise HistoryError(
+            f"{what} cannot be written as JSON: it contains itself, or is nested too deep; use plain data"
+        ) from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise HistoryError(
             f"{what} cannot be written as JSON ({error}): use numbers, text, lists, dicts or msgspec structs, "

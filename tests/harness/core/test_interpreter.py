@@ -385,6 +385,64 @@ def test_a_cancellation_that_a_client_lets_escape_is_an_exception() -> None:
     assert len(recorded.rows) == report.exceptions_total == 3
 
 
+def record_in(folder: Path, client: Callable[[], Scripted]) -> RunReport:
+    """Runs three operations and records them in a history, which must have all of them."""
+    with HistoryWriter(folder) as writer:
+        report = simulated(interpret(some(3), endpoints=ENDPOINTS, client=client, recorder=writer, concurrency=1))
+    assert HistoryReader(folder).rows("ops") == 3
+    return report
+
+
+def nest(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def make_cycle() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize("value", [make_cycle(), nest(50_000)], ids=["a cycle", "depth"])
+def test_a_result_that_contains_itself_or_is_nested_too_deep_is_an_exception_of_its_operation(
+    tmp_path: Path, value: Any
+) -> None:
+    async def script(operation: Operation) -> Completion:
+        return Completion(Outcome.OK, value if operation.argument == 1 else None)
+
+    report = record_in(tmp_path, lambda: Scripted(script, []))
+    assert report.exceptions_total == 1
+    assert "result of n cannot be written as JSON: it contains itself, or is nested too deep" in report.unknown[0]
+
+
+@pytest.mark.parametrize("value", [make_cycle(), nest(50_000)], ids=["a cycle", "depth"])
+def test_an_error_that_contains_itself_or_is_nested_too_deep_is_an_exception_of_its_operation(value: Any) -> None:
+    async def script(operation: Operation) -> Completion:
+        return Completion(Outcome.FAIL, None, value if operation.argument == 1 else None)
+
+    kept, report = drive(some(3), script)
+    assert len(kept.rows) == 3
+    assert report.exceptions_total == 1
+
+
+@pytest.mark.parametrize("column", ["kind", "key", "owner"])
+def test_an_effect_with_half_a_surrogate_is_an_exception_of_its_operation(tmp_path: Path, column: str) -> None:
+    class Odd(Scripted):
+        @staticmethod
+        def effects(completed: Completed) -> Sequence[Effect]:
+            odd = {column: "\ud800"} if completed.operation.argument == 1 else {}
+            return [Effect(**{"kind": "read", "key": "k", "value": completed.index, **odd})]
+
+    report = record_in(tmp_path, lambda: Odd(quick, []))
+    assert report.exceptions_total == 1
+    assert f"{column} of an effect of kind" in report.unknown[0]
+    kinds = [row["kind"] for row in HistoryReader(tmp_path).table("effects").to_pylist()]
+    assert sorted(kinds) == sorted(["read", "read", UNRECORDED])
+
+
 @pytest.mark.parametrize(
     ("error", "recorded", "exceptions"),
     [
