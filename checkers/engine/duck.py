@@ -302,7 +302,7 @@ def _to_error(error: Exception, sql: str) -> BaseException:
     if isinstance(error, duckdb.OutOfMemoryException) or NO_SPACE in str(error):
         return EngineExhausted(
             f"{message.splitlines()[0]}; free memory, and room in {tempfile.gettempdir()} (or set TMPDIR to a folder "
-            "that has some), or judge it on Spark: assay check --engine=spark"
+            "that has some), raise --memory-limit if it was given, or judge it on Spark: assay check --engine=spark"
         )
     return EngineError(message)
 

@@ -98,7 +98,8 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit", dest="bytes", type=_parse_bytes, metavar="SIZE",
-        help="memory that the search may use on this machine, on all cores, without the history: 2GB, 512MB (4GiB)",
+        help="memory that the search may use on this machine, on all cores, without the history: 2GB, 512MB (4GiB); "
+        "DuckDB, which judges by SQL, uses the disk beyond it (4GB)",
     )  # fmt: skip
     parser.add_argument(
         "--keys", choices=KEYS, default=AUTO,
@@ -127,6 +128,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
     from assay.checkers.engine import Engines
+    from assay.checkers.engine.duck import DEFAULT_MEMORY
     from assay.checkers.judging.verdict import add_stage
     from assay.harness.cli.command import hide_pandas
     from assay.harness.cli.time_estimate import show_estimate
@@ -143,8 +145,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
         return check_many(arguments, engine)
     start_seconds = _measure_start_seconds()
+    memory = DEFAULT_MEMORY if arguments.bytes is None else f"{arguments.bytes}B"
     with (
-        Engines(engine, spark_master=arguments.spark_master) as engines,
+        Engines(engine, spark_master=arguments.spark_master, memory=memory) as engines,
         show_estimate() as estimate,
         _note_wait(arguments.paths[0]) as end_wait,
     ):

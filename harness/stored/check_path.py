@@ -118,8 +118,8 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Pr
         model, history = find_model(request.model), store.resolve_history(request.path)
         ops = open_stored_operations(history)
         return _describe_result(judge_by_model(ops, model, engines, watch, _make_limits(request)), ops.dataset("ops"))
-    if request.seconds is not None or request.bytes is not None:
-        raise SettingsError("--time-limit and --memory-limit apply only to the search with --model")
+    if request.seconds is not None:
+        raise SettingsError("--time-limit applies only to the search with --model")
     start = time.perf_counter()
     contract = None if request.contract is None else read_given_contract(request.contract)
     stored = open_stored(request.path).with_contract(contract)

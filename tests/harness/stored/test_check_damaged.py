@@ -343,3 +343,20 @@ def test_spark_without_java_is_reported_with_the_remedy(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert main(["check", str(history), "--engine=spark"]) == ExitCode.USAGE
     assert "install" in capsys.readouterr().err
+
+
+def test_the_checks_keep_to_a_memory_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = good(tmp_path / "history")
+    code = main(["check", str(history), "--engine=duckdb"])
+    text = capsys.readouterr().out
+    assert (main(["check", str(history), "--engine=duckdb", "--memory-limit=100MB"]), capsys.readouterr().out) == (
+        code,
+        text,
+    )
+    assert main(["check", str(history), "--engine=duckdb", "--memory-limit=1MB"]) == ExitCode.USAGE
+    assert "raise --memory-limit" in capsys.readouterr().err
+
+
+def test_a_time_limit_is_for_the_search_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(good(tmp_path / "history")), "--time-limit=5"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == "assay: --time-limit applies only to the search with --model\n"
