@@ -80,15 +80,17 @@ def read_inventory(path: Path) -> list[InventoryHost]:
 
 
 def _parse_inventory(path: Path) -> _RawInventory:
-    if path.exists() and not path.is_file():
-        raise InventoryError(f"{path} is not a regular file: name one with --hosts")
     try:
+        if path.exists() and not path.is_file():
+            raise InventoryError(f"{path} is not a regular file: name one with --hosts")
         file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _RawInventory)
     except FileNotFoundError:
         raise InventoryError(
             f"there is no {path}: write it (docs/guide/hosts.md), or name another with --hosts"
         ) from None
-    except (OSError, ValueError, msgspec.ValidationError) as error:
+    except OSError as error:
+        raise InventoryError(f"{path} cannot be read ({error.strerror}): name another with --hosts") from error
+    except (ValueError, msgspec.ValidationError) as error:
         raise InventoryError(f"{path}: {error}") from error
     except RecursionError:
         raise InventoryError(f"{path}: its values are nested too deep") from None
@@ -172,11 +174,11 @@ def _expand_user(text: str, where: str) -> Path:
 
 def _read_known_hosts(path: Path) -> paramiko.HostKeys:
     keys = paramiko.HostKeys()
-    if path.is_file():
-        try:
+    try:
+        if path.is_file():
             keys.load(str(path))
-        except (OSError, ValueError, paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
-            raise InventoryError(f"{path}: {error}") from error
+    except (OSError, ValueError, paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
+        raise InventoryError(f"{path}: {error}") from error
     return keys
 
 

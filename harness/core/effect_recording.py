@@ -110,7 +110,7 @@ def _require_column_types(effect: Effect) -> None:
             continue
         if not isinstance(value, type_) or (isinstance(value, bool) and type_ is Integral):
             raise TypeError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {noun}")
-        if type_ is str and to_encodable(value) != value:
+        if isinstance(value, str) and to_encodable(value) != value:
             raise ValueError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes text that is UTF-8")
         if type_ is Integral and _is_beyond_64_bits(value):
             raise ValueError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {noun} of 64 bits")

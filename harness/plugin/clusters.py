@@ -29,8 +29,8 @@ def check_writable(store: Path) -> str | None:
         return (
             f"--store={to_encodable(str(store))} is not UTF-8, and Parquet files cannot be there: name another folder"
         )
-    missing = [folder for folder in (store, *store.parents) if not folder.exists()]
     try:
+        missing = [folder for folder in (store, *store.parents) if not folder.exists()]
         store.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=store).close()
         with contextlib.suppress(OSError):  # another session has started a run there meanwhile

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from assay.harness.core.printable import to_encodable
 from assay.harness.plugin import (
     clusters,
     hookspecs,
@@ -161,6 +163,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
         reason := repeat_rounds.count_collected_tests(config) or other_plugins.check_reruns(config, experiments)
     ) is not None:
         raise pytest.UsageError(reason)
+    if odd := [item.nodeid for item in experiments if to_encodable(item.nodeid) != item.nodeid]:
+        raise pytest.UsageError(
+            f"{to_encodable(odd[0])}: the name of its file or folder is not {sys.getfilesystemencoding()}, the "
+            "encoding of this session: rename it, or set a UTF-8 locale"
+        )
     if experiments:
         options, runs = config.stash[OPTIONS], not config.option.collectonly
         if runs and (reason := clusters.check_writable(options.settings.store)) is not None:

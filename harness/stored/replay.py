@@ -5,6 +5,7 @@ exact. There the faults are played as they were resolved, on the same nodes at t
 can be compared.
 """
 
+import os
 import re
 import shlex
 import signal
@@ -86,8 +87,8 @@ def replay(
 def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly: bool = False) -> PytestEnd:
     """Repeats the run ``first`` with pytest in another process. Raises ``HistoryError`` if only others were repeated.
 
-    A request to stop is passed on, so pytest has time to heal, check and report. Ctrl-C is not passed on, because the
-    terminal sends it to pytest as well, and a second one could interrupt healing.
+    A request to stop is passed on, so pytest has time to heal, check and report. SIGINT is not passed on in the
+    foreground of a terminal, because Ctrl-C reaches pytest as well, and a second one could interrupt healing.
 
     Other sessions may use the store meanwhile, also for the same test. So only runs of the started process count.
     """
@@ -101,7 +102,8 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
             try:
                 process.wait()
             except KeyboardInterrupt as request:
-                if request.args:  # names SIGTERM or SIGHUP, which may have reached this process alone
+                # The argument names SIGTERM or SIGHUP: they, or a program's SIGINT, may have reached this process only.
+                if request.args or not _is_in_foreground():
                     process.send_signal(signal.SIGINT)
                 process.wait()
                 raise
@@ -116,6 +118,20 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
         raise HistoryError(f"pytest made {len(made)} runs in {root}, none of {to_printable(first.test)}")
     others = [run for run in made if run != repeated]
     return PytestEnd(process.returncode, repeated, said, others)
+
+
+def _is_in_foreground() -> bool:
+    """Returns whether a Ctrl-C in the terminal reaches this process and its children."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:  # there is no terminal
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _read_text(file: IO[bytes]) -> str:

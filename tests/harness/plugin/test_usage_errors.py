@@ -41,6 +41,12 @@ def test_an_absurd_value_names_its_limits(toy_project: pytest.Pytester, option: 
     assert recorded in said(toy_project, option)
 
 
+@pytest.mark.parametrize("cluster", ["ssh", "attach"])
+def test_a_file_of_hosts_whose_name_is_too_long(toy_project: pytest.Pytester, cluster: str) -> None:
+    name = "x" * 300
+    assert f"{name} cannot be read (File name too long)" in said(toy_project, f"--cluster={cluster}", f"--hosts={name}")
+
+
 def test_a_fault_each_nanosecond(toy_project: pytest.Pytester) -> None:
     assert "must be between 0.01 and" in said(toy_project, "--nemesis=kill", "--nemesis-interval=1e-9")
     text = said(toy_project, "--nemesis=kill", "--nemesis-interval=0.01", "--time-limit=86400")

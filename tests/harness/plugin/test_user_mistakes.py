@@ -31,7 +31,7 @@ def everything(result: pytest.RunResult) -> str:
     return text
 
 
-@pytest.mark.parametrize("place", ["file/store", "/proc/store"])
+@pytest.mark.parametrize("place", ["file/store", "/proc/store", "x" * 300])
 def test_a_store_that_cannot_be_written(toy_project: pytest.Pytester, place: str) -> None:
     (toy_project.path / "file").touch()
     result = toy_project.runpytest_inprocess(*SIM, f"--store={place}")
@@ -47,6 +47,19 @@ def test_a_store_whose_path_is_not_utf8(toy_project: pytest.Pytester) -> None:
     result = toy_project.runpytest_inprocess(*SIM, f"--store={place}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "st\\udcff\\udcfe is not UTF-8, and Parquet files cannot be there: name another folder" in everything(result)
+
+
+@pytest.mark.parametrize("name", [b"test_a\xff.py", b"d\xff/test_a.py"])
+def test_a_test_file_whose_name_is_not_utf8(toy_project: pytest.Pytester, name: bytes) -> None:
+    path = toy_project.path / os.fsdecode(name)
+    path.parent.mkdir(exist_ok=True)
+    (toy_project.path / "test_file.py").rename(path)
+    result = toy_project.runpytest_subprocess(*SIM, path)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = everything(result)
+    assert "\\udcff" in said
+    assert "the name of its file or folder is not utf-8, the encoding of this session: rename it" in said
+    assert "Traceback" not in said
 
 
 def test_a_store_is_not_made_for_other_tests_or_by_a_look_at_what_there_is(toy_project: pytest.Pytester) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -275,3 +276,35 @@ def test_a_process_that_a_test_leaves_running_does_not_keep_the_repetition_from_
         os.kill(int((tmp_path / "daemon").read_text()), signal.SIGKILL)
     assert (ended.status, ended.run) == (0, None)
     assert "said by the test" in ended.printed
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_this_process_alone_ends_the_repetition_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "test_slow.py").write_text(
+        "import time\ndef test_it():\n    open('begun', 'w').close()\n    time.sleep(300)\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
+    code = (
+        "from pathlib import Path\n"
+        "from assay.harness.run import interrupt, store\n"
+        "from assay.harness.stored import replay\n"
+        "info = store.RunInfo(test='t', status=store.RUNNING, started='', owner='', seed=1, cluster='sim',"
+        " nemesis='none', command='pytest t')\n"
+        "with interrupt.handle_stop_signals():\n"
+        "    try:\n"
+        "        replay.run_pytest(['test_slow.py'], Path('store').absolute(), info, quietly=True)\n"
+        "    except KeyboardInterrupt:\n"
+        "        raise SystemExit(130)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while not (tmp_path / "begun").exists():
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.send_signal(number)
+            assert process.wait(60) == 130
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
