@@ -44,7 +44,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
         except ImportError:
             pass
         else:
-            player = quick.QuickPlayer(plain)
+            player = quick.ForkPlayer(plain)
             others = lambda: player.seconds  # noqa: E731 - of the process that plays
         began = time.process_time()
 

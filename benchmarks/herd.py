@@ -267,7 +267,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", type=Path, help="path of an SVG with the figures")
     options = parser.parse_args()
-    counting(SimZooKeeper, "_watch_fired", lambda *_: "notifications")
+    counting(SimZooKeeper, "_fire_watches", lambda *_: "notifications")
     counting(SimZooKeeper, "_ask", lambda *_, **__: "requests")
     counting(CoordinatorClient, "_ask", of_request)
     counting(ConsumerConnector, "_rebalance", lambda *_: "decisions")

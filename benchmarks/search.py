@@ -34,7 +34,7 @@ def here(workload: str, examples: int, seed: int) -> dict[str, float]:
         "examples": search.tally.examples,
         "known": sum(count for verdict, count in verdicts.items() if verdict != "unknown"),
         "failed": verdicts.get("fail", 0),
-        "injected": sum(len(outcome.injected) for outcome in search._seen.values()),
+        "injected": sum(len(outcome.injected) for outcome in search._outcomes.values()),
         "processor seconds": seconds,
         "wall seconds": time.perf_counter() - began,
         "states": search.tally.states,

@@ -59,6 +59,7 @@ def judge_run(
     missing: Mapping[str, str] = NONE_MISSING,
     of_session: bool = False,
     load_command: str = "--plugin=MODULE",
+    owes_exposure: bool = True,
 ) -> Judgement:
     """Judges as :func:`assay.checkers.judging.judge.judge`, by the families of the registry, and by the contract's
     model.
@@ -97,6 +98,7 @@ def judge_run(
             stood_still=stood_still,
             watch=watch,
             missing=missing,
+            owes_exposure=owes_exposure,
         )
         judgement = add_stage(judgement, "starting the engine", opened, first=True)
         if model is None or judgement.interrupted:

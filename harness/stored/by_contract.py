@@ -2,7 +2,7 @@
 
 The contract is the one stored with the run. A run whose contract is lost never passes (see ``contracts``). A history
 from elsewhere has no contract. It is judged by the strictest one: every applicable anomaly is forbidden, and no faults
-are known.
+are known. What it could not have shown makes it not unknown, because its workload cannot be changed here.
 """
 
 from __future__ import annotations
@@ -174,6 +174,7 @@ def judge_again(
         load_command=stored.load_command,
         stood_still=stood_still,
         watch=watch,
+        owes_exposure=stored.run is not None or stored.contract != Contract(),
     )
     if stored.lost is not None:
         judgement = judge_without_contract(judgement, stored.lost)
