@@ -24,7 +24,11 @@ from assay.reports.coverage import describe_kinds, describe_totals
 FORBIDDEN: Final = " is forbidden, but "
 """Separates an anomaly's name from the reason why it could not be judged."""
 _NUMBER: Final = re.compile(r"\d+")
-OF_SEVERAL: Final = (("its check had", "their checks had"), ("to which it applies", "to which they apply"))
+OF_SEVERAL: Final = (
+    ("its check had", "their checks had"),
+    ("has no data for it", "has no data for them"),
+    ("to which it applies", "to which they apply"),  # in stored verdicts of assay 0.1.0
+)
 """Wording after the separator in the singular and in the plural."""
 
 

@@ -110,13 +110,13 @@ class FindingView:
     last_fault: FaultBand | None
     """The last fault healed before it, if none was in force."""
     operations: tuple[OperationRow, ...]
-    """The first ``LONGEST_LIST`` contradict each other; these and the others are each in order of time."""
+    """The first ``LONGEST_LIST`` operations contradict each other. They are sorted by time, and so are the rest."""
     unlisted: int
     """Number of involved operations that are not listed."""
     possible_takes: PossibleTakes | None
     """For a lost element of a queue."""
     first: FirstOccurrence | None
-    """When its contradiction occurred first, unless its operations say so."""
+    """The first occurrence of the contradiction, if it is earlier than the operations above."""
     also: tuple[Finding, ...]
     """Findings of the same cause, shown only beneath this one."""
     start: int | None

@@ -24,7 +24,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ProcessRuntime:
-    """The real world; satisfies ``assay.system_under_test.runtime.Runtime``."""
+    """Runtime of a real process: the machine's clock, files and random numbers. Satisfies ``runtime.Runtime``."""
 
     def __init__(self, event_log: str | None) -> None:
         self.random: random.Random = random.SystemRandom()

@@ -1,4 +1,4 @@
-"""Redis with Sentinel: is an acknowledged element still there? In Docker; nodes install it from Debian.
+"""Redis with Sentinel in Docker: is an acknowledged element still there? The nodes install Redis from Debian.
 
 pytest workloads/test_redis.py --nemesis=partition-isolate-leader --nemesis-interval=20
 pytest workloads/test_redis.py --nemesis=partition-isolate-leader --nemesis-interval=20 --set=min-replicas-to-write=1

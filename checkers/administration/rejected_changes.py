@@ -6,12 +6,14 @@ clients' reads.
 
 A change is found done if a read that returned after its call shows it. This is an anomaly if nothing else explains it:
 
-- No change to the same value, called before the read returned, may have happened (any outcome but fail).
+- Every other change to this value that was called before the read returned has the outcome fail, so it cannot explain
+  the read.
 - The value was not there from the beginning. A commit's number is unique, so it was not. For other changes, a read must
   have shown something else before the call of any change that did not fail. For a setting, that read must show all of
   the topic's own settings: it has a row ``setting-seen`` without a ``name``.
 
-Reads may be old, so they prove nothing else, and least of all that a topic is gone. These are not judged:
+Reads may return old data. A read that does not show a change therefore does not prove that the change is absent, nor
+that a topic is gone. These are not judged:
 
 - rejected deletions,
 - creations rejected because the topic exists, and creations of a later incarnation (its key is ``topic#2``), because

@@ -41,7 +41,7 @@ def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, t
         if reader.digest(partial(step, done), names) != digest:
             raise HistoryError(
                 f"{reader.folder / CLOSED}: the parts hold other rows than those that were written: the digest of "
-                f"{', '.join(names)} is not {digest}; judge the files as the run left them"
+                f"{', '.join(names)} is not {digest}; judge an unchanged copy of the run's files"
             )
         done += rows
 

@@ -77,7 +77,7 @@ def count_kinds(engine: Engine, source: Engine) -> None:
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
-    """Registers as views what checks need of the contract, so that their SQL does not depend on the contract."""
+    """Registers views with the contract's values, so that the SQL of checks does not depend on the contract."""
     keys = ", ".join(f"({quote_key(key)})" for key in sorted(contract.compacted))
     none = "select cast(null as string) as key where 1 = 0"
     engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)

@@ -1,6 +1,7 @@
 """From a history and a contract to a verdict.
 
-- ``fail``: a forbidden anomaly was found. This also holds for an interrupted run, because a contradiction stays one.
+- ``fail``: a forbidden anomaly was found. An interrupted run fails, too, because no later operation can resolve a
+  contradiction.
 - ``unknown``: there is a reason not to pass. The judgement names every such reason.
 - ``pass``: neither of them.
 
@@ -63,8 +64,8 @@ if TYPE_CHECKING:
 
 
 TYPO_RATIO: Final = 0.85
-"""An unknown kind of effect that shares this much of its letters with a known one is a typo, and no kind of the
-user's own."""
+"""Minimum similarity to a known kind of effect, from 0 to 1. A more similar unknown kind counts as a typo. Any other
+counts as a kind of the user's own."""
 
 
 def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> dict[str, str | None]:
@@ -124,17 +125,17 @@ def describe_unread_effects(engine: Engine, kinds: Collection[str]) -> str:
 
 
 def describe_misspelt(misspelt: Mapping[str, str], against: Sequence[str]) -> str:
-    """Returns the reason if ``against`` (anomalies) may be found only because effects have a misspelt kind."""
+    """Returns a reason not to fail: the anomalies may have been found only because effects have a misspelt kind."""
     kinds = ", ".join(f"{kind} (was {near} meant?)" for kind, near in misspelt.items())
     return f"{', '.join(sorted(against))}: found while no check reads the effects of kind {kinds}, so it proves nothing"
 
 
 LEAST_SILENT: Final = 20
-"""Fewer successful operations of a verb without effects are not reported."""
+"""Minimum number of successful operations of one name (``f``) for a report that none of them has effects."""
 
 
 def find_silent_verbs(engine: Engine) -> dict[str, int]:
-    """Returns the verbs of which no successful operation has effects, with the numbers of these operations."""
+    """Returns each operation name (``f``) whose successful operations have no effects, with their number."""
     rows = engine.rows(
         f"""
         select o.f, count(*) as many from ops o left join (select op from effects group by op) e on o."index" = e.op
@@ -153,21 +154,21 @@ def describe_silent_verbs(silent: Mapping[str, int]) -> str:
 
 
 def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
-    """Returns the reason if some operations have no effects. Then ``against`` (anomalies) may accuse others wrongly."""
+    """Returns a reason not to fail: some operations have no effects, so the anomalies may be wrong."""
     (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
     raised = count_noun(row["many"], "operation")
     return (
-        f"{', '.join(sorted(against))}: the client's effects() raised for {raised}, so it is not known "
-        "what they did, and contradictions between the others prove nothing"
+        f"{', '.join(sorted(against))}: the client's effects() raised for {raised}. Their effects are unknown, so "
+        "contradictions between other operations prove nothing"
     )
 
 
 def describe_standstill(overdue: Sequence[str], stood_still: float) -> str:
-    """Returns the reason if the tester itself stood still for that many seconds."""
+    """Returns a reason not to fail: the tester itself stood still for that many seconds."""
     return (
-        f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "
-        "tester itself go on (it, or its disk, was too busy, or it was paused), so it proves nothing; do it again when "
-        "there is less to do"
+        f"{', '.join(overdue)}: deadlines were missed, but the tester itself stood still for {stood_still:.1f} s in "
+        "all, because this machine or its disk was too busy, or was paused. So the missed deadlines prove nothing; "
+        "repeat the run when the machine is less busy"
     )
 
 
@@ -177,7 +178,7 @@ ProgressCallback = Callable[[str, int, int], None]
 
 NOT_IN_CONTRACT: Final = "which the contract neither forbids nor tolerates"
 NONE_MISSING: Final[Mapping[str, str]] = {}
-NOT_APPLICABLE: Final = "the history has nothing to which it applies"
+NOT_APPLICABLE: Final = "the history has no data for it"
 """The note of a check that does not apply to a run."""
 VALIDATING: Final = "validating"
 
@@ -204,13 +205,13 @@ def judge(
     - ``complete``: the history was closed, or has all operations, including pending ones.
     - ``going_on``: the run is not over, so only early checks are valid (``select_early_checks``).
     - ``notes``: reasons not to pass that only the caller knows, such as unexpected client exceptions.
-    - ``stood_still``: seconds in all for which the tester itself could not run. From ``LONG_STANDSTILL`` on, or from a
-      check's own ``standstill`` on, a missed deadline does not fail the run.
+    - ``stood_still``: total seconds for which the tester itself could not run. If they reach ``LONG_STANDSTILL``, or
+      the check's own ``standstill``, a missed deadline does not fail the run.
     - ``watch``: called with the progress. With it, ``KeyboardInterrupt`` ends the checks, and the judgement has what
       was found until then.
     - ``missing``: anomalies whose checks are not available, each with the reason; only they are not judged.
-    - ``owes_exposure``: a needed anomaly that the history could not have shown makes the verdict unknown. False for
-      histories of other tools, whose workloads cannot be changed here.
+    - ``owes_exposure``: the verdict is unknown if the contract needs data for an anomaly, and the history could not
+      have shown this anomaly. False for histories of other tools, whose workloads cannot be changed here.
 
     Raises ``HistoryError`` when the history cannot be read or contradicts itself, naming file, row and reason.
     """
@@ -468,7 +469,7 @@ class _Judging:
             self.warnings.append(warning)
 
     def _explain_lack(self) -> str:
-        """Returns with which errors operations failed, as the end of a reason that names data which a run lacks."""
+        """Returns the errors of failed operations, to be appended to a reason about missing data."""
         failures = self.health.describe_failures() if self.owes_exposure else ""
         return f"; {failures}" if failures else ""
 
@@ -559,7 +560,7 @@ class _Judging:
         looked_at = {one.check for one in self.examined if one.rows} | self.anomalies.keys()
         known = any(one.startswith(tuple(named)) for one in self.unknown)
         if named and self.contract.model is None and not named & looked_at and not known:
-            self.unknown.append(f"{', '.join(sorted(named))}: the contract forbids nothing else, and {NOT_APPLICABLE}")
+            self.unknown.append(f"{', '.join(sorted(named))}: the contract forbids only these, and {NOT_APPLICABLE}")
 
     def _report_missing_checks(self) -> None:
         """Reports the checks that are not available. A tolerated anomaly changes no verdict, so it needs no check."""
@@ -589,7 +590,8 @@ class _Judging:
         1. Another family has judged what clients did, for an anomaly that the contract forbids as well.
         2. The contract does not list anomalies that must have data.
         3. Every kind of effect is known; a misspelt kind would be unknown.
-        4. The family is about what clients do. Missing replicas or snapshots were not read, which is a doubt.
+        4. The family is about what clients do. If replicas or snapshots are missing, the harness failed to read them,
+           so the run is unknown.
         """
         known = {check.anomaly for family in self.families for check in family.checks}
         judged = self.judged and any(self.contract.forbids(name) for name in self.applied if name in known)

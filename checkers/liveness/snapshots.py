@@ -1,10 +1,9 @@
-"""Snapshots (looks) of a system at rest: a fault state counts if every look of an interval longer than its deadline has
-it.
+"""Snapshots of a quiescent system: a wrong state is a finding if all snapshots show it for longer than its deadline.
 
-A look is one reading of everything: ZooKeeper, the brokers' own reports, the disks. Its parts are read one after
-another, so a single look proves nothing. A *stretch* is a sequence of looks without a pause of the harness of
-``MAX_PAUSE``, after the last fault was healed and its targets had recovered. With a fault that was never healed there
-is no stretch.
+The tables call a snapshot a *look*. A look is one reading of everything: ZooKeeper, the brokers' own reports, the
+disks. Its parts are read one after another, so a single look proves nothing. A *stretch* is a sequence of looks after
+the last fault was healed and its targets had recovered. No two successive looks of a stretch are further apart than
+``MAX_PAUSE``. If a fault was never healed, there is no stretch.
 
 Rows that are compared from look to look include incarnations (``lives``: the sum of all registrations; epochs if they
 matter). So a restart, another epoch or another request starts a new interval. All times are the harness's own.
@@ -64,7 +63,7 @@ at_rest_check = partial(
         at_any_time=True,
     ),
 )
-"""Creates a check of the looks of the last stretch. A finding is about a deadline, at the last look that shows it."""
+"""Creates a check of the looks of the last stretch. The time of a finding is that of the last look that shows it."""
 
 
 REST_VIEWS: Final = (

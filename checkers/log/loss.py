@@ -22,8 +22,9 @@ from assay.checkers.sql_idioms import (
 def _select_evidence(found: str, *, acked: bool) -> str:
     """Returns SQL for the evidence that a value is gone.
 
-    It pairs the last statement of the value (its acknowledgement, or a poll that showed it) with the first later poll
-    that passed the offset without it. If each such poll had been called before, it takes the two nearest.
+    The SQL pairs the last statement of the value (its acknowledgement, or a poll that showed it) with the first later
+    poll that passed the offset without it. If no such poll was called later, the SQL takes the statement and the poll
+    that are nearest in time.
     """
     few = first_rows_subquery(found, "key, position, value")
     return f"""
@@ -218,4 +219,4 @@ UNSEEN: Final = Check(
     explained_by=("altered-record", "resurrected", "stuck-reader", "unsettled-group", "inconsistent-offset"),
     needs_end=True,
 )
-"""Due are values acknowledged before the sentinel was called, and the sentinel itself."""
+"""The drain must deliver the values that were acknowledged before the sentinel was called, and the sentinel itself."""

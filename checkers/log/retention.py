@@ -2,13 +2,14 @@
 
 1. A topic's limits are ``retention.ms`` and ``retention.bytes``, as effects of kind ``setting`` give them. Before the
    first setting, the contract gives them. An unknown limit may have taken anything.
-2. A limit holds from its setting's call until every server must obey a later acknowledged setting: when the contract's
-   obedience deadline has passed since, entirely without a fault. A setting of unknown outcome may hold for ever.
+2. A limit holds from its setting's call until every server must obey a later acknowledged setting. Servers must obey
+   once a period without faults has lasted for the contract's ``obedience_deadline``. A setting of unknown outcome may
+   hold for ever.
 3. Any limit that may have been in force between a record's creation and the report of the start may have taken the
    record: the tightest of them counts.
-4. By time, a record's age follows from its create time, measured by the senders' wall clock. The greatest lead of any
-   create time over the harness's clock is taken as that clock's lead, so a lagging clock makes no record younger. If a
-   fault sets servers' clocks wrong, or tried to, servers may take any record that has a time limit.
+4. By time, a record's age follows from its create time, measured by the senders' wall clock. The lead of the senders'
+   clock over the harness's clock is taken as the greatest lead of any create time, so a lagging clock makes no record
+   younger. If a fault sets servers' clocks wrong, or tried to, servers may take any record that has a time limit.
 5. By size, everything that may be in the log from the reported start on is counted: each send that did not fail, at its
    upper bound.
 
@@ -42,7 +43,7 @@ CLOCK_LEAD: Final = f"""
     select max({nanoseconds("timestamp")} - call) as lead from log_effects
     where kind = 'append' and timestamp is not null
     """
-"""By how much create times are ahead of the history's time at most. Null if no send has a create time."""
+"""The greatest lead of create times over the history's time. Null if no send has a create time."""
 
 RETENTION_TABLES: Final = parse_views(f"""
     create table log_start_reports as
@@ -134,7 +135,7 @@ LOG_START_REGRESSION: Final = Check(
 
 
 def keep_lasting(rows: str) -> str:
-    """Returns joins and a condition that keep, of ``rows``, those whose record no limit may delete during the run.
+    """Returns SQL joins and a condition. They keep only the ``rows`` whose record no limit may delete during the run.
 
     ``rows`` has the record's ``key`` and a ``timestamp``: the record was created then or later.
     """

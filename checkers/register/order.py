@@ -1,10 +1,9 @@
 """The order of a register's values: no value is seen again after another one replaced it.
 
 A *chain* is a sequence of values in known order: each was put in place by a CAS that expected the one before, or
-versions order them (``views``). So rule U applies inside a chain: no operation may have a lower place than one that had
-returned before its call. In other words, a value comes too early iff an operation on an earlier value was called after
-an operation on this value had returned. Between chains only time orders (Gibbons and Korach, "Testing shared memories",
-1997):
+versions order them (``views``). Inside a chain, an operation is late if its value comes before the value of an
+operation that had returned before this call. Between chains, only time gives an order (Gibbons and Korach, "Testing
+shared memories", 1997):
 
 1. A chain's *zone* lies between its first return and its last call.
 2. The zone is forward if the first return is before the last call: the register held the chain all the time between
@@ -26,7 +25,7 @@ from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number, total_of
 
 _DIFFERENT_VALUES: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
-"""The value that the late chain had before and the value of the late call differ. Both are of the late call's chain."""
+"""SQL: the chain of the late call was seen earlier with another value than that of the late call."""
 
 _LATE: Final = (
     "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "

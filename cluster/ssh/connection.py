@@ -78,8 +78,8 @@ class SshConnection:
         self._login = login
         self._lock = threading.Lock()
         self._session_lock = threading.Lock()
-        """Held while a session is opened. paramiko stores only one reason of a rejection for all threads, so the others
-        would consider the connection broken.
+        """Held while a session is opened. paramiko stores the reason of a rejection once for all threads. Without the
+        lock, another thread would miss its reason, and consider the connection broken.
         """
         self._transport: paramiko.Transport | None = None
         self._jump_transports: list[paramiko.Transport] = []

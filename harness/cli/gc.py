@@ -9,14 +9,14 @@ from typing import Any, Final
 from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, note, parse_count
 
 DESCRIPTION: Final = """\
-Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
-and so is a symbolic link, and a run that has one of these in it: another run, a mount point, a FIFO, a socket, a
-device, or a link to a folder elsewhere.
-A run that starts more than a day after now, by a wrong clock, is named and kept, and does not count as one of the
-newest.
+Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of assay. Every other folder is kept, and a line
+names it. Symbolic links are kept in the same way. So are runs that contain another run, a mount point, a FIFO, a
+socket, a device, or a link to a folder elsewhere.
+A run that starts more than a day after now, by a wrong clock, is kept, and a line names it. It does not count as one of
+the newest.
 The newest runs of each test, those that latest links point at, and those in use are kept, too. A run is in use until
-its session has judged it and has written its report. A run that was in use on another machine, or before the last start
-of a machine without /etc/machine-id, may still be: it is named.
+its session has judged it and has written its report. A run may still be in use if another machine began it, or if a
+machine without /etc/machine-id began it and was restarted. Such a run is kept, and a line names it.
 A run is renamed before its files are deleted. If a deletion is interrupted, the next gc names the rest and deletes it.
 """
 EPILOG: Final = """\

@@ -162,7 +162,8 @@ def write_file(path: Path, data: bytes) -> None:
 def replace_atomically(path: Path) -> Iterator[Path]:
     """Yields an empty file beside ``path``, which replaces it when the block ends, and is removed if the block raises.
 
-    Its name cannot be known in advance, so that no link of a store from elsewhere can lie in its place.
+    The file has a random name. Otherwise a store from elsewhere could contain a link of that name, and the link would
+    redirect the write.
     """
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))

@@ -31,7 +31,7 @@ _BEGINNING: Final = re.compile(_LOGGER + r"(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:
 _NAME: Final = re.compile(r"\bjepsen\.util\b(?![$/])")
 """The logger, and no class or function of its name in a stack trace."""
 _TYPE: Final = re.compile(r":(?:invoke|ok|fail|info)(?![\w*+!?$%&=<>|'#/:.-])")
-"""The type of an operation, whatever stands before it, as a colour of a terminal."""
+"""The type of an operation. Any text may come before it, such as the escape sequence of a terminal's colour."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
 _ERROR_BEGINNINGS: Final = ':[{("#'
 """Characters that begin an error other than a word. A word could be the rest of an unquoted value."""
@@ -54,7 +54,7 @@ class LogReader:
             if not ended and line.strip():
                 place = TextPosition(number, len(line) + 1)
                 raise MalformedError(
-                    self._path, place, "the last line has no end: the file may be cut short; if not, end it with one"
+                    self._path, place, "the last line has no line end, so the file may be cut short; if not, add one"
                 )
             match = LINE.search(line)
             self._reject_damaged(number, line, match is not None)

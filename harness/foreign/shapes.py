@@ -88,7 +88,7 @@ _GET: Final = OperationShape(
     result_fits=_is_text_or_nil, result_text="a string or nil; for numbers there is --model=register"
 )
 _APPEND: Final = OperationShape(argument_fits=_is_text, argument_text="a string; for numbers there is --model=register")
-"""Its ok completion may have the string that it made."""
+"""Appends to the string of a key. The ok completion may have the whole string after the append."""
 _PUT: Final = replace(_APPEND, repeats=True)
 _REGISTER: Final = {"read": OperationShape(), "write": OperationShape(repeats=True)}
 

@@ -119,7 +119,7 @@ def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
                 _require_keys(KEYS[kind], table[kind][number - 1], REQUIRED[kind])
                 cells += islice(_make_cells(kind, block, MatrixFolder(path.parent, matrix.systems)), MOST_CELLS + 1)
                 if len(cells) > MOST_CELLS:
-                    raise SettingsError(f"the cells are more than the {MOST_CELLS:,} of a night: shorten its lists")
+                    raise SettingsError(f"a night has at most {MOST_CELLS:,} cells: shorten the lists of this block")
     except (SettingsError, msgspec.ValidationError) as error:
         raise NightError(f"{path}:{where} {error}") from None
     if not cells:
@@ -172,7 +172,7 @@ class MatrixFolder:
         for pattern in patterns:
             files = sorted(glob.glob(pattern, root_dir=self.folder))
             if not files:
-                raise SettingsError(f"schedules: no file is {pattern!r} in {self.folder}")
+                raise SettingsError(f"schedules: no file in {self.folder} matches {pattern!r}")
             yield from files
 
 

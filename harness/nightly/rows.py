@@ -28,10 +28,11 @@ DefectAnomalies = Mapping[str, tuple[str, ...]]
 
 
 class RunFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """An anomaly of a run. ``time`` is that of the first finding, ``since_fault`` is counted from the first fault.
+    """An anomaly of a run.
 
-    ``since_fault`` is negative for an anomaly before any fault. Both are None if no moment is known; ``since_fault``
-    also without any fault.
+    - ``time``: time of the first finding; None if unknown.
+    - ``since_fault``: time from the first fault to the first finding, negative if the finding comes first. None if
+      ``time`` is None, or if the run had no fault.
     """
 
     anomaly: str

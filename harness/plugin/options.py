@@ -55,7 +55,7 @@ def add_options(parser: pytest.Parser) -> None:
     add(command_line.RESET, action=ResetAction, help=argparse.SUPPRESS)
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
-             "'none' (default), 'all', 'mix' (overlapping faults of all kinds; docs/cookbook/mixes.md)")  # fmt: skip
+             "'none' (default), 'all', 'mix' (overlapping faults of all kinds; docs/guide/faults.md)")  # fmt: skip
     add("--nemesis-interval", default=None, metavar="S",
         help="seconds between injections (10; with the mix 5); a fault is healed after half of this time")  # fmt: skip
     add("--nemesis-target", default=None, metavar="WHO",
@@ -80,7 +80,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--rate", default=None, metavar="OPS",
         help="operations per second, open loop (default: none, closed loop; with the mix 80)")  # fmt: skip
     add("--operation-timeout", default=None, metavar="S",
-        help="seconds after which an operation's outcome set_counts as unknown (5; with the mix 2)")  # fmt: skip
+        help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
     add("--drain-limit", default=None, metavar="S",
         help="seconds that a drain, or another phase after the last heal, may go on without reading a new record "
         "(default: the longest deadline plus three operation timeouts); after that the verdict is unknown")  # fmt: skip
@@ -109,7 +109,7 @@ def add_options(parser: pytest.Parser) -> None:
         help="where to run: containers, the simulation, machines of your own by SSH, or a cluster that runs already, "
              "without faults (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--hosts", default=None, metavar="FILE",
-        help=f"the machines of --cluster=ssh or attach ({DEFAULT_HOSTS}); to attach also compose:PROJECT")  # fmt: skip
+        help=f"the machines of --cluster=ssh or attach ({DEFAULT_HOSTS}); for attach also compose:PROJECT")  # fmt: skip
     add("--stop-at-unknown", action="store_true",
         help="let -x and --maxfail count unknown verdicts, too; by default they count only violations")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")

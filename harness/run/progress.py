@@ -1,7 +1,7 @@
 """Progress of a run for a user: one live line on a terminal, a plain line every 5 s elsewhere.
 
 The line shows a :class:`RunTally`, which the interpreter and the conductor keep up to date. Only the display reads the
-real clock, so no recorded value depends on it. In the simulation, thirty seconds pass in one or two.
+real clock, so no recorded value depends on it. The simulation passes thirty virtual seconds in one or two real ones.
 """
 
 import time

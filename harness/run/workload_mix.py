@@ -30,8 +30,8 @@ class WorkloadMix:
 
     - ``adds``: generators for the main phase, each with its weight; the workload's own operations weigh 100.
     - ``closes``: the generator that follows the last heal, before the workload's own later phases.
-    - ``settings``: of the system. ``client``: options in ``Endpoint.options``. The seed draws one of the values of
-      each.
+    - ``settings``: settings of the system, each with the values that the seed chooses from.
+    - ``client``: options in ``Endpoint.options``, each with the values that the seed chooses from.
     - ``system``: returns the system with further changes that the mix needs.
     - ``contract``: returns the contract with additional or fewer promises.
     - ``promised``: False for a mix that shows what the system does not promise. It is neither drawn nor one of ``all``;
@@ -68,7 +68,8 @@ def check_mixes(name: str, names: Sequence[str], supported: Sequence[WorkloadMix
     if names == (RANDOM,):
         if any(one.promised for one in supported):
             return None
-        return f"{option}: {name} takes no mixes" + (f" but what is not promised: {', '.join(known)}" if known else "")
+        unpromised = f"; choose by name what the system does not promise: {', '.join(known)}" if known else ""
+        return f"{option}: {name} takes no mixes{unpromised}"
     for word in names:
         if word not in known:
             return f"{option}: {name} does not take the mix {word!r}; it takes: {', '.join(known) or 'none'}"

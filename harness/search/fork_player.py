@@ -34,11 +34,11 @@ FORK_POINTS_PER_RUN: Final = 6
 TURNING_POINT_FACTOR: Final = 4.0
 """Factor on the weight of a fork point with a turning point of the system."""
 UNKNOWN_FACTOR: Final = 0.25
-"""Factor on the weight of the fork points of a run judged unknown. Such a run is mostly so broken that its branches
-show nothing either.
+"""Factor on the weight of the fork points of a run judged unknown. The branches of such a run usually show nothing
+either, because they keep what broke the run.
 """
 MAX_DEPTH: Final = 2
-"""Maximum number of branches of a run, each from the one before."""
+"""Maximum depth of branches: a branch of a branch has depth 2."""
 
 PATIENCE: Final = 120.0
 """Real seconds that a run may take. Most take a few; a longer one is considered endless."""

@@ -46,7 +46,7 @@ class LeaseModel(Model):
         return self._use(f, key, token, owner, error="stale-epoch" if stale else None)
 
     def scene(self, anomaly: str, key: int) -> Scene:
-        """Returns a scene whose first token is the next one of the lease."""
+        """Returns a scene with the anomaly. Its first token is the next one of the lease."""
         name, old, new = self.name(key), self.encode_count(key, 1), self.encode_count(key, 2)
         turns: tuple[tuple[str, int | None, str], ...]
         value: int | None
@@ -82,7 +82,7 @@ def build_lease_step(
     process: int | None = None,
     assignment: int | None = None,
 ) -> Step:
-    """Returns an operation on a lease. If it is rejected as stale, it also reports the loss, which is ok."""
+    """Returns an operation on a lease. A rejection as stale adds an effect ``lost``, whose outcome is ok."""
     hold = token or assignment
     effects = [Effect(f, lease, token=token, owner=owner, assignment=hold)]
     if error == "stale-epoch":

@@ -157,7 +157,9 @@ class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
 
 def _to_client_target(fault: str, rng: random.Random, census: Census, target: Target | None) -> Target:
     if target is not None and not means_clients(target):
-        raise ScheduleError(f"{fault} hits consumers, it takes no target {target}; consumer, consumers or client1")
+        raise ScheduleError(
+            f"{fault} hits consumers, so its target cannot be {target}: use consumer, consumers or client1"
+        )
     if not census.clients:
         raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., client_nodes=True) has them")
     return draw_key(target if target is not None else Target(TargetKind.CONSUMER), rng, census)

@@ -1,12 +1,12 @@
 """ZooKeeper sessions that expire: a node is cut from every ZooKeeper node for longer than its sessions last.
 
-A cut is the right way to expire a session, because a paused process does not run and so tests something else. A node
-that is cut off runs on and believes in its session until its own clock says otherwise. By then it has lost all its
-ephemeral znodes.
+Pausing the process would expire the session, too, but a paused process does not act on its lost session. A node that
+is cut off runs on and believes in its session until its own clock says otherwise. By then it has lost all its ephemeral
+znodes.
 
-The cut lasts until ZooKeeper has ended the session, if necessary beyond the heal's time. Other faults do not wait for
-that, and one of them may keep ZooKeeper from answering. Proof, in addition to the counters of dropped packets:
-ZooKeeper listed sessions of the node before, and lists none of them at the heal.
+The cut lasts until ZooKeeper has ended the session, if necessary beyond the planned heal. Other faults do not wait for
+the end of this cut. Such a fault may keep ZooKeeper from answering. Proof, in addition to the counters of dropped
+packets: ZooKeeper listed sessions of the node before, and lists none of them at the heal.
 """
 
 import asyncio

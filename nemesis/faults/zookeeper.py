@@ -1,12 +1,12 @@
-"""ZooKeeper's own processes paused or killed. This tests neither a lost session nor a paused broker.
+"""Faults that pause or kill ZooKeeper's own processes. They test neither a lost session nor a paused broker.
 
 - ``zookeeper-pause``: SIGSTOP: clients keep their connections and get no answers. Sessions do not expire in that time,
   and a lone server finds them overdue after the resume.
 - ``zookeeper-kill``: SIGKILL, started again at the heal: clients are disconnected. A lone server that starts grants
   every session a full timeout again.
 
-With several ZooKeeper nodes either one is hit, and the ensemble goes on, or all are. Proof as for ``stop`` and
-``kill``.
+With several ZooKeeper nodes, a fault hits one node, and the ensemble goes on, or it hits all nodes. The proof is that
+of ``stop`` or ``kill``.
 """
 
 import random
@@ -36,7 +36,7 @@ class _ZooKeeperNodeFault:
             raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
         if target is not None and not means_zookeepers(target):
             raise ScheduleError(
-                f"{self.name} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1"
+                f"{self.name} hits ZooKeeper, so its target cannot be {target}: use zookeeper, zookeepers or zk1"
             )
         kinds = KINDS if census.zookeepers > 1 else KINDS[:1]
         return target or Target(rng.choice(kinds)), {}

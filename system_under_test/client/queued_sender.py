@@ -4,10 +4,11 @@
 2. A batch leaves when it is full, or when its first message has waited for ``linger``.
 3. The batch passes the handler. Each message is serialized, gets its partition, and joins that partition's queue
    (``delivery``), which keeps order, also through retries.
-4. A ledger has all accepted messages. Each message gets one outcome, for each waiting caller.
+4. A ledger has all accepted messages. Each message gets exactly one outcome. Every caller that waits for the message
+   gets this outcome.
 
-So many batches can be in progress at once. A partition without a leader does not delay others. The exception is a
-message whose topic is unknown and whose partition the partitioner must choose.
+Several batches can therefore be in progress at once. A partition without a leader does not delay others. The exception
+is a message whose topic is unknown and whose partition the partitioner must choose.
 """
 
 import asyncio

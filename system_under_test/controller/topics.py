@@ -80,7 +80,7 @@ def _parse_assignment(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[
     ):
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "partitions must be dense from 0, replicas distinct, alive, and as many for each partition",
+            "partitions must be numbered from 0 without gaps, each with the same number of distinct live replicas",
         )
     return assignment
 
@@ -132,7 +132,10 @@ async def has_deletion_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> boo
 
 
 async def plan_removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[PartitionId]) -> list[Any]:
-    """Returns the writes that remove a topic whose replicas are gone: children before parents, the mark last."""
+    """Returns the writes that remove a topic whose replicas are gone.
+
+    Children come before parents. The request to delete the topic comes last.
+    """
     candidates = [paths.state(*partition) for partition in partitions]
     candidates += [paths.partition(*partition) for partition in partitions]
     candidates += [paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name)]

@@ -168,7 +168,10 @@ class StoredGroups:
         return await response
 
     async def commit(self, group: Group, records: Sequence[formats.OffsetRecord]) -> ErrorCode:
-        """Commits offsets. Fetches see them once they are committed, which may be after this call timed out."""
+        """Commits offsets. Fetches return the offsets once all in-sync replicas have their records.
+
+        This may be after the call has timed out.
+        """
         group.offsets.begin(records)
 
         def settle(code: ErrorCode) -> None:

@@ -106,10 +106,10 @@ class ReplicaAgreement:
                 yield from self._check_replica(line.key, name, role)
 
     def acknowledged(self, key: str, position: int) -> None:
-        """Records that a client learned that this offset is committed. So the leader knew it.
+        """Marks this offset as committed, because a client has learned this from the leader.
 
         The leader's log is read with the partition's next event, before any other replica can lead. Outdated leaders,
-        of an earlier epoch or of a deleted topic, do not count: they did not know it.
+        of an earlier epoch or of a deleted topic, cannot have acknowledged the offset, so they do not count.
         """
         leaders = [
             (role.epoch, name, role)

@@ -9,7 +9,7 @@ def _ignore_callback(callback: Callable[[], None]) -> None:
 
 
 def _release_nothing() -> None:
-    """The request has no memory of its own to give back."""
+    """Does nothing, because the request has no memory of its own to give back."""
 
 
 class Context(NamedTuple):
@@ -33,7 +33,7 @@ Handler = Callable[[Any, Context], Awaitable[Any | None]]
 
 The connection's next request is read only after the handler has returned. A client that disconnects does not interrupt
 the handler, so a handler must bound its own waits. :class:`CloseConnection` closes the connection. Any other exception
-does, too, and is logged with its traceback as a bug.
+closes the connection as well, and is logged with its traceback as a bug.
 """
 
 

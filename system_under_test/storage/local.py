@@ -11,12 +11,12 @@ The log relies on three properties:
 - An append happens wholly or not at all: a short write (disk full) is truncated before the error is raised.
 - After a failed fsync of any file or folder every later one fails, too. Linux drops the dirty pages of a failed
   write-back and lets the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018). So
-  the broker ends at the latest with its next checkpoint.
+  the broker ends when its next checkpoint fails, if not before.
 - A slice being sent is sent unchanged, even if the file is truncated or closed meanwhile.
 
 Bytes of a file are sent to a connection without copying them into this process. ``loop.sendfile`` is not used. It takes
 the connection away from its transport: reading pauses, a closed transport goes unnoticed, and aborting the transport
-leaves the caller waiting forever. Below half a megabyte it costs more than it saves.
+leaves the caller waiting forever.
 
 Instead, sendfile is tried only while the transport has nothing to send, and never waited for. Bytes that the socket
 does not take at once go through the transport in small pieces; it signals when the socket has room again.
@@ -283,7 +283,7 @@ class LocalStorage:
         return os.path.exists(self._absolute(path))
 
     def resolve(self, path: str) -> str:
-        """Returns the path without symbolic links. Other calls reject it if a link has led out of the folder."""
+        """Returns the path with symbolic links resolved. All other methods reject a result outside of the folder."""
         relative = os.path.relpath(os.path.realpath(self._absolute(path)), os.path.realpath(self._root))
         return f"/{relative}" if path.startswith("/") else relative
 
@@ -365,7 +365,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def _make_irregular_file_error(path: str) -> IrregularFileError:
-    return IrregularFileError(errno.EINVAL, "a regular file belongs here, and this is none: remove it", path)
+    return IrregularFileError(errno.EINVAL, "this is no regular file: remove it, because one belongs here", path)
 
 
 def make_lock_error(holder: str, path: str) -> BlockingIOError:

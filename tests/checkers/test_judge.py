@@ -347,14 +347,14 @@ def test_what_is_forbidden_also_needs_no_data_and_fails_a_run_that_has_it(tmp_pa
     book.rows = [row for row in book.rows if row["kind"] != "end"]
     judged = verdict(tmp_path / "a", book, contract, partition())
     assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
-    assert "zombie-commit" not in judged.forbidden, "there is nothing to which it applies"
+    assert "zombie-commit" not in judged.forbidden, "there is no data for it"
     assert {"phantom", "vanished", "high-watermark-regression"} <= set(judged.forbidden)
     judged = verdict(tmp_path / "b", run(without=2), contract, partition())
     assert judged.verdict is Verdict.FAIL
     judged = verdict(tmp_path / "c", book, contract.need("high-watermark-regression", "zombie-commit"), partition())
     assert judged.unknown == (
         "high-watermark-regression is forbidden, but its check had no data",
-        "zombie-commit is forbidden, but the history has nothing to which it applies",
+        "zombie-commit is forbidden, but the history has no data for it",
     )
 
 
@@ -490,7 +490,7 @@ def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Pa
     judged = verdict(tmp_path / "b", run(), forbid("early-send"), faults=partition(), families=families)
     assert judged.verdict is Verdict.FAIL
     judged = verdict(tmp_path / "c", run(), forbid("early-send"), faults=partition())
-    assert "early-send is forbidden, but the history has nothing to which it applies" in judged.unknown
+    assert "early-send is forbidden, but the history has no data for it" in judged.unknown
 
 
 @pytest.mark.parametrize(
@@ -642,9 +642,9 @@ def test_a_family_that_does_not_apply_to_a_run_makes_it_unknown_only_if_its_data
     judged = verdict(tmp_path / "a", run(), contract, partition())
     assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
     notes = {one.check: one.note for one in judged.examined if not one.applies}
-    assert {notes[name] for name in ("zombie-commit", "set-lost")} == {"the history has nothing to which it applies"}
+    assert {notes[name] for name in ("zombie-commit", "set-lost")} == {"the history has no data for it"}
 
-    nothing = "zombie-commit is forbidden, but the history has nothing to which it applies"
+    nothing = "zombie-commit is forbidden, but the history has no data for it"
     asked = forbid("phantom", recovery_deadline=3.0).need("zombie-commit")
     assert verdict(tmp_path / "b", run(), asked, partition()).unknown == (nothing,)
     alone = forbid("zombie-commit", recovery_deadline=3.0)
@@ -667,7 +667,7 @@ def test_operations_without_effects_do_not_excuse_a_check_without_data(tmp_path:
     assert found.verdict is (Verdict.PASS if described else Verdict.UNKNOWN), found.unknown
     if not described:
         assert found.unknown == (
-            "double-ownership is forbidden, but the history has nothing to which it applies, and effects() returned "
+            "double-ownership is forbidden, but the history has no data for it, and effects() returned "
             "nothing for acquire (20 ok), release (20 ok)",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from assay.reports.failure_text import join_reasons
 
 NO_DATA = "is forbidden, but its check had no data"
-NOTHING = "is forbidden, but the history has nothing to which it applies"
+NOTHING = "is forbidden, but the history has no data for it"
 
 
 def test_of_one_anomaly_the_words_are_those_of_the_judge() -> None:
@@ -24,7 +24,14 @@ def test_of_several_they_are_plural_and_stand_where_the_first_stood() -> None:
     assert join_reasons(reasons) == [
         "a, c and e are forbidden, but their checks had no data",
         "the run was interrupted",
-        "b and d are forbidden, but the history has nothing to which they apply",
+        "b and d are forbidden, but the history has no data for them",
+    ]
+
+
+def test_the_words_of_older_verdicts_are_plural_as_well() -> None:
+    old = "is forbidden, but the history has nothing to which it applies"
+    assert join_reasons([f"b {old}", f"d {old}"]) == [
+        "b and d are forbidden, but the history has nothing to which they apply"
     ]
 
 

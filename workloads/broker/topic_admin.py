@@ -1,4 +1,4 @@
-"""An administrator's operations on topics and partitions, and what later looks find.
+"""An administrator's operations on topics and partitions: changes, and reads that show whether they took effect.
 
 The key is a topic, or a partition for ``move`` and ``elect``. A topic that is deleted and recreated has another key
 each time (``orders``, ``orders#2``, ``orders#3``), while the brokers know it by one name. A rejected change certainly

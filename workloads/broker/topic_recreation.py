@@ -49,7 +49,7 @@ class IncarnationStage:
     - ``ENDING``: no operation starts any more; those under way are awaited
     - ``READING``: all operations have ended, and the incarnation is read once more
     - ``DELETED``: the deletion is requested, until it is acknowledged
-    - ``VERIFYING_DELETION``: a delete ended info; the topic's settings are read until the topic is gone
+    - ``VERIFYING_DELETION``: the outcome of a deletion is info; the topic's settings are read until the topic is gone
     """
 
     CREATED, LIVING, ENDING, READING, DELETED, VERIFYING_DELETION = range(6)

@@ -1,4 +1,4 @@
-"""Deployment of MariaDB 10.11 on one node, and its sessions. In Docker; nodes install it from Debian."""
+"""Deployment of MariaDB 10.11 on one node in Docker, and sessions to it. The node installs MariaDB from Debian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +46,7 @@ class MariaDB(System):
 
     @property
     def rules_out(self) -> Sequence[str]:
-        """The anomalies that repeatable read allows, if snapshot isolation is chosen."""
+        """The anomalies that must not occur: with snapshot isolation, those that repeatable read alone allows."""
         values = [text.partition("=")[2].upper() for text in self.chosen if text.startswith(f"--{SNAPSHOTS}=")]
         return LOST_UPDATES if values[-1:] in (["ON"], ["1"]) else ()
 

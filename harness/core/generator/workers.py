@@ -63,7 +63,10 @@ class EachProcess(Wrapper, frozen=True):
         return entry[1] if entry is not None and entry[0] == context.processes[worker] else self.source
 
     def _is_done(self, copies: Sequence[_Copy], worker: int, context: Context) -> bool:
-        """Returns whether a worker has finished. A busy one has not: ``info`` makes a new process begin a copy."""
+        """Returns whether a worker has finished. A busy worker has not.
+
+        If its operation ends as ``info``, a new process takes over, and starts its own copy.
+        """
         return self._current_copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
 
 

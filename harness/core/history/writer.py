@@ -108,8 +108,8 @@ class HistoryWriter(History):
     """The history of one run. Not for use from several threads.
 
     ``folder`` must be empty. ``of_run``: every file says that a run wrote it, so that even a copy of a file shows it.
-    With ``loop``, parts are sealed by its clock even if nothing happens; without it, only as rows come in. Raises
-    ``HistoryError`` or ``OSError``; the next call raises an error from the background.
+    With ``loop``, a timer of the loop seals parts even if no rows come in; without it, only new rows lead to a seal.
+    Methods raise ``HistoryError`` or ``OSError``. If the timer's seal fails, the next method call raises the error.
     """
 
     def __init__(

@@ -361,7 +361,7 @@ def test_a_run_that_was_not_looked_at_for_long_enough_is_unknown(tmp_path: Path)
 
 def test_a_history_without_looks_has_nothing_to_be_judged(tmp_path: Path) -> None:
     judgement = judged(tmp_path, [])
-    assert sum("nothing to which it applies" in reason for reason in judgement.unknown) == len(LIVENESS_ANOMALIES)
+    assert sum("has no data for it" in reason for reason in judgement.unknown) == len(LIVENESS_ANOMALIES)
 
 
 def test_looks_before_the_last_pause_are_not_exposed(tmp_path: Path) -> None:

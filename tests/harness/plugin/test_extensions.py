@@ -83,7 +83,7 @@ def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
     run = (extended.path / "store" / "latest").resolve().relative_to(extended.path)
     assert f"are not available here: assay check {run} --plugin=conftest loads them" in said
     assert f"the run's model 'ends' is not available here: assay check {run} --plugin=conftest loads it" in said
-    assert "has nothing to which it applies" not in said
+    assert "has no data for it" not in said
     assert extended.run(*check, "--plugin=conftest").ret == ExitCode.PASS
     empty = extended.run(*check, "--plugin=toy_log")
     assert empty.ret == ExitCode.USAGE

@@ -95,7 +95,7 @@ def test_what_is_not_promised_is_taken_by_its_name_alone() -> None:
     assert check_mixes("test_shelf", ("scans",), taken) is None
     assert apply_mixes(shelf(*taken), asked("scans")).contract.tolerates("duplicate")
     assert check_mixes("test_shelf", (RANDOM,), [scans]) == (
-        "--workload-mix=random: test_shelf takes no mixes but what is not promised: scans"
+        "--workload-mix=random: test_shelf takes no mixes; choose by name what the system does not promise: scans"
     )
     assert check_mixes("test_shelf", ("all",), [scans]) == (
         "--workload-mix=all: test_shelf does not take the mix 'all'; it takes: scans"

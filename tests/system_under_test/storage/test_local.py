@@ -219,7 +219,7 @@ def test_what_is_no_regular_file_is_an_error_and_no_one_waits_for_its_other_end(
         lambda: storage.write_bytes("pipe", b"x"),
         lambda: storage.open("pipe"),
     ):
-        with pytest.raises(OSError, match=r"a regular file belongs here, and this is none: remove it: '.*/data/pipe'"):
+        with pytest.raises(OSError, match=r"this is no regular file: remove it, .* belongs here: '.*/data/pipe'"):
             use()
 
 
