@@ -45,7 +45,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
             pass
         else:
             player = quick.ForkPlayer(plain)
-            others = lambda: player.seconds  # noqa: E731 - of the process that plays
+            others = lambda: player.cpu_seconds  # noqa: E731 - of the process that plays
         began = time.process_time()
 
         def spent() -> float:

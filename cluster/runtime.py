@@ -79,7 +79,7 @@ class Storage(Protocol):
         Nothing is changed in that case.
         """
 
-    def has_lost(self, path: str) -> bool:
+    def has_lost_lock(self, path: str) -> bool:
         """Returns whether this process has locked a file at ``path``, and another file, or none, is there now."""
 
 

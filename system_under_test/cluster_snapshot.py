@@ -146,7 +146,7 @@ async def _read_zookeeper(zookeeper: ZooKeeper, source: SnapshotSource, config: 
         found.append(_make_topic_row(name, topic, config))
         for index, replicas in topic.assignment.items():
             key = directory.format_directory_name(name, index)
-            read = await znodes.read(zookeeper, PartitionState, paths.state(name, index))
+            read = await znodes.read(zookeeper, PartitionState, paths.partition_state(name, index))
             state = NO_STATE if read is None else read[0]
             found.append(
                 SnapshotRow(

@@ -64,7 +64,7 @@ class AcknowledgementInspection:
         topic, _, index = key.rpartition("-")
         topic = topic.partition("#")[0]
         try:
-            state, _ = self.read(PartitionState, paths.state(topic, int(index)))
+            state, _ = self.read(PartitionState, paths.partition_state(topic, int(index)))
             durably = self.is_flushed(topic)
             if self.tree.exists(paths.delete_topic(topic)) is not None:
                 return ()

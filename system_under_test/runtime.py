@@ -178,7 +178,7 @@ class Storage(Protocol):
         Raises ``BlockingIOError``, and changes nothing, if a live process holds the lock; ``strerror`` then names it.
         """
 
-    def has_lost(self, path: str) -> bool:
+    def has_lost_lock(self, path: str) -> bool:
         """Returns whether this process has locked a file at ``path``, and another file, or none, is there now."""
 
 

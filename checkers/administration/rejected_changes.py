@@ -47,36 +47,36 @@ REFUSED_BUT_DONE: Final = Check(
     anomaly="refused-but-done",
     meaning="a change that was certainly rejected has taken effect",
     views=parse_views(f"""
-        create table refusal_changes as
+        create table change_requests as
         {_select_rows(quote_texts(("commit", "setting", "move", "topic-create", "partitions-add")))}
 
-        create table refusal_reads as
+        create table change_reads as
         select * from ({_select_rows(quote_texts(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as reads
         where outcome = 'ok' and ret is not null
 
         -- When each object was first changed, or may have been.
-        create table refusal_touches as
-        select what, key, name, min(call) as call from refusal_changes where outcome <> 'fail'
+        create table change_first_calls as
+        select what, key, name, min(call) as call from change_requests where outcome <> 'fail'
         group by what, key, name
 
         -- Rejected changes that a later read shows, and the return of the first such read. A key `topic#2` names a
         -- later incarnation.
-        create table refusal_suspects as
+        create table rejected_but_seen as
         select a.what, a.key, a.name, a.value, a.replicas,
             a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
-        from refusal_changes a join refusal_reads b on {_SAME_CHANGE} and b.ret > a.call
+        from change_requests a join change_reads b on {_SAME_CHANGE} and b.ret > a.call
         where a.outcome = 'fail'
             and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
         group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
 
         -- Suspects that no other change explains.
-        create table refusal_unexplained as
+        create table rejected_unexplained as
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
-        from refusal_suspects a
+        from rejected_but_seen a
             left join (
-                select what, key, name, value, replicas, min(call) as call from refusal_changes
+                select what, key, name, value, replicas, min(call) as call from change_requests
                 where outcome <> 'fail' group by what, key, name, value, replicas) b on {_SAME_CHANGE}
-            left join refusal_touches t on a.what = t.what and a.key = t.key and a.name = t.name
+            left join change_first_calls t on a.what = t.what and a.key = t.key and a.name = t.name
             cross join (
                 select min(since) as since from (
                     select {EARLIEST_BEGIN} as since from faults where coalesce(moves_replicas, true) group by id
@@ -86,42 +86,42 @@ REFUSED_BUT_DONE: Final = Check(
             and (a.kind <> 'move' or f.since is null or f.since > a.seen)
 
         -- Unexplained changes whose value was certainly not there before.
-        create view refusal_before as
+        create view rejected_absent_before as
         select a.asked_op, a.key, a.name, a.value
-        from refusal_unexplained a where a.what = 'commit'
+        from rejected_unexplained a where a.what = 'commit'
         union
         select a.asked_op, a.key, a.name, a.value
-        from refusal_unexplained a
+        from rejected_unexplained a
             join (select e.key, e.op, min(e.ret) as ret from effects e
                 where e.kind = 'setting-seen' and e.name is null and e.outcome = 'ok' and e.ret is not null
                 group by e.key, e.op) l
             on a.key = l.key
-            left join refusal_reads b on {_SAME_CHANGE} and b.op = l.op
+            left join change_reads b on {_SAME_CHANGE} and b.op = l.op
         where a.what = 'setting' and b.op is null and (a.touched is null or l.ret < a.touched)
         union
         select a.asked_op, a.key, a.name, a.value
-        from refusal_unexplained a join refusal_reads b on a.what = b.what and a.key = b.key
+        from rejected_unexplained a join change_reads b on a.what = b.what and a.key = b.key
         where a.what in ('partitions', 'replicas') and a.kind <> 'topic-create'
             and (a.value <> b.value or a.replicas <> b.replicas) and (a.touched is null or b.ret < a.touched)
         union
         select a.asked_op, a.key, a.name, a.value
-        from refusal_unexplained a join effects e on a.key = e.key
+        from rejected_unexplained a join effects e on a.key = e.key
         where a.kind = 'topic-create' and e.kind = 'topic-seen' and e.outcome = 'ok' and e.value is null
             and e.ret < a.asked
         """),
     violations="""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.asked, a.seen
-        from refusal_unexplained a join refusal_before b on a.asked_op = b.asked_op and a.key = b.key
+        from rejected_unexplained a join rejected_absent_before b on a.asked_op = b.asked_op and a.key = b.key
             and a.name = b.name and a.value = b.value
         """,
     evidence=f"""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as read_op
         from {first_rows_subquery("found_refused_but_done", "key, name, value, asked_op")} a
-            join refusal_reads b on {_SAME_CHANGE} and a.seen = b.ret
+            join change_reads b on {_SAME_CHANGE} and a.seen = b.ret
         group by a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen
         {order_by("a.key, a.name, a.value, a.asked_op")}
         """,
-    examined="select count(*) as examined from refusal_reads",
+    examined="select count(*) as examined from change_reads",
     claim="{asked_op} asked [what=commit?for the commit with the number {value} to {key}|what=setting?to set {name} "
     "of {key} to {value}|what=replicas?to move {key} to the replicas {replicas}|that {key} has {value} partitions], "
     "called at {asked_op:called}, and it was certainly rejected, but {read_op} found it done by {read_op:returned}.",

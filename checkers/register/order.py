@@ -24,14 +24,14 @@ from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number, total_of
 
-_DIFFERENT_VALUES: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
+_DIFFERENT_VALUES: Final = f"coalesce(g.earlier_value, {INITIAL}) <> g.late_value"
 """SQL: the chain of the late call was seen earlier with another value than that of the late call."""
 
 _LATE: Final = (
     "{late_op} began to [late_kind=read?read|late_kind=write?write|late_kind=cas?CAS to|use] "
     f"{describe_value('late_value')}"
 )
-_THERE: Final = f"{describe_value('value')} was there by {{there:time}} ({{there_op}})"
+_VALUE_SEEN: Final = f"{describe_value('value')} was there by {{value_time:time}} ({{value_op}})"
 
 
 STALE_READ: Final = Check(
@@ -69,7 +69,7 @@ STALE_READ: Final = Check(
         where (forward = 1 and reach > low) or (forward = 0 and reach > high)
 
         create table found_stale_read (high_cardinality) as
-        select key, reach, min(first_ret) as there, count(*) as overtaken, min(across) as across,
+        select key, reach, min(first_ret) as value_time, count(*) as overtaken, min(across) as across,
             max(versioned) as versioned
         from (
             select key, reach, first_ret, 0 as across, versioned from register_late_inside
@@ -132,7 +132,7 @@ STALE_READ: Final = Check(
         create table register_first_zones as
         select z.key, z.first_ret, z.last_call
         from register_zones z join register_first f on z.key = f.key
-        where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
+        where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.value_time)
         group by z.key, z.first_ret, z.last_call
 
         -- The operations at the moments that the first findings name.
@@ -140,39 +140,39 @@ STALE_READ: Final = Check(
         select m.key, m.moment, m.is_return, m.op, m.kind, m.value
         from register_moments m join (
             select key, reach as moment from register_first
-            union select key, there from register_first
+            union select key, value_time from register_first
             union select key, first_ret from register_first_zones
             union select key, last_call from register_first_zones) n on m.key = n.key and m.moment = n.moment
         """),
     evidence=f"""
         select g.*, case when {_DIFFERENT_VALUES} then 1 else 0 end as chained, p.op as place_op, l.op as late_place_op,
-            b.op as begun_place_op, r.op as replacer_op, n.op as begun_replacer_op
+            b.op as earlier_place_op, r.op as replacer_op, n.op as earlier_replacer_op
         from (
-            select f.key, f.reach, coalesce(min(w.ret), f.there) as there, f.overtaken, f.across, f.versioned,
+            select f.key, f.reach, coalesce(min(w.ret), f.value_time) as value_time, f.overtaken, f.across, f.versioned,
                 min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
-                coalesce(min(w.op), min(t.op)) as there_op, coalesce(min(w.value), min(t.value)) as value,
-                coalesce(min(n.ret), min(z.first_ret)) as begun, coalesce(min(n.op), min(b.op)) as begun_op,
-                coalesce(min(n.value), min(b.value)) as begun_value, min(w.call) as there_call,
+                coalesce(min(w.op), min(t.op)) as value_op, coalesce(min(w.value), min(t.value)) as value,
+                coalesce(min(n.ret), min(z.first_ret)) as earlier_time, coalesce(min(n.op), min(b.op)) as earlier_op,
+                coalesce(min(n.value), min(b.value)) as earlier_value, min(w.call) as value_call,
                 case when min(w.op) is null then min(e.op) end as last_op
             from register_first f
                 left join register_witnesses w on f.key = w.key and f.reach = w.reach
                 left join register_earlier_witnesses n on f.across = 1 and f.key = n.key and f.reach = n.reach
                 left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
-                left join register_first_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
+                left join register_first_moments t on f.key = t.key and f.value_time = t.moment and t.is_return = 1
                 left join register_first_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
                 left join register_first_moments b on z.key = b.key and z.first_ret = b.moment and b.is_return = 1
-                left join register_first_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
+                left join register_first_zones x on f.across = 1 and f.key = x.key and f.value_time = x.first_ret
                 left join register_first_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
-            group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned) g
+            group by f.key, f.reach, f.value_time, f.overtaken, f.across, f.versioned) g
             left join register_placers p on g.across = 0 and g.key = p.key and g.value = p.value
             left join register_placers l on (g.versioned = 1 or (g.across = 1 and {_DIFFERENT_VALUES}))
                 and g.key = l.key and g.late_value = l.value
             left join register_placers b on g.across = 1 and {_DIFFERENT_VALUES}
-                and g.key = b.key and g.begun_value = b.value
+                and g.key = b.key and g.earlier_value = b.value
             left join register_replacers r on g.versioned = 0 and (g.across = 0 or {_DIFFERENT_VALUES})
                 and g.key = r.key and g.late_value = r.value
             left join register_replacers n on g.across = 1 and {_DIFFERENT_VALUES}
-                and g.key = n.key and coalesce(g.begun_value, {INITIAL}) = n.value
+                and g.key = n.key and coalesce(g.earlier_value, {INITIAL}) = n.value
         {order_by("g.key, g.reach")}
         """,
     examined="select count(*) as examined from register_placed",
@@ -195,26 +195,26 @@ STALE_READ: Final = Check(
     # The claim is one of four sentences, for example:
     # - inside a chain: "In r 2 comes after 1 by version, and 2 was there by T (A), yet B began to read 1 only at T."
     #   Without versions it says "by its CAS (C)".
-    # - between chains: "r held 1 by T (C); then 2 was there by T (A), called at T; then B began to read 1 at T."
-    # - the first chain was there from the beginning: "r had its initial value; then 2 was there by T (A), ..."
-    # - no single operation lies in between: "r held 1 by T (C); 2 was still in use after that (D, called at T), ..."
+    # - between chains: "key r held 1 by T (C); then 2 was there by T (A), called at T; then B began to read 1 at T."
+    # - the first chain was there from the beginning: "key r had its initial value; then 2 was there by T (A), ..."
+    # - no single operation lies in between: "key r held 1 by T (C); 2 was still in use after that (D, called at T) ..."
     claim=f"[across=0?In {{key}} {describe_value('value')} comes after {describe_value('late_value')} by "
-    f"[versioned=1?version|its CAS ([{{place_op}}|an unknown process])], and {_THERE}, yet {_LATE} only at "
-    f"{{reach:time}}|[begun={-INFINITY}?{{key}} had its initial value|{{key}} held {describe_value('begun_value')} by "
-    f"{{begun:time}} ({{begun_op}})]; [there_call?then {_THERE}, called at "
-    f"{{there_call:time}}|{describe_value('value')} was still in use after that ({{last_op}}, called at "
-    f"{{last_op:called}}), and {_THERE}]; then {_LATE}[chained=1? (of the same chain of CAS operations)] at "
+    f"[versioned=1?version|its CAS ([{{place_op}}|an unknown process])], and {_VALUE_SEEN}, yet {_LATE} only at "
+    f"{{reach:time}}|[earlier_time={-INFINITY}?key {{key}} had its initial value|key {{key}} held "
+    f"{describe_value('earlier_value')} by {{earlier_time:time}} ({{earlier_op}})]; [value_call?then {_VALUE_SEEN}, "
+    f"called at {{value_call:time}}|{describe_value('value')} was still in use after that ({{last_op}}, called at "
+    f"{{last_op:called}}), and {_VALUE_SEEN}]; then {_LATE}[chained=1? (of the same chain of CAS operations)] at "
     "{reach:time}].",
     operations=(
         "late_op",
-        "there_op",
-        "begun_op",
+        "value_op",
+        "earlier_op",
         "last_op",
         "place_op",
         "late_place_op",
-        "begun_place_op",
+        "earlier_place_op",
         "replacer_op",
-        "begun_replacer_op",
+        "earlier_replacer_op",
     ),
     more="{overtaken-1}",
 )

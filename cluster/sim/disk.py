@@ -398,7 +398,7 @@ class SimStorage:
         inode.write(0, f"{self._name}\n".encode())
         self._locks[path] = inode
 
-    def has_lost(self, path: str) -> bool:
+    def has_lost_lock(self, path: str) -> bool:
         return path in self._locks and self._tree().find(_to_absolute(path)) is not self._locks[path]
 
     def _is_alive(self) -> bool:

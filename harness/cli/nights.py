@@ -147,7 +147,7 @@ def pack_runs(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly.dataset import list_parts, lock_dataset, pack
 
     list_parts(arguments.dataset)  # raises for a folder that is no data set, before a lock file is created in it
-    with lock_dataset(arguments.dataset, alone=True):
+    with lock_dataset(arguments.dataset, exclusive=True):
         pack(arguments.dataset)
         print(f"{len(list_parts(arguments.dataset))} files in {arguments.dataset}")
     return ExitCode.PASS

@@ -31,7 +31,7 @@ from assay.harness.run.limits import DATA_SET_LOCK
 PARTITION: Final = "night="
 LOCK: Final = ".lock"
 PACKED: Final = "packed.parquet"
-MOST_UNPACKED: Final = 1_000
+MAX_UNPACKED: Final = 1_000
 """Maximum number of files of one run each; with more, adding runs packs them."""
 
 
@@ -43,44 +43,44 @@ def add_stores(
     stores: Sequence[Path],
     into: Path,
     night: date | None,
-    added: Callable[[RunRow], None],
-    left_out: Callable[[Path], None] = lambda run: None,
+    on_added: Callable[[RunRow], None],
+    on_skipped: Callable[[Path], None] = lambda run: None,
 ) -> int:
-    """Adds every run of these stores, and returns their number. ``added`` is called with each.
+    """Adds every run of these stores, and returns their number. ``on_added`` is called with each.
 
-    Runs that were carried from another store are left out, because their histories are there; ``left_out`` is called
+    Runs that were carried from another store are left out, because their histories are there; ``on_skipped`` is called
     with each. ``night`` is the night of all runs; None: the UTC day on which each began. Raises :class:`DataSetError`
     before anything is written.
     """
-    found = [folder for path in stores for folder in _find_runs(path, left_out)]
+    found = [folder for path in stores for folder in _find_runs(path, on_skipped)]
     _require_own_folder(into)
     into.mkdir(parents=True, exist_ok=True)
-    with lock_dataset(into, alone=True):
+    with lock_dataset(into, exclusive=True):
         for folder in found:
             run = make_row(folder)
             store_run(into, night or to_start(run).date(), run)
-            added(run)
-        if len(list_unpacked_runs(into)) > MOST_UNPACKED:
+            on_added(run)
+        if len(list_unpacked_runs(into)) > MAX_UNPACKED:
             pack(into)
     return len(found)
 
 
 @contextmanager
-def lock_dataset(dataset: Path, *, alone: bool) -> Iterator[None]:
-    """Waits until no other process writes; with ``alone`` also until none reads. A read-only data set needs no lock."""
+def lock_dataset(dataset: Path, *, exclusive: bool) -> Iterator[None]:
+    """Waits until no other process writes, and with ``exclusive`` until none reads. Read-only data sets have no lock."""
     path = dataset / LOCK
     try:
         lock = open_lock(path)
     except SpecialFileError:
         raise
     except OSError:
-        if alone:
+        if exclusive:
             raise
         yield
         return
     try:
         try:
-            wait_for_lock(lock, path, DATA_SET_LOCK, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            wait_for_lock(lock, path, DATA_SET_LOCK, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         except LockHeldError as error:
             raise DataSetError(str(error)) from error
         yield
@@ -94,7 +94,7 @@ def list_unpacked_runs(dataset: Path) -> list[str]:
 
 
 def pack(dataset: Path) -> None:
-    """Joins the files of each night to one file. The caller must hold the lock ``alone``.
+    """Joins the files of each night to one file. The caller must hold the ``exclusive`` lock.
 
     An interruption loses nothing: files of single runs take precedence until they are removed, and they are removed
     last.
@@ -103,20 +103,20 @@ def pack(dataset: Path) -> None:
     nights: dict[Path, list[Path]] = defaultdict(list)
     for part in list_parts(dataset):
         nights[part.parent].append(part)
-    for place, files in nights.items():
+    for folder, files in nights.items():
         if [file.name for file in files] == [PACKED] and unpacked.isdisjoint(_read_run_names(files[0])):
             continue
         rows = pa.concat_tables([_read_current(file, unpacked) for file in files])
         if len(rows):
-            _write(rows, place / PACKED)
+            _write(rows, folder / PACKED)
         else:
-            (place / PACKED).unlink(missing_ok=True)
+            (folder / PACKED).unlink(missing_ok=True)
     for run in unpacked:
         for part in _find_parts(dataset, glob.escape(run)):
             part.unlink()
-    for place in nights:
+    for folder in nights:
         with suppress(OSError):
-            place.rmdir()
+            folder.rmdir()
 
 
 def _read_run_names(part: Path) -> list[str]:
@@ -155,7 +155,7 @@ def list_parts(dataset: Path) -> list[Path]:
 
 def read_runs(dataset: Path) -> list[pa.Table]:
     """Returns the rows of each file, each run once, with a column ``night``. Raises :class:`DataSetError`."""
-    with lock_dataset(dataset, alone=False):
+    with lock_dataset(dataset, exclusive=False):
         parts = list_parts(dataset)
         unpacked = {part.stem for part in parts if part.name != PACKED}
         tables = [(part.parent.name.removeprefix(PARTITION), _read_current(part, unpacked)) for part in parts]
@@ -167,13 +167,13 @@ def _make_damage_error(part: Path, why: str) -> DataSetError:
     return DataSetError(f"{part}: {why}; delete it, and add its run again")
 
 
-def _find_runs(path: Path, left_out: Callable[[Path], None]) -> list[Path]:
+def _find_runs(path: Path, on_skipped: Callable[[Path], None]) -> list[Path]:
     folders = store.list_runs(path)
     if not folders:
         raise DataSetError(f"{path} is no store with runs in it: give the folder that has <test>/<time>/ in it")
     for folder in folders:
         if store.is_carried(folder):
-            left_out(folder)
+            on_skipped(folder)
     return [folder for folder in folders if not store.is_carried(folder)]
 
 
@@ -187,9 +187,9 @@ def _require_own_folder(into: Path) -> None:
 
 def store_run(into: Path, night: date, run: RunRow) -> None:
     """Writes the row of a run, and removes the one that it had under another night."""
-    place = into / f"{PARTITION}{night.isoformat()}"
-    place.mkdir(parents=True, exist_ok=True)
-    part = place / f"{run.run}.parquet"
+    folder = into / f"{PARTITION}{night.isoformat()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{run.run}.parquet"
     for other in _find_parts(into, glob.escape(run.run)):
         if other != part:
             # The run belonged to another night. Its file is moved first, so that there is one copy at any moment.

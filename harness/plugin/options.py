@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from assay.harness.run import command_line
-from assay.harness.run import settings as parsing
+from assay.harness.run import settings as run_settings
 from assay.harness.run.settings import (
     AUTO,
     CLUSTERS,
@@ -197,7 +197,7 @@ def read_options(config: pytest.Config) -> Options:
     if hosts is not None and cluster not in ON_HOSTS:
         raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh or attach")
     asked = optional("--nodes")
-    nodes, role_nodes = parsing.parse_nodes(command_line.DEFAULT_NODES if asked is None else asked)
+    nodes, role_nodes = run_settings.parse_nodes(command_line.DEFAULT_NODES if asked is None else asked)
     concurrency = get_or_default("--concurrency", defaults.concurrency)
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
     code_coverage = optional("--code-coverage")
@@ -206,50 +206,50 @@ def read_options(config: pytest.Config) -> Options:
             f"--code-coverage={code_coverage} goes with --explore: coverage can be measured only in the simulated runs "
             "of a search"
         )
-    repeat = parsing.parse_budget("--repeat", text("--repeat"))
+    repeat = run_settings.parse_budget("--repeat", text("--repeat"))
     reports = get_or_default("--reports", REPORT_CHOICES[0] if repeat == ONCE else REPORT_CHOICES[1])
-    time_limit = parsing.parse_seconds("--time-limit", get_or_default("--time-limit", defaults.time_limit))
+    time_limit = run_settings.parse_seconds("--time-limit", get_or_default("--time-limit", defaults.time_limit))
     interval, drain_limit = get_or_default("--nemesis-interval", defaults.nemesis_interval), optional("--drain-limit")
     settings = Settings(
         seed=0,
-        nemesis_interval=parsing.parse_interval(
+        nemesis_interval=run_settings.parse_interval(
             "--nemesis-interval", interval, time_limit, faults=bool(config.getoption("--nemesis"))
         ),
         nemesis_target=optional("--nemesis-target"),
         time_limit=time_limit,
-        drain_limit=None if drain_limit is None else parsing.parse_seconds("--drain-limit", drain_limit),
-        rate=parsing.parse_rate(get_or_default("--rate", defaults.rate)),
-        operation_timeout=parsing.parse_seconds(
+        drain_limit=None if drain_limit is None else run_settings.parse_seconds("--drain-limit", drain_limit),
+        rate=run_settings.parse_rate(get_or_default("--rate", defaults.rate)),
+        operation_timeout=run_settings.parse_seconds(
             "--operation-timeout", get_or_default("--operation-timeout", defaults.operation_timeout)
         ),
-        concurrency=parsing.parse_concurrency(concurrency, nodes),
+        concurrency=run_settings.parse_concurrency(concurrency, nodes),
         nodes=nodes,
         role_nodes=role_nodes,
-        zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
+        zookeepers=run_settings.parse_count("--zookeepers", text("--zookeepers")),
         hosts=_resolve_hosts(config, hosts or DEFAULT_HOSTS) if cluster in ON_HOSTS else None,
-        store=config.rootpath / parsing.parse_path("--store", text("--store")),
-        keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP_CHOICES),
+        store=config.rootpath / run_settings.parse_path("--store", text("--store")),
+        keep_cluster=run_settings.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP_CHOICES),
         defect=optional("--defect"),
-        invariants=parsing.parse_choice("--invariants", text("--invariants"), INVARIANT_CHOICES),
-        replay=None if replay is None else config.invocation_params.dir / parsing.parse_path("--replay", replay),
+        invariants=run_settings.parse_choice("--invariants", text("--invariants"), INVARIANT_CHOICES),
+        replay=None if replay is None else config.invocation_params.dir / run_settings.parse_path("--replay", replay),
         nemesis_trigger=text("--nemesis-trigger"),
-        configuration=tuple(parsing.parse_setting("--set", word) for word in config.getoption("--set")),
+        configuration=tuple(run_settings.parse_setting("--set", word) for word in config.getoption("--set")),
         watch=config.getoption("--watch") or config.getoption("--fail-fast"),
         fail_fast=config.getoption("--fail-fast"),
-        client_nodes=None if workers is None else parsing.parse_count("--workers", workers),
+        client_nodes=None if workers is None else run_settings.parse_count("--workers", workers),
     )
     return Options(
         settings=settings,
         nemesis=tuple(config.getoption("--nemesis")),
         workload_mix=tuple(config.getoption("--workload-mix")),
-        seed=None if seed is None else parsing.parse_seed(seed),
+        seed=None if seed is None else run_settings.parse_seed(seed),
         repeat=repeat,
-        cluster=None if cluster is None else parsing.parse_choice("--cluster", cluster, CLUSTERS),
-        engine=parsing.parse_engine(text("--engine"), optional("--spark-master")),
+        cluster=None if cluster is None else run_settings.parse_choice("--cluster", cluster, CLUSTERS),
+        engine=run_settings.parse_engine(text("--engine"), optional("--spark-master")),
         spark_master=optional("--spark-master"),
-        explore=None if explore is None else parsing.parse_budget("--explore", explore),
-        code_coverage=parsing.parse_choice("--code-coverage", code_coverage or AUTO, COVERAGE_CHOICES),
-        reports=parsing.parse_choice("--reports", reports, REPORT_CHOICES),
+        explore=None if explore is None else run_settings.parse_budget("--explore", explore),
+        code_coverage=run_settings.parse_choice("--code-coverage", code_coverage or AUTO, COVERAGE_CHOICES),
+        reports=run_settings.parse_choice("--reports", reports, REPORT_CHOICES),
         timeout_given=optional("--operation-timeout") is not None,
         nodes=asked,
         concurrency=concurrency,
@@ -281,7 +281,7 @@ def make_settings(
     shared = options.settings
     if set_counts is not None:
         shared = set_counts(shared, options.nodes)
-        shared = replace(shared, concurrency=parsing.parse_concurrency(options.concurrency, shared.nodes))
+        shared = replace(shared, concurrency=run_settings.parse_concurrency(options.concurrency, shared.nodes))
     if not options.timeout_given:
         shared = replace(shared, operation_timeout=max(shared.operation_timeout, operation_timeout))
     seed = seed_of_repetition(seed, number, test)

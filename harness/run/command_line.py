@@ -42,7 +42,7 @@ def format_number(number: float) -> str:
     return short if float(short) == number else repr(number)
 
 
-REPEATABLE: Final = frozenset({
+RECORDED_OPTIONS: Final = frozenset({
     "--cluster", "--hosts", "--replay", "--nemesis", "--nemesis-interval", "--nemesis-target", "--nemesis-trigger",
     "--workload-mix", "--time-limit", "--rate", "--operation-timeout", "--drain-limit", "--nodes", "--zookeepers",
     "--concurrency", "--workers", "--defect", "--invariants", "--seed", "--set", "--fail-fast", "--watch",

@@ -160,7 +160,7 @@ class Registry:
         """Returns the added families and their anomalies, as stored in ``settings.json``."""
         return {family.name: list(family.anomalies) for family in self.added}
 
-    def find_missing(self, extensions: Mapping[str, Collection[str]], load_command: str) -> dict[str, str]:
+    def find_missing_checks(self, extensions: Mapping[str, Collection[str]], load_command: str) -> dict[str, str]:
         """Returns the anomalies by which a run was judged, and for which no check is available here, with the reasons.
 
         ``extensions``: as stored in ``settings.json``. ``load_command``: loads the checks.

@@ -41,10 +41,10 @@ class ArchiveEntry(Generic[T]):
 
 
 class Archive(Generic[T]):
-    """Weighted collection of fork points. ``uniform`` gives all fork points one weight, for comparison."""
+    """Weighted collection of fork points. ``uniform_weights`` gives all fork points one weight, for comparison."""
 
-    def __init__(self, *, uniform: bool = False) -> None:
-        self._uniform = uniform
+    def __init__(self, *, uniform_weights: bool = False) -> None:
+        self._uniform_weights = uniform_weights
         self._visits: Counter[str] = Counter()
         """The number of runs that reached each cell."""
         self._entries: list[ArchiveEntry[T]] = []
@@ -83,7 +83,7 @@ class Archive(Generic[T]):
 
     def weight(self, entry: ArchiveEntry[T]) -> float:
         """Returns the relative probability of a choice: by favour, cost, and the rarest of the cells."""
-        if self._uniform:
+        if self._uniform_weights:
             return 1.0
         rarest = min((self._visits[cell] for cell in entry.cells), default=0)
         return entry.favour / math.sqrt(entry.cost * (1 + rarest + entry.chosen))

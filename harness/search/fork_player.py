@@ -59,7 +59,7 @@ class WaitingProcess:
     """Number of places of the code coverage that the process knows, in the order of discovery."""
 
 
-Run = FinishedPlay | PlayOutcome
+PlayedRun = FinishedPlay | PlayOutcome
 """A run to be judged, or the outcome of one that left no history to judge."""
 
 
@@ -70,12 +70,18 @@ class ForkServerError(Exception):
 class ForkPlayer:
     """Plays examples in a fork server, from construction until ``close``. It is not thread-safe.
 
-    Lines and branches of ``modules`` are counted. A run that takes longer than ``patience`` seconds is killed, with all
-    fork points of its process. If the process dies by itself, a new one plays the next example.
+    Lines and branches of ``modules`` are counted. ``uniform_weights``: see :class:`Archive`. A run that takes longer
+    than ``patience`` seconds is killed, with all fork points of its process. If the process dies by itself, a new one
+    plays the next example.
     """
 
     def __init__(
-        self, player: Player, *, modules: Sequence[SourceModule] = (), uniform: bool = False, patience: float = PATIENCE
+        self,
+        player: Player,
+        *,
+        modules: Sequence[SourceModule] = (),
+        uniform_weights: bool = False,
+        patience: float = PATIENCE,
     ) -> None:
         self._player = player
         self._patience = patience
@@ -87,14 +93,14 @@ class ForkPlayer:
             )
         )
         self._server = self._supervisor.start()
-        self._archive: Archive[WaitingProcess] = Archive(uniform=uniform)
-        self._code: dict[CodePlace, None] = {}
-        """Lines and branches that were reached, in the order of discovery by this process."""
+        self._archive: Archive[WaitingProcess] = Archive(uniform_weights=uniform_weights)
+        self._covered: dict[CodePlace, None] = {}
+        """Lines and branches that were covered, in the order of discovery by this process."""
         self._server_knows = 0
         """How many of them the fork server knows."""
         self._deaths = 0
         """Processes that died in a row."""
-        self.seconds = 0.0
+        self.cpu_seconds = 0.0
         """Processor seconds that the runs took in other processes."""
 
     def close(self) -> None:
@@ -113,11 +119,11 @@ class ForkPlayer:
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
         """Plays each example once and judges the runs together. The search may branch from them later.
 
-        It stops early if ``enough`` returns true or a run is alarming.
+        It stops early if ``enough`` returns true or a run has certainly failed.
         """
-        played: list[Run] = []
+        played: list[PlayedRun] = []
         for example in examples:
-            if enough() or _is_last_alarming(played):
+            if enough() or _has_last_failed(played):
                 break
             played.append(self._play_whole(example, FORK_POINTS_PER_RUN))
         return self._judge_all(played)
@@ -127,11 +133,11 @@ class ForkPlayer:
     ) -> list[tuple[Example, PlayOutcome]]:
         """Plays ``count`` branches of earlier runs and judges them together.
 
-        It stops early if no fork point is left, ``enough`` returns true or a run is alarming.
+        It stops early if no fork point is left, ``enough`` returns true or a run has certainly failed.
         """
         examples: list[Example] = []
-        played: list[Run] = []
-        while len(played) < count and not enough() and not _is_last_alarming(played):
+        played: list[PlayedRun] = []
+        while len(played) < count and not enough() and not _has_last_failed(played):
             entry = self._archive.choose(rng)
             if entry is None:
                 break
@@ -144,7 +150,7 @@ class ForkPlayer:
                 played.append(run)
         return list(zip(examples, self._judge_all(played), strict=True))
 
-    def _play_whole(self, example: Example, fork_points: int = 0) -> Run:
+    def _play_whole(self, example: Example, fork_points: int = 0) -> PlayedRun:
         """Plays an example from its start, in the fork server."""
         try:
             self._request(example, fork_points)
@@ -155,15 +161,15 @@ class ForkPlayer:
 
     def _request(self, example: Example, fork_points: int) -> None:
         known = self._archive.known_cells if fork_points else frozenset()
-        self._server.send(PlayRequest(example, fork_points, known, tuple(self._code)[self._server_knows :]))
-        self._server_knows = len(self._code)
+        self._server.send(PlayRequest(example, fork_points, known, tuple(self._covered)[self._server_knows :]))
+        self._server_knows = len(self._covered)
 
-    def _play_branch(self, entry: ArchiveEntry[WaitingProcess], example: Example) -> Run | None:
+    def _play_branch(self, entry: ArchiveEntry[WaitingProcess], example: Example) -> PlayedRun | None:
         """Plays a branch. Returns None if the process of the fork point is gone; the fork point is dropped then."""
         fork_points = FORK_POINTS_PER_RUN if len(example.schedule.branches) < MAX_DEPTH else 0
         ours, theirs = Pipe()
         try:
-            code = tuple(self._code)[entry.item.known :]
+            code = tuple(self._covered)[entry.item.known :]
             entry.item.connection.send(PlayRequest(example, fork_points, self._archive.known_cells, code))
             send_handle(entry.item.connection, theirs.fileno(), None)
         except OSError:
@@ -178,7 +184,7 @@ class ForkPlayer:
     def _drop_fork_points(self) -> None:
         self._close_all(self._archive.clear())
 
-    def _receive(self, connection: Connection, example: Example) -> Run:
+    def _receive(self, connection: Connection, example: Example) -> PlayedRun:
         """Waits for the run, and archives its fork points."""
         fork_points: list[WaitingProcess] = []
         try:
@@ -190,7 +196,7 @@ class ForkPlayer:
         finally:
             self._close_all(fork_points)  # the run did not end normally
 
-    def _await_run(self, connection: Connection, example: Example, fork_points: list[WaitingProcess]) -> Run:
+    def _await_run(self, connection: Connection, example: Example, fork_points: list[WaitingProcess]) -> PlayedRun:
         """Returns the run; its fork points go into ``fork_points``."""
         deadline = time.monotonic() + self._patience
         try:
@@ -200,17 +206,17 @@ class ForkPlayer:
                 answer = connection.recv()
                 if not isinstance(answer, ForkPoint):
                     break
-                fork_points.append(WaitingProcess(answer, Connection(recv_handle(connection)), len(self._code)))
+                fork_points.append(WaitingProcess(answer, Connection(recv_handle(connection)), len(self._covered)))
         except (EOFError, OSError):  # OSError: in the middle of a message
             return self._replace_dead(example)
         self._deaths = 0
-        self._code |= dict.fromkeys(sorted(answer.code, key=str))
+        self._covered |= dict.fromkeys(sorted(answer.code, key=str))
         if isinstance(answer, FailedPlay):
             # Playing it here raises the exception in this process, or leaves a folder that shows it.
             return replace(self._player.play(example), code=answer.code)
         assert isinstance(answer, FinishedPlay)
         self._archive.record_visits(answer.features)
-        self.seconds += answer.seconds
+        self.cpu_seconds += answer.seconds
         return answer
 
     def _archive_fork_point(self, waiting: WaitingProcess, run: FinishedPlay) -> None:
@@ -249,7 +255,7 @@ class ForkPlayer:
         except OSError as error:
             raise ForkServerError(f"the supervisor of the fork servers is gone: {error}") from error
 
-    def _judge_all(self, runs: Sequence[Run]) -> list[PlayOutcome]:
+    def _judge_all(self, runs: Sequence[PlayedRun]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, FinishedPlay)]
         features = [RunFeatures.of(run.columns) for run in played]
         outcomes = map(_add_code, played, features, self._judge(played, features))
@@ -275,9 +281,9 @@ class ForkPlayer:
         return judge_together(runs, player.engines, player.registry)
 
 
-def _is_last_alarming(played: Sequence[Run]) -> bool:
+def _has_last_failed(played: Sequence[PlayedRun]) -> bool:
     """Returns whether the last run must be judged before others are played."""
-    return bool(played) and isinstance(played[-1], FinishedPlay) and played[-1].alarming
+    return bool(played) and isinstance(played[-1], FinishedPlay) and played[-1].certainly_failed
 
 
 def _add_code(run: FinishedPlay, features: RunFeatures, judgement: Judgement) -> PlayOutcome:

@@ -90,7 +90,7 @@ class FinishedPlay:
     """
 
     @property
-    def alarming(self) -> bool:
+    def certainly_failed(self) -> bool:
         """Returns whether the run failed for certain: an invariant did not hold, or a process crashed."""
         looks = self.columns["looks"]
         seen = looks[DATA_SETS["looks"].names.index("what")] if looks else ()

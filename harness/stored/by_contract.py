@@ -170,7 +170,7 @@ def judge_again(
         complete=stored.closed or stored.seal is not None,
         going_on=stored.seal is not None,
         notes=notes,
-        missing=registry.find_missing(stored.extensions, stored.load_command),
+        missing=registry.find_missing_checks(stored.extensions, stored.load_command),
         load_command=stored.load_command,
         stood_still=stood_still,
         watch=watch,

@@ -141,7 +141,7 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
         except FileNotFoundError:
             return None
         history = open_history(stored.history, paths)
-        missing = registry.find_missing(stored.extensions, stored.load_command)
+        missing = registry.find_missing_checks(stored.extensions, stored.load_command)
         judgement = judge_run(
             history,
             stored.contract,

@@ -20,7 +20,7 @@ import msgspec
 from assay.harness.core.files import read_json
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
-from assay.harness.run.command_line import REPEATABLE, make_repeat_command
+from assay.harness.run.command_line import RECORDED_OPTIONS, make_repeat_command
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import LATEST, RunInfo
 
@@ -77,7 +77,7 @@ def _refuse_other_options(run: Path, info: RunInfo, test: str) -> None:
     except ValueError:
         raise HistoryError(f"{run}: its command cannot be read: {to_printable(info.command)}") from None
     for word in recorded:
-        if word != test and word.partition("=")[0] not in REPEATABLE:
+        if word != test and word.partition("=")[0] not in RECORDED_OPTIONS:
             raise HistoryError(
                 f"{run}: its command has {to_printable(word)}, which is no option of a run and could load other "
                 "code, so it is not done again"

@@ -24,7 +24,7 @@ from assay.harness.core.files import read_json_if_valid, write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_printable
 from assay.harness.run import store
-from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX, REPEATABLE, make_reset
+from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX, RECORDED_OPTIONS, make_reset
 from assay.harness.run.store import RunInfo
 from assay.harness.stored.repeat_arguments import RepetitionDeclined, build_repeat_arguments
 from assay.nemesis.schedule.schedule import ScheduleRecord, decode_schedule, encode_schedule
@@ -93,7 +93,7 @@ def run_pytest(arguments: Sequence[str], root: Path, first: RunInfo, *, quietly:
     Other sessions may use the store meanwhile, also for the same test. So only runs of the started process count.
     """
     before = set(store.list_runs(root))
-    command = [sys.executable, "-m", "pytest", make_reset(REPEATABLE), *arguments, f"--store={root}"]
+    command = [sys.executable, "-m", "pytest", make_reset(RECORDED_OPTIONS), *arguments, f"--store={root}"]
     # Not pipes: a process that a test leaves running would hold them open.
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as errors:
         streams = (printed, errors) if quietly else (None, None)

@@ -13,7 +13,7 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.coordinated import CoordinatorClient, Position
 from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer, ReadFailed
-from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
+from assay.system_under_test.client.metadata import BACK_OFF, BrokerNode, Metadata
 from assay.system_under_test.client.multi_fetch import (
     RESPONSE_GRACE,
     RETRIABLE_ERRORS,
@@ -220,7 +220,7 @@ class SimpleConsumer:
 
     async def _ask(
         self, topic: str, partition: int, request: Request[R], version: int, patience: float, deadline: float
-    ) -> tuple[Node, R]:
+    ) -> tuple[BrokerNode, R]:
         """Returns the leader's response. After a lost connection, the present leader is asked again."""
         loop = asyncio.get_running_loop()
         while True:
@@ -234,7 +234,9 @@ class SimpleConsumer:
                     raise ReadFailed(f"{topic}-{partition} at broker {leader.id}: {error}", node=leader.id) from error
                 await asyncio.sleep(BACK_OFF)
 
-    async def _retry_or_raise(self, topic: str, partition: int, error: ErrorCode, node: Node, deadline: float) -> None:
+    async def _retry_or_raise(
+        self, topic: str, partition: int, error: ErrorCode, node: BrokerNode, deadline: float
+    ) -> None:
         if error in STALE_METADATA:
             self._metadata.forget(topic, partition)
         if error not in RETRIABLE_ERRORS or asyncio.get_running_loop().time() + BACK_OFF >= deadline:

@@ -21,7 +21,7 @@ from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataR
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BrokerNode:
     """A broker's id and address."""
 
     id: int
@@ -32,7 +32,7 @@ class Node:
 class PartitionView:
     """``leader`` is None if there is none, or if the queried broker does not know its address."""
 
-    leader: Node | None
+    leader: BrokerNode | None
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     error: ErrorCode
@@ -54,15 +54,15 @@ class ClusterView:
     """``controller`` is None if none is known."""
 
     cluster_id: str | None
-    controller: Node | None
-    nodes: Mapping[int, Node]
+    controller: BrokerNode | None
+    nodes: Mapping[int, BrokerNode]
     topics: Mapping[str, TopicView]
 
 
 def to_cluster_view(response: MetadataResponse) -> ClusterView:
     """Converts a response and resolves broker ids."""
     nodes = {
-        broker.node_id: Node(broker.node_id, Address(broker.host, broker.port))
+        broker.node_id: BrokerNode(broker.node_id, Address(broker.host, broker.port))
         for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
     }
     topics = {
@@ -111,16 +111,16 @@ class Metadata:
         self._bootstrap = KnownBrokers.of(bootstrap)
         self._pool = pool
         self._random = random
-        self._leaders: dict[tuple[str, int], Node] = {}
+        self._leaders: dict[tuple[str, int], BrokerNode] = {}
         self._partitions: dict[str, int] = {}
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, BrokerNode] = {}
         self._silent: dict[Address, float] = {}  # loop time of each broker's unanswered request
         self._topics: dict[str, None] = {}  # all topics that were ever requested, in order
         self._refresh_lock = asyncio.Lock()
         self._refreshes = 0  # number of refreshes begun
         self._view: ClusterView | None = None
 
-    async def leader(self, topic: str, partition: int, deadline: float) -> Node:
+    async def leader(self, topic: str, partition: int, deadline: float) -> BrokerNode:
         """Returns the last known leader, or looks it up until ``deadline`` (loop time). Raises ``ReadFailed``."""
         known = self._leaders.get((topic, partition))
         problem: ReadFailed | None = None
@@ -136,7 +136,7 @@ class Metadata:
                 await self._pause_or_raise(problem, deadline)
         return known
 
-    def get_cached_leader(self, topic: str, partition: int) -> Node | None:
+    def get_cached_leader(self, topic: str, partition: int) -> BrokerNode | None:
         """Returns the last known leader, or None if it must be looked up."""
         return self._leaders.get((topic, partition))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
-from assay.system_under_test.client.metadata import BACK_OFF, SILENCE_SECONDS, Metadata, Node
+from assay.system_under_test.client.metadata import BACK_OFF, SILENCE_SECONDS, BrokerNode, Metadata
 from assay.system_under_test.client.pool import Address, Pool
 from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -131,8 +131,8 @@ class MultiFetch:
             raise ReadFailed(f"none of {names} could be read in time ({error.name})", error=error)
         return {one: answers.get(one) or failures.get(one, leaderless) for one in offsets}
 
-    def _group_by_leader(self, wanted: Sequence[Partition]) -> dict[Node, list[Partition]]:
-        led: dict[Node, list[Partition]] = {}
+    def _group_by_leader(self, wanted: Sequence[Partition]) -> dict[BrokerNode, list[Partition]]:
+        led: dict[BrokerNode, list[Partition]] = {}
         for one in wanted:
             leader = self._metadata.get_cached_leader(*one)
             if leader is not None:
@@ -151,7 +151,7 @@ class MultiFetch:
         return {}
 
     async def _ask(
-        self, leader: Node, wanted: Mapping[Partition, tuple[int, int]], wait: float, min_bytes: int, left: float
+        self, leader: BrokerNode, wanted: Mapping[Partition, tuple[int, int]], wait: float, min_bytes: int, left: float
     ) -> dict[Partition, tuple[FetchResult, bool]]:
         """Fetches partitions by (offset, bytes). Returns each result, and whether it was less than a whole message."""
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ class MultiFetch:
         return {one: self._to_result(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
 
     def _to_result(
-        self, one: Partition, offset: int, found: messages.FetchPartitionResponse | None, leader: Node
+        self, one: Partition, offset: int, found: messages.FetchPartitionResponse | None, leader: BrokerNode
     ) -> tuple[FetchResult, bool]:
         error = ErrorCode.UNKNOWN if found is None else ErrorCode.of(found.error_code)
         if error in STALE_METADATA:

@@ -50,7 +50,7 @@ class PartitionStates:
 
     async def _refresh(self, partition: PartitionId) -> Versioned[PartitionState] | None:
         """Reads the state; returns None if there is none yet. Raises ``ZnodeError``."""
-        path = paths.state(*partition)
+        path = paths.partition_state(*partition)
         try:
             state = znodes.decode_versioned(PartitionState, path, await self.zookeeper.get(path))
         except NoNodeError:
@@ -105,7 +105,7 @@ class PartitionStates:
                 continue
             if found is None and not await self._exists_unchanged(partition[0]):
                 with contextlib.suppress(NoNodeError):
-                    await self.writer.write([Delete(paths.state(*partition), version)])
+                    await self.writer.write([Delete(paths.partition_state(*partition), version)])
                 return
             self._remember(partition, Versioned(wanted, version), written=True)
 
@@ -232,7 +232,7 @@ class PartitionStates:
     ) -> int:
         """Writes a state, and returns the znode's new version."""
         topic, index = partition
-        path, data = paths.state(topic, index), znodes.encode(state)
+        path, data = paths.partition_state(topic, index), znodes.encode(state)
         if found is not None:
             results = await self.writer.write([SetData(path, data, found.version), *other_writes])
             policy = self._policy(topic)

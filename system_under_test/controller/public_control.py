@@ -159,7 +159,7 @@ class PublicControl:
         if delete:
             return await topics.has_deletion_begun(self._zookeeper, partition[0], topic.czxid)
         if state is None:
-            return await self._zookeeper.exists(paths.state(*partition)) is None
+            return await self._zookeeper.exists(paths.partition_state(*partition)) is None
         return me not in (state.value.leader, *state.value.isr, *state.value.elr)
 
     async def _read(self, partitions: Sequence[PartitionId]) -> ClusterState:
@@ -173,7 +173,9 @@ class PublicControl:
         for name, index in partitions:
             if name in cluster.topics and index in cluster.topics[name].assignment:
                 with contextlib.suppress(znodes.ZnodeError):
-                    found = await znodes.read(self._zookeeper, znodes.PartitionState, paths.state(name, index))
+                    found = await znodes.read(
+                        self._zookeeper, znodes.PartitionState, paths.partition_state(name, index)
+                    )
                     if found is not None:
                         cluster.states[name, index] = znodes.Versioned(found[0], found[1].version)
         return cluster

@@ -136,7 +136,7 @@ async def plan_removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[Par
 
     Children come before parents. The request to delete the topic comes last.
     """
-    candidates = [paths.state(*partition) for partition in partitions]
+    candidates = [paths.partition_state(*partition) for partition in partitions]
     candidates += [paths.partition(*partition) for partition in partitions]
     candidates += [paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name)]
     operations = []

@@ -43,7 +43,7 @@ class InSyncMemberCheck:
         """
         topic, _, index = key.rpartition("-")
         try:
-            state, _ = self._inspection.read(PartitionState, paths.state(topic, int(index)))
+            state, _ = self._inspection.read(PartitionState, paths.partition_state(topic, int(index)))
             created = self._inspection.tree.get(paths.topic(topic))[1].czxid
             durably = self._inspection.is_flushed(topic)
         except (NoNodeError, ValueError):

@@ -57,7 +57,7 @@ def require_in_place(storage: Storage, root: str) -> None:
     to the directory that has taken its place.
     """
     path = _join(root, LOCK)
-    if storage.has_lost(path):
+    if storage.has_lost_lock(path):
         raise DirectoryMovedError(
             f"data_dir {root} was moved, or {path} was replaced, while the broker ran; move it back and start the "
             "broker again"

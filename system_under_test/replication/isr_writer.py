@@ -57,7 +57,7 @@ class IsrWriter:
         version that was read. This raises the version, so the lost write can never be applied.
         """
         replica = term.replica
-        path = paths.state(replica.topic, replica.index)
+        path = paths.partition_state(replica.topic, replica.index)
         wanted = members.to_state(term.controller_epoch, self._broker_id, term.epoch)
         content, version = wanted, term.in_sync.zk_version
         outcome_unknown = False

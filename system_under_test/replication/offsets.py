@@ -34,7 +34,7 @@ async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, i
     """
     partition = manager.get(topic, index)
     term = partition.require_leader()
-    path = paths.state(topic, index)
+    path = paths.partition_state(topic, index)
     try:
         async with asyncio.timeout(manager.config.request_timeout_ms / 1000):
             await zookeeper.sync(path)

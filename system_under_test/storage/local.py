@@ -133,7 +133,7 @@ class LocalSlice:
             await writer.drain()
             return
         self._check_not_cut()
-        descriptor = self._file.lend(self._position + self.size)
+        descriptor = self._file.open_for_sendfile(self._position + self.size)
         try:
             await send_range(descriptor, self._position, self.size, writer)
         finally:
@@ -154,7 +154,7 @@ class LocalFile:
         self._descriptor = _open_regular(path, OPEN_FLAGS)
         self.size = os.fstat(self._descriptor).st_size
         self._reserved = False
-        self._lent = 0
+        self._sendfile_end = 0
         """The end of the bytes whose pages may be in the queues of sockets."""
 
     def append(self, data: bytes) -> None:
@@ -176,20 +176,20 @@ class LocalFile:
     def slice(self, position: int, size: int) -> LocalSlice:
         return LocalSlice(self, position, max(0, min(size, self.size - position)))
 
-    def lend(self, end: int) -> int:
+    def open_for_sendfile(self, end: int) -> int:
         """Returns a descriptor for sendfile up to ``end``; the caller must close it. These bytes never change again."""
         descriptor = os.dup(self._descriptor)
-        self._lent = max(self._lent, end)
+        self._sendfile_end = max(self._sendfile_end, end)
         return descriptor
 
     def truncate(self, size: int) -> None:
-        """Truncates the file; if a lent range is affected, replaces the file by a copy of the remaining bytes.
+        """Truncates the file. If sockets may still send the removed bytes, a copy of the other bytes replaces the file.
 
         A truncation zeroes the end of a page, and later appends fill it, even in the queues of sockets. So the senders
-        keep the old file. The copy is slow, and durable at once. A log lends only committed records, so this is rare
+        keep the old file. The copy is slow, and durable at once. A log sends only committed records, so this is rare
         except after an unclean election.
         """
-        if size < self._lent:
+        if size < self._sendfile_end:
             self._replace_by_copy(size)
         elif size < self.size or self._reserved:
             self._truncate_to(min(size, self.size))
@@ -231,7 +231,7 @@ class LocalFile:
         os.close(self._descriptor)
         self._descriptor = copy
         self._reserved = False
-        self._lent = 0
+        self._sendfile_end = 0
 
     async def fsync(self) -> None:
         self._fsyncs.require_intact(self.path)
@@ -324,7 +324,7 @@ class LocalStorage:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
 
-    def has_lost(self, path: str) -> bool:
+    def has_lost_lock(self, path: str) -> bool:
         if path not in self._locks:
             return False
         try:

@@ -48,7 +48,7 @@ def partition(name: str, index: int) -> str:
     return f"{TOPICS}/{name}/partitions/{index}"
 
 
-def state(name: str, index: int) -> str:
+def partition_state(name: str, index: int) -> str:
     return f"{TOPICS}/{name}/partitions/{index}/state"
 
 

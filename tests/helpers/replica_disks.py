@@ -79,7 +79,7 @@ def cluster(
     tree = Tree()
     tree.put(paths.topic(topic), TopicAssignment({"0": [1, 2, 3]}), czxid)
     admitted = {str(member): 10 * member for member in members}
-    tree.put(paths.state(topic, 0), PartitionState(1, members[0], 4, list(members), isr_epochs=admitted))
+    tree.put(paths.partition_state(topic, 0), PartitionState(1, members[0], 4, list(members), isr_epochs=admitted))
     for broker in (1, 2, 3):
         tree.put(paths.broker(broker), b"", 10 * broker)
     return AcknowledgementInspection({index: Node(index) for index in (1, 2, 3)}, tree, DATA, 0.0, flushes)

@@ -37,7 +37,7 @@ def test_every_znode_is_described() -> None:
         paths.REASSIGNMENTS,
         paths.PREFERRED_ELECTION,
         paths.CLUSTER_ID,
-        paths.state("T", "P"),  # type: ignore[arg-type]
+        paths.partition_state("T", "P"),  # type: ignore[arg-type]
         paths.consumer("G", "C"),
         paths.consumer_owner("G", "T", "P"),  # type: ignore[arg-type]
         paths.consumer_offset("G", "T", "P"),  # type: ignore[arg-type]

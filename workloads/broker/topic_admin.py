@@ -11,7 +11,7 @@ from typing import Any, Final
 from assay.harness.core.operation import Completed, Completion, Effect, Operation
 from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
 from assay.system_under_test.client.errors import Certainty, ReadFailed
-from assay.system_under_test.client.metadata import Node
+from assay.system_under_test.client.metadata import BrokerNode
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads.broker.log_names import format_error, format_node, split_key, strip_incarnation, to_outcome
 from assay.workloads.broker.log_operations import Read, get_key
@@ -189,7 +189,7 @@ def to_completion(known: TopicOutcome) -> Completion:
     return Completion(to_outcome(known.outcome), error=error)
 
 
-def _format_node(node: Node | None) -> str | None:
+def _format_node(node: BrokerNode | None) -> str | None:
     return None if node is None else format_node(node.id)
 
 

@@ -9,9 +9,9 @@ import pymysql
 from assay import BANK_ANOMALIES, Cluster, Node, NodeCounts, Software, System
 
 PORT, DATA = 3306, "/var/lib/mysql/assay"
-SNAPSHOTS = "innodb_snapshot_isolation"
+SNAPSHOT_OPTION = "innodb_snapshot_isolation"
 """Available since 10.11.8; older servers do not start with this option."""
-VARIANTS = {SNAPSHOTS: ("OFF", "ON")}
+VARIANTS = {SNAPSHOT_OPTION: ("OFF", "ON")}
 LOST_UPDATES = ("G-single", "G-nonadjacent", *BANK_ANOMALIES)
 START = f"""
 install -d -o mysql -g mysql -m 700 {DATA} /run/mysqld
@@ -47,7 +47,7 @@ class MariaDB(System):
     @property
     def rules_out(self) -> Sequence[str]:
         """The anomalies that must not occur: with snapshot isolation, those that repeatable read alone allows."""
-        values = [text.partition("=")[2].upper() for text in self.chosen if text.startswith(f"--{SNAPSHOTS}=")]
+        values = [text.partition("=")[2].upper() for text in self.chosen if text.startswith(f"--{SNAPSHOT_OPTION}=")]
         return LOST_UPDATES if values[-1:] in (["ON"], ["1"]) else ()
 
     def software(self, role: str) -> Software:

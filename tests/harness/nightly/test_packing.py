@@ -103,7 +103,7 @@ def test_runs_added_moved_and_packed_in_any_order_are_as_they_were_last_added(
 
 
 def test_adding_many_packs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "MOST_UNPACKED", 2)
+    monkeypatch.setattr(dataset, "MAX_UNPACKED", 2)
     for hours in range(3):
         run_folder(tmp_path / "store", datetime(2026, 11, 21, hours, tzinfo=UTC))
     add_stores([tmp_path / "store"], tmp_path / "nights", None, lambda run: None)
@@ -152,24 +152,24 @@ def test_who_waits_says_for_whom_and_gives_up_in_the_end(
 ) -> None:
     monkeypatch.setattr(file_lock, "ANNOUNCE_AFTER", 0.0)
     monkeypatch.setattr(dataset, "DATA_SET_LOCK", 0.4)
-    with lock_dataset(tmp_path, alone=True):
-        for alone in (True, False):
+    with lock_dataset(tmp_path, exclusive=True):
+        for exclusive in (True, False):
             with (
                 pytest.raises(
                     DataSetError, match=rf"\.lock is held by process {os.getpid()}, and \d+ s were not enough"
                 ),
-                lock_dataset(tmp_path, alone=alone),
+                lock_dataset(tmp_path, exclusive=exclusive),
             ):
                 raise AssertionError("two have it")
             assert capsys.readouterr().err.startswith(f"assay: waiting for process {os.getpid()}, which holds")
-    with lock_dataset(tmp_path, alone=True):
+    with lock_dataset(tmp_path, exclusive=True):
         pass
     assert capsys.readouterr().err == ""
 
 
 def test_who_packs_waits_for_who_reads(tmp_path: Path) -> None:
     store_run(tmp_path, FIRST, RUNS[0])
-    with lock_dataset(tmp_path, alone=False), lock_dataset(tmp_path, alone=False):
+    with lock_dataset(tmp_path, exclusive=False), lock_dataset(tmp_path, exclusive=False):
         command = [sys.executable, "-m", "assay.harness.cli.main", "nights", "pack", str(tmp_path)]
         packing = subprocess.Popen(command, stdout=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):

@@ -13,7 +13,7 @@ from hypothesis import settings as of
 from hypothesis import strategies as st
 
 from assay.harness.plugin.options import Options, add_options, make_settings, read_options
-from assay.harness.run.command_line import REPEATABLE, make_repeat_command, make_reset
+from assay.harness.run.command_line import RECORDED_OPTIONS, make_repeat_command, make_reset
 from assay.harness.run.limits import DAY, check_fault_count
 from assay.harness.run.settings import ONCE, Settings
 
@@ -111,7 +111,7 @@ def test_the_command_that_repeats_a_run_plays_its_settings(settings: Settings, n
 def test_after_a_reset_the_options_of_the_project_do_not_count() -> None:
     """``addopts`` come first, and a command that repeats a run leaves out what has its default."""
     ini = ["--nemesis=kill", "--workload-mix=bulk", "--rate=20", "--set=a=b", "--watch", "--reports=failed"]
-    config: Any = Typed([*ini, make_reset(REPEATABLE), "--nemesis=stop", "--seed=7"])
+    config: Any = Typed([*ini, make_reset(RECORDED_OPTIONS), "--nemesis=stop", "--seed=7"])
     found = read_options(config)
     assert (found.nemesis, found.workload_mix, found.seed, found.reports) == (("stop",), (), 7, "failed")
     assert (found.settings.rate, found.settings.configuration, found.settings.watch) == (None, (), False)

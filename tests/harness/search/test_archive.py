@@ -52,7 +52,7 @@ def test_what_is_disfavoured_is_chosen_less_often() -> None:
 
 
 def test_uniform_choice_knows_no_rarity() -> None:
-    archive: Archive[str] = Archive(uniform=True)
+    archive: Archive[str] = Archive(uniform_weights=True)
     archive.record_visits(["rare"])
     archive.add("a", ["common"])
     archive.add("b", ["rare"])

@@ -17,7 +17,7 @@ import pytest
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
-from assay.harness.run.command_line import REPEATABLE, make_repeat_command
+from assay.harness.run.command_line import RECORDED_OPTIONS, make_repeat_command
 from assay.harness.run.settings import Settings
 from assay.harness.search import shrink_run
 from assay.harness.stored import replay
@@ -74,7 +74,7 @@ def test_every_option_of_a_command_is_one_that_may_be_repeated() -> None:
     )  # fmt: skip
     every = [full, replace(full, watch=True), replace(full, fail_fast=True), replace(full, replay=Path("s.json"))]
     words = {word.partition("=")[0] for one in every for word in shlex.split(make_repeat_command("t.py::t", one))[2:]}
-    assert words == REPEATABLE
+    assert words == RECORDED_OPTIONS
 
 
 @pytest.mark.parametrize(

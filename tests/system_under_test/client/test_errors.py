@@ -27,7 +27,7 @@ from assay.system_under_test.client.errors import (
     classify_error,
 )
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
-from assay.system_under_test.client.metadata import Metadata, Node
+from assay.system_under_test.client.metadata import BrokerNode, Metadata
 from assay.system_under_test.client.pool import Address
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.group_offsets import (
@@ -106,11 +106,11 @@ class Broker:
         self.tries += 1
         return self.script.pop(0) if self.script else Step(E.NONE, True, 0.0)
 
-    async def leader(self, topic: str, partition: int, deadline: float) -> Node:
+    async def leader(self, topic: str, partition: int, deadline: float) -> BrokerNode:
         self.step = self.next()
         if self.step.end == "no leader":
             raise ReadFailed("as scripted", error=E.LEADER_NOT_AVAILABLE)
-        return Node(1, Address("broker", 9092))
+        return BrokerNode(1, Address("broker", 9092))
 
     def forget(self, topic: str, partition: int) -> None:
         pass

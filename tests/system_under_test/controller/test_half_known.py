@@ -77,7 +77,7 @@ def test_a_replaced_controller_takes_no_notice_away_from_the_next(monkeypatch: p
             await cluster.cut(one, [other])
 
             async def noticed() -> bool:
-                state = json.loads((await zookeeper.get(paths.state("second", 0)))[0])
+                state = json.loads((await zookeeper.get(paths.partition_state("second", 0)))[0])
                 return state["isr"] == [one.index] and bool(await zookeeper.get_children(paths.ISR_CHANGES))
 
             await until(noticed, "the follower is out of sync, and the controller is to learn of it")
@@ -110,12 +110,12 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
             await zookeeper.create(paths.topic("second"), json.dumps(assignment).encode())
             await until(lambda: follows(cluster, other), "it is followed")
             await cluster.producer.send("second", 0, [(None, b"acknowledged")])
-            before, stat = await zookeeper.get(paths.state("second", 0))
+            before, stat = await zookeeper.get(paths.partition_state("second", 0))
             assert json.loads(before)["leader"] == leader.index
             session = (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
             go_on = looks.hold(lambda client: client.session_id == session)
             if how == "the state makes no sense":
-                await zookeeper.set(paths.state("second", 0), b"nonsense", stat.version)
+                await zookeeper.set(paths.partition_state("second", 0), b"nonsense", stat.version)
                 go_on.set()
             await leader.cut_power()
             await leader.start()
@@ -138,7 +138,7 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
                 assert [part.error_code for part in answer.partitions] == [E.STALE_CONTROLLER_EPOCH]
             await asyncio.sleep(3)
             if how == "the state makes no sense":
-                await zookeeper.set(paths.state("second", 0), before)
+                await zookeeper.set(paths.partition_state("second", 0), before)
                 await zookeeper.delete(paths.CONTROLLER)
             go_on.set()
             led = [event for event in cluster.events(leader, "became-leader") if event["key"] == "second-0"]
@@ -155,7 +155,7 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
 
 def test_a_topic_that_is_made_again_by_hand_gets_no_state_of_the_former_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller is about to look at the former one's; its leader would not be among the new one's replicas."""
-    states = Requests(monkeypatch, "get", paths.state("second", 0))
+    states = Requests(monkeypatch, "get", paths.partition_state("second", 0))
 
     async def check() -> None:
         async with brokers() as cluster:
@@ -167,7 +167,7 @@ def test_a_topic_that_is_made_again_by_hand_gets_no_state_of_the_former_one(monk
             await zookeeper.create(paths.PREFERRED_ELECTION, json.dumps(wanted).encode())
             await asyncio.sleep(0.5)
             for path in (
-                paths.state("second", 0),
+                paths.partition_state("second", 0),
                 paths.partition("second", 0),
                 paths.partitions("second"),
                 paths.topic("second"),
@@ -177,7 +177,7 @@ def test_a_topic_that_is_made_again_by_hand_gets_no_state_of_the_former_one(monk
             await zookeeper.create(paths.topic("second"), json.dumps(later).encode())
             go_on.set()
             await until(lambda: leads(cluster, controller), "it is led by its own replica")
-            assert json.loads((await zookeeper.get(paths.state("second", 0)))[0])["isr"] == [controller.index]
+            assert json.loads((await zookeeper.get(paths.partition_state("second", 0)))[0])["isr"] == [controller.index]
             await zookeeper.close()
 
     simulate(check)

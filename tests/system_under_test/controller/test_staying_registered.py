@@ -59,7 +59,7 @@ def test_a_broker_whose_registration_is_removed_by_hand_registers_again_within_a
                 assert json.loads((await zookeeper.get(path))[0])["clean_lives"][-1] == before.czxid
 
                 async def in_sync() -> bool:
-                    found = [await zookeeper.get(paths.state("orders", index)) for index in range(3)]
+                    found = [await zookeeper.get(paths.partition_state("orders", index)) for index in range(3)]
                     return all(sorted(json.loads(data)["isr"]) == [1, 2, 3] for data, _ in found)
 
                 await until(in_sync, "it is in sync everywhere")

@@ -135,19 +135,19 @@ def test_a_locked_file_that_is_elsewhere_is_noticed_in_both_worlds(tmp_path: Pat
         (LocalStorage(str(tmp_path)), LocalStorage(str(tmp_path))),
         (SimProcess(disk := disk_with_data(), "n1.1").storage, SimProcess(disk, "n1.2").storage),
     ):
-        assert not storage.has_lost("data/.lock"), "it was never locked"
+        assert not storage.has_lost_lock("data/.lock"), "it was never locked"
         storage.lock("data/.lock")
-        assert not storage.has_lost("data/.lock")
+        assert not storage.has_lost_lock("data/.lock")
         storage.rename("data", "moved")
-        assert storage.has_lost("data/.lock")
+        assert storage.has_lost_lock("data/.lock")
         storage.mkdir("data")
-        assert storage.has_lost("data/.lock")
+        assert storage.has_lost_lock("data/.lock")
         other.lock("data/.lock")
-        assert storage.has_lost("data/.lock")
-        assert not other.has_lost("data/.lock")
+        assert storage.has_lost_lock("data/.lock")
+        assert not other.has_lost_lock("data/.lock")
         other.rename("data", "other")
         storage.rename("moved", "data")
-        assert not storage.has_lost("data/.lock")
+        assert not storage.has_lost_lock("data/.lock")
 
 
 def test_a_folder_is_made_without_its_parents_in_both_worlds(tmp_path: Path) -> None:
