@@ -67,7 +67,7 @@ def add_stores(
 
 @contextmanager
 def lock_dataset(dataset: Path, *, exclusive: bool) -> Iterator[None]:
-    """Waits until no other process writes, and with ``exclusive`` until none reads. Read-only data sets have no lock."""
+    """Waits until no one else writes, and with ``exclusive`` until none reads. A read-only data set needs no lock."""
     path = dataset / LOCK
     try:
         lock = open_lock(path)
