@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS
 from assay.system_under_test.protocol.fetch import (
@@ -87,7 +87,7 @@ async def measure(log: Log, size: int, total: int, sendfile_from: int) -> Figure
     local.SENDFILE_MIN_BYTES = sendfile_from
     offset, count = 0, max(20, min(5_000, total // size))
 
-    async def fetch(request: FetchRequest, _: Context) -> FetchResponse:
+    async def fetch(request: FetchRequest, _: RequestContext) -> FetchResponse:
         nonlocal offset
         found = log.read(offset, size, limit=log.end_offset)
         offset += found.size // MESSAGE - size // (20 * MESSAGE)  # approximately the next record

@@ -35,7 +35,7 @@ NO_BOUND: Final = -1
 _STRIKES: Final = ("ends_process", "pauses_process", "cuts_links", "loses_unsynced", "damages_files")
 """Columns of ``faults``: impacts after which earlier observations prove nothing. Histories of other tools have none."""
 
-BOUND: Final = f"""
+EXPOSURE_BOUND: Final = f"""
     select coalesce(max(time), {NO_BOUND}) as since from faults
     where phase = 'healed' and ({" or ".join(f"coalesce({name}, false)" for name in _STRIKES)})
     """

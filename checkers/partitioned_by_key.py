@@ -34,7 +34,7 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import MOST_FINDINGS
-from assay.checkers.objects.kinds import KINDS
+from assay.checkers.objects.kinds import KIND_COUNTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ class PartitionQuestion:
 
     def __call__(self, engine: Engine) -> PartitionAnswers:
         """Answers for the keys whose effects ``engine`` has."""
-        build(engine, (KINDS,))
+        build(engine, (KIND_COUNTS,))
         register_contract(engine, self.contract)
         answers, made = PartitionAnswers(), set[str]()
         for family in FAMILIES:

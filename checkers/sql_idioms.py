@@ -143,7 +143,7 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
     - ``rising``: side 0 states a fact that holds from its moment on, side 1 denies it. Pairs with side 0 first are
       preferred, however far apart.
     - The result has ``by``, ``moment``, ``op``, ``side`` and ``carry`` of the later statement, and of the other one as
-      ``former_moment`` and so on. ``onset`` is the time since which there were such pairs.
+      ``former_moment`` and so on. ``contradicted_at`` is the time since which there were such pairs.
     - ``earliest`` and ``earliest_op`` are moment and operation of the later statement of the first pair.
     """
     names = ["op", "side", "moment", *(name.strip() for name in carry.split(",") if name.strip())]
@@ -156,9 +156,9 @@ def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: b
         return _window(f"first_value({column})", f"{by}, falls", "moment, former_moment, op, former_op", ALL_ROWS)
 
     return f"""
-        select {by}, {both}, onset, {EARLIEST} from (
+        select {by}, {both}, contradicted_at, {EARLIEST} from (
             select {by}, {both}, min(former_moment) over (partition by {by}, falls {order_by("moment, op")}
-                    {ALL_ROWS}) as onset,
+                    {ALL_ROWS}) as contradicted_at,
                 {first_of("moment")} as earliest, {first_of("op")} as earliest_op,
                 {row_number(by=by, order="falls, gap, moment, op, former_op, side, former_side")} as rank
             from (

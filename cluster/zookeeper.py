@@ -113,7 +113,7 @@ async def read_sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int]
     # The section of connections comes last and is ignored, because some connections briefly outlive their sessions. A
     # dump without that heading is incomplete.
     dumps = [text.partition("Connections dump") for text in await _ask_all(nodes, b"dump", timeout)]
-    known = [before for before, whole, _ in dumps if whole and before.startswith(_TRACKER)]
+    known = [before for before, heading, _ in dumps if heading and before.startswith(_TRACKER)]
     return {int(word, 16) for text in known for word in _SESSION.findall(text)} if known else None
 
 

@@ -17,9 +17,13 @@ from assay.system_under_test.controller.broker_requests import (
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
-from assay.system_under_test.controller.topics import auto_create, plan_default_topic, plan_offsets_topic
+from assay.system_under_test.controller.topics import (
+    auto_create,
+    make_default_topic_request,
+    make_offsets_topic_request,
+)
 from assay.system_under_test.groups.coordinator import Coordinator
-from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.handler import Handler, RequestContext
 from assay.system_under_test.protocol import control, internal, topics
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchRequest
@@ -83,7 +87,7 @@ class MetadataHandler:
     manager: ReplicaManager
     cache: MetadataCache
 
-    async def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:
+    async def answer(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         response = self.cache.answer(request, context)
         if self.config.auto_create_topics_enable:
             brokers = [broker.broker_id for broker in self.cache.brokers()]
@@ -93,7 +97,7 @@ class MetadataHandler:
                         await self.make_offsets_topic()
                         topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
                         continue
-                    wanted = plan_default_topic(topic.topic, self.config, brokers)
+                    wanted = make_default_topic_request(topic.topic, self.config, brokers)
                     topic.error_code = await auto_create(
                         self.zookeeper, self.config, wanted, brokers, self.runtime.random
                     )
@@ -103,10 +107,12 @@ class MetadataHandler:
         """Creates the offsets topic once enough brokers live; until then there are no groups."""
         brokers = [broker.broker_id for broker in self.cache.brokers()]
         if len(brokers) >= self.config.offsets_topic_replication_factor:
-            wanted = plan_offsets_topic(OFFSETS_TOPIC, self.config)
+            wanted = make_offsets_topic_request(OFFSETS_TOPIC, self.config)
             await auto_create(self.zookeeper, self.config, wanted, brokers, self.runtime.random)
 
-    async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> control.UpdateMetadataResponse:
+    async def update(
+        self, request: internal.UpdateMetadataRequest, _: RequestContext
+    ) -> control.UpdateMetadataResponse:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         if self.manager.accept_request(
             "update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch

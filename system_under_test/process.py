@@ -95,7 +95,7 @@ def run_process(entry: Coroutine[Any, Any, int]) -> int:
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    _allow_open_files()
+    _raise_open_file_limit()
     return asyncio.run(_until_signalled(entry))
 
 
@@ -124,7 +124,7 @@ async def _until_signalled(entry: Coroutine[Any, Any, int]) -> int:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _allow_open_files() -> None:
+def _raise_open_file_limit() -> None:
     """Raises the limit of open files to its maximum.
 
     A login shell's 1,024 are fewer than connections alone may need, and a broker that cannot open a file ends.

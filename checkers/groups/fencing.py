@@ -80,7 +80,7 @@ FENCING_VIOLATION: Final = Check(
     evidence=f"""
         select key, group_name, place >> 1 as held_token, former_op as first_op, former_kind as first_kind,
             former_rejected as rejected, former_token as first_token, op as late_op, kind as late_kind,
-            spot >> 1 as late_token, onset, {EARLIEST}
+            spot >> 1 as late_token, contradicted_at, {EARLIEST}
         from ({
         select_nearest_pairs(
             f'''
@@ -116,5 +116,5 @@ FENCING_VIOLATION: Final = Check(
     "[rejected=1?learned by {first_op:returned} that token {first_token} is stale|[first_kind=acquire?been "
     "given|first_kind=renew?had its lease renewed under|had something accepted under] token {held_token} by "
     "{first_op:returned}].",
-    moments=("onset",),
+    moments=("contradicted_at",),
 )

@@ -76,7 +76,7 @@ ZOMBIE_COMMIT: Final = Check(
     violations="select key, place, first_ret, before from group_levels where before > first_ret",
     evidence=f"""
         select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
-            op as late_op, seen_op as late_seen_op, onset, {EARLIEST}
+            op as late_op, seen_op as late_seen_op, contradicted_at, {EARLIEST}
         from ({
         select_nearest_pairs(
             f'''
@@ -99,7 +99,7 @@ ZOMBIE_COMMIT: Final = Check(
     "had [seen_op?committed to generation {first_place}, which {seen_op} had fetched by {seen_op:returned}|been in "
     "generation {first_place} by {first_op:returned}][; {late_seen_op} fetched it].",
     operations=("first_op", "seen_op", "late_op", "late_seen_op"),
-    moments=("onset",),
+    moments=("contradicted_at",),
 )
 
 
@@ -108,7 +108,7 @@ GENERATION_REUSE: Final = Check(
     meaning="one generation has two different assignments",
     views=(FORGOTTEN_GROUPS,),
     violations="""
-        select e.key, e.epoch, count(*) as stored, min(e.node) as low_node, max(e.node) as high_node,
+        select e.key, e.epoch, count(*) as stored, min(e.node) as one_node, max(e.node) as other_node,
             min(e.time) as since, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten
         from events e left join group_forgotten g on e.key = g.key
         where e.event = 'group-generation' and e.key is not null and e.epoch is not null
@@ -116,7 +116,7 @@ GENERATION_REUSE: Final = Check(
         """,
     evidence=select_first("found_generation_reuse", "key, epoch"),
     examined="select count(*) as examined from events where event = 'group-generation'",
-    claim="Generation {epoch} of {key} was stored {stored} times, by {low_node} and by {high_node}[forgotten>0?, "
+    claim="Generation {epoch} of {key} was stored {stored} times, by {one_node} and by {other_node}[forgotten>0?, "
     "although the group began again no more than {forgotten} times].",
     time="moment",
     moments=("since",),

@@ -107,8 +107,8 @@ OFFSET_REGRESSION: Final = Check(
     violations="select key, era, place, first_ret, before from offset_levels where before > first_ret",
     # `side`, `moment` and `op` are columns that `select_nearest_pairs` requires; `spot` is the offset of each side.
     evidence=f"""
-        select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset,
-            {EARLIEST}
+        select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind,
+            contradicted_at, {EARLIEST}
         from ({
         select_nearest_pairs(
             f'''
@@ -129,7 +129,7 @@ OFFSET_REGRESSION: Final = Check(
     claim="{late_op} [late_kind=resume?had to begin|committed] at offset {late_place} of {key}, called at "
     "{late_op:called}, although {place} had been known to {first_op} by {first_op:returned}.",
     operations=("first_op", "late_op"),
-    moments=("onset",),
+    moments=("contradicted_at",),
 )
 
 OFFSETS: Final = Family(

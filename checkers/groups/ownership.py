@@ -29,21 +29,21 @@ TWO_LEADERS: Final = Check(
         group by key, epoch, node
         """),
     violations="""
-        select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, min(time) as since,
+        select key, epoch, min(node) as one_node, max(node) as other_node, count(*) as holders, min(time) as since,
             max(time) as moment
         from ownership_leaders group by key, epoch having count(*) > 1
         """,
     evidence=f"""
-        select f.key, f.epoch, f.low_node, f.high_node, f.holders, f.since, f.moment, a.position as low_position,
-            b.position as high_position
+        select f.key, f.epoch, f.one_node, f.other_node, f.holders, f.since, f.moment, a.position as one_position,
+            b.position as other_position
         from {first_rows_subquery("found_two_leaders", "key, epoch")} f
-            join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.low_node = a.node
-            join ownership_leaders b on f.key = b.key and f.epoch = b.epoch and f.high_node = b.node
+            join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.one_node = a.node
+            join ownership_leaders b on f.key = b.key and f.epoch = b.epoch and f.other_node = b.node
         {order_by("f.key, f.epoch")}
         """,
     examined="select count(*) as examined from ownership_leaders",
-    claim="{low_node} and {high_node} both accepted appends to {key} as its leader in epoch {epoch} ({low_node} from "
-    "offset {low_position} on, {high_node} from offset {high_position} on)[holders>2?, {holders} in all].",
+    claim="{one_node} and {other_node} both accepted appends to {key} as its leader in epoch {epoch} ({one_node} from "
+    "offset {one_position} on, {other_node} from offset {other_position} on)[holders>2?, {holders} in all].",
     more="{holders-2}",
     time="moment",
     moments=("since",),
@@ -60,14 +60,14 @@ TWO_CONTROLLERS: Final = Check(
         group by controller_epoch, node, incarnation
         """),
     violations="""
-        select cast(null as string) as key, epoch, min(node) as low_node, max(node) as high_node,
+        select cast(null as string) as key, epoch, min(node) as one_node, max(node) as other_node,
             count(*) as holders, min(time) as since, max(time) as moment
         from ownership_controllers group by epoch having count(*) > 1
         """,
     evidence=select_first("found_two_controllers", "epoch"),
     examined="select count(*) as examined from ownership_controllers",
-    claim="[low_node={high_node}?{low_node} became the controller of epoch {epoch} in two of its lives|{low_node} and "
-    "{high_node} both became the controller of epoch {epoch}][holders>2?, {holders} in all].",
+    claim="[one_node={other_node}?{one_node} became the controller of epoch {epoch} in two of its lives|{one_node} and "
+    "{other_node} both became the controller of epoch {epoch}][holders>2?, {holders} in all].",
     more="{holders-2}",
     time="moment",
     moments=("since",),

@@ -74,10 +74,10 @@ def _require_fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) 
     """Raises ``HistoryError`` for a value that does not fit its column. ``first``: number of the first row in its
     file."""
     for field in schema:
-        at = rows.schema.get_field_index(field.name)
-        if at < 0:
+        column_index = rows.schema.get_field_index(field.name)
+        if column_index < 0:
             continue
-        column = rows.column(at)
+        column = rows.column(column_index)
         why = _find_misfit(column, field.type)
         if why is None:
             continue

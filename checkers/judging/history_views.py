@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from assay.checkers.check import View, build
 from assay.checkers.engine import Engine, EngineError, EngineExhausted
 from assay.checkers.engine.base import quote_texts
-from assay.checkers.exposure import BOUND
+from assay.checkers.exposure import EXPOSURE_BOUND
 from assay.checkers.judging.contract import DEADLINES, Contract
 from assay.checkers.judging.history_integrity import require_readable
-from assay.checkers.objects.kinds import KINDS, define_log_effects
+from assay.checkers.objects.kinds import KIND_COUNTS, define_log_effects
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -71,9 +71,9 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
 
 def count_kinds(engine: Engine, source: Engine) -> None:
     """Creates ``effect_kinds`` in ``engine``. ``source``: an engine with these views, which may read files faster."""
-    build(source, (KINDS,))
+    build(source, (KIND_COUNTS,))
     if source is not engine:
-        engine.load(KINDS.name, source.arrow(f"select * from {KINDS.name}"))
+        engine.load(KIND_COUNTS.name, source.arrow(f"select * from {KIND_COUNTS.name}"))
 
 
 def register_contract(engine: Engine, contract: Contract) -> None:
@@ -95,7 +95,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         f"select {contract.within('rebalance_deadline')} as deadline, "
         f"{int(contract.fenced_by_requests)} as fenced_by_requests",
     )
-    engine.view("exposure_bound", BOUND)
+    engine.view("exposure_bound", EXPOSURE_BOUND)
     engine.view("queue_declared", f"select {int(contract.linearizable_queues)} as linearizable_queues")
     engine.view("set_declared", f"select {int(contract.linearizable_sets)} as linearizable_sets")
     deadlines = ", ".join(f"{contract.within(name)} as {name}" for name in DEADLINES)

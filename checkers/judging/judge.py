@@ -55,8 +55,7 @@ from assay.checkers.judging.weaknesses import find_weaknesses
 from assay.checkers.objects.kinds import MOST_NAMED, NAMELESS, describe_nameless_kinds, list_kinds
 from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import BROKEN_COUNT
-from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
-from assay.harness.core.history.data_sets import UNRECORDED
+from assay.harness.core.history.data_sets import KINDS, UNRECORDED
 from assay.harness.core.printable import count_noun
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> di
     A user's check knows the kinds that its SQL names.
     """
     checks = [check for family in families for check in family.checks]
-    known = {kind for some in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in some}
+    known = {kind for some in (*KINDS.values(), *(check.kinds for check in checks)) for kind in some}
     unknown = sorted(kind for kind in set(kinds) - known if not _is_named(kind, families))
     return {kind: next(iter(get_close_matches(_normalize(kind), sorted(known), 1)), None) for kind in unknown}
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from assay.checkers.check import Check, parse_views
 from assay.checkers.log.offset_by_time import LOOK_UPS
-from assay.checkers.log.retention import keep_lasting
+from assay.checkers.log.retention import keep_undeletable
 from assay.checkers.sql_idioms import (
     first_rows_subquery,
     greatest_before,
@@ -87,7 +87,7 @@ LOOK_UP_ORDER: Final = Check(
         -- for.
         create table log_lasting_answers (across) as
         select q.op, q.sub, q.key, q.timestamp, q.position
-        from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_lasting("q")}
+        from log_look_ups q left join log_compacted k on q.key = k.key cross join log_declared d {keep_undeletable("q")}
             and q.position is not null and k.key is null and d.unflushed = 0
         """),
     ),

@@ -43,7 +43,7 @@ from typing import Final
 from assay.checkers.check import EPOCH, Check, OffsetRange, family_of, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.log.partition_state import BROKERS, COMPLETE_EVENT_LOGS, STATES
-from assay.checkers.log.replicas import HOLES
+from assay.checkers.log.replicas import MISSING_RECORDS
 from assay.checkers.log.transitions import TRANSITIONS
 from assay.checkers.sql_idioms import (
     HAS_BEGUN,
@@ -273,32 +273,32 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         group by r.key, r.epoch, r.node, r.epoch_start
 
         create view epoch_pairs as
-        select a.key, a.epoch, a.node as low_node, a.start as low_start, b.node as high_node, b.start as high_start
+        select a.key, a.epoch, a.node as one_node, a.start as one_start, b.node as other_node, b.start as other_start
         from epoch_starts a join epoch_starts b on a.key = b.key and a.epoch = b.epoch
         where a.node < b.node and ((a.first = 0 and b.first = 0)
             or (least(a.start, b.start) > greatest(a.first, b.first)))
         """),
     violations="""
-        select key, epoch, min(low_node) as low_node from epoch_pairs where low_start <> high_start
+        select key, epoch, min(one_node) as one_node from epoch_pairs where one_start <> other_start
         group by key, epoch
         """,
     evidence=f"""
-        select f.key, f.epoch, f.low_node, p.high_node, min(p.low_start) as low_start, min(p.high_start) as high_start,
-            least(min(p.low_start), min(p.high_start)) as first
+        select f.key, f.epoch, f.one_node, p.other_node, min(p.one_start) as one_start,
+            min(p.other_start) as other_start, least(min(p.one_start), min(p.other_start)) as first
         from (
-            select f.key, f.epoch, f.low_node, min(p.high_node) as high_node
+            select f.key, f.epoch, f.one_node, min(p.other_node) as other_node
             from {first_rows_subquery("found_epoch_history_divergence", "key, epoch")} f
-                join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.low_node = p.low_node
-            where p.low_start <> p.high_start group by f.key, f.epoch, f.low_node) f
-            join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.low_node = p.low_node
-                and f.high_node = p.high_node
-        where p.low_start <> p.high_start
-        group by f.key, f.epoch, f.low_node, p.high_node {order_by("f.key, f.epoch")}
+                join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.one_node = p.one_node
+            where p.one_start <> p.other_start group by f.key, f.epoch, f.one_node) f
+            join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.one_node = p.one_node
+                and f.other_node = p.other_node
+        where p.one_start <> p.other_start
+        group by f.key, f.epoch, f.one_node, p.other_node {order_by("f.key, f.epoch")}
         """,
     optional=True,  # retention may have removed the beginning of a log, so no epoch start may be left
     examined="select count(*) as examined from epoch_pairs",
-    claim="Epoch {epoch} of {key} begins at offset {low_start} by the history of {low_node} and at offset "
-    "{high_start} by that of {high_node}, after all replicas had rejoined.",
+    claim="Epoch {epoch} of {key} begins at offset {one_start} by the history of {one_node} and at offset "
+    "{other_start} by that of {other_node}, after all replicas had rejoined.",
     about=("offset {first} of {key}",),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
 )
@@ -310,7 +310,7 @@ COMPLETENESS: Final = family_of(
 )
 EPOCH_HISTORIES: Final = family_of(EPOCH_HISTORY_DIVERGENCE, applies="replicas where epoch_start is not null")
 
-REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES, DAMAGE, STATES, TRANSITIONS)
+REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, MISSING_RECORDS, DAMAGE, STATES, TRANSITIONS)
 """Each is a family of its own, so that a history without its input is not reported as lacking data."""
 
 REPLICATION_ANOMALIES: Final = tuple(name for family in REPLICATION for name in family.anomalies)

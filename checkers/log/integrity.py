@@ -30,8 +30,8 @@ INCONSISTENT_OFFSET: Final = Check(
         """,
     evidence=f"""
         select f.key, f.position, f.held, n.former_value as first_value, n.former_op as first_op,
-            n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked, n.onset,
-            {EARLIEST}
+            n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked,
+            n.contradicted_at, {EARLIEST}
         from {_FIRST_INCONSISTENT} f join ({
         select_nearest_pairs(
             f'''
@@ -51,7 +51,7 @@ INCONSISTENT_OFFSET: Final = Check(
     f"({_describe_source('second')})[held>2?, {{held}} different values in all].",
     operations=("first_op", "second_op"),
     more="{held-2}",
-    moments=("onset",),
+    moments=("contradicted_at",),
     about=(OFFSET,),
     explained_by=("resurrected",),
 )

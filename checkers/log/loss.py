@@ -26,25 +26,25 @@ def _select_evidence(found: str, *, acked: bool) -> str:
     poll that passed the offset without it. If no such poll was called later, the SQL takes the statement and the poll
     that are nearest in time.
     """
-    few = first_rows_subquery(found, "key, position, value")
+    first_rows = first_rows_subquery(found, "key, position, value")
     return f"""
         select f.key, f.value, f.position, f.acked, f.without_it, f.settled, f.sentinel_op,
             {"coalesce(n.known_op, f.ack_op)" if acked else "f.ack_op"} as ack_op,
-            {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op, n.onset,
+            {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op, n.contradicted_at,
             {EARLIEST}
-        from {few} f
+        from {first_rows} f
             left join (
                 select key, value, position, case when side = 1 then former_op else op end as known_op,
-                    case when side = 1 then op else former_op end as poll_op, onset, {EARLIEST}
+                    case when side = 1 then op else former_op end as poll_op, contradicted_at, {EARLIEST}
                 from ({
         select_nearest_pairs(
             f'''
             select s.key, s.value, s.position, 0 as side, s.moment, s.op
-            from {few} f join log_locations s on f.key = s.key and f.value = s.value and f.position = s.position
+            from {first_rows} f join log_locations s on f.key = s.key and f.value = s.value and f.position = s.position
             where s.acked = {int(acked)}
             union all
             select g.key, g.value, g.position, 1, s.call, s.op
-            from {few} g
+            from {first_rows} g
                 join log_passes s on g.key = s.key and s.first_offset <= g.position and s.next_offset > g.position
                 left join log_shown_records h on h.key = g.key and h.value = g.value and h.position = g.position
                     and h.op = s.op and h.segment = s.segment
@@ -106,7 +106,7 @@ LOST_WRITE: Final = Check(
         """,
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
-            m.onset, {EARLIEST}, {ELSEWHERE}
+            m.contradicted_at, {EARLIEST}, {ELSEWHERE}
         from ({_select_evidence("found_lost_write", acked=True)}) m
             left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
         {order_by("m.key, m.position, m.value")}
@@ -120,7 +120,7 @@ LOST_WRITE: Final = Check(
     f"{_ABSENCE}, and [other_op?{SIGHTING}|no one ever saw it].",
     operations=("ack_op", "poll_op", "sentinel_op", "other_op"),
     more="[settled?|without_it>1?{without_it-1}]",
-    moments=("onset",),
+    moments=("contradicted_at",),
     about=(OFFSET, VALUE),
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
 )
@@ -138,7 +138,7 @@ VANISHED: Final = Check(
     f"{{seen_op:called}}, but {_ABSENCE}.",
     operations=("seen_op", "poll_op", "sentinel_op", "ack_op"),
     more="[settled?|without_it>1?{without_it-1}]",
-    moments=("onset",),
+    moments=("contradicted_at",),
     about=(VALUE, OFFSET),
     explained_by=("inconsistent-offset",),
     seen_again=True,  # a value that moves is gone from either offset for some reader
@@ -155,7 +155,7 @@ MISPLACED_ACK: Final = Check(
         """,
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
-            m.onset, {EARLIEST}, p.position as elsewhere, p.op as shown_op
+            m.contradicted_at, {EARLIEST}, p.position as elsewhere, p.op as shown_op
         from ({_select_evidence("found_misplaced_ack", acked=True)}) m
             join (
                 select f.key, f.value, s.position, s.op,
@@ -172,7 +172,7 @@ MISPLACED_ACK: Final = Check(
     f"{_ABSENCE}; it was read at offset {{elsewhere}} ({{shown_op}} at {{shown_op:called}}).",
     operations=("ack_op", "poll_op", "sentinel_op", "shown_op"),
     more="[settled?|without_it>1?{without_it-1}]",
-    moments=("onset",),
+    moments=("contradicted_at",),
     about=(OFFSET, VALUE),
     explained_by=("inconsistent-offset",),
 )
@@ -190,20 +190,20 @@ UNSEEN: Final = Check(
 
         -- Acknowledged values that the drain must deliver. It need not deliver those below the place where it began.
         create view log_due as
-        select p.key, p.value, p.position, p.okay_op
+        select p.key, p.value, p.position, p.any_ack_op
         from log_judged p join log_drains f on p.key = f.key
-        where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
+        where p.any_acks > 0 and (p.any_acked < f.final_call or p.sentinel = 1) and p.judged = 1
             and (p.position is not null or (p.compacted is null and p.log_start <= 0))
             and coalesce(p.position, p.log_start) >= f.lowest
         """),
     violations="""
-        select d.key, d.value, d.position, d.okay_op
+        select d.key, d.value, d.position, d.any_ack_op
         from log_due d join log_values v on d.key = v.key and d.value = v.value
             left join log_gone_values g on d.key = g.key and d.value = g.value and d.position = g.position
         where v.drained = 0 and g.key is null
         """,
     evidence=f"""
-        select f.key, f.value, f.position, f.okay_op, s.settled, e.last, {ELSEWHERE}
+        select f.key, f.value, f.position, f.any_ack_op, s.settled, e.last, {ELSEWHERE}
         from {first_rows_subquery("found_unseen", "key, position, value")} f join log_drains e on f.key = e.key
             left join log_settled s on f.key = s.key
             left join log_strays t on f.key = t.other_key and f.value = t.value and t.sight = 1
@@ -211,8 +211,8 @@ UNSEEN: Final = Check(
         """,
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_due",
-    claim="value {value} at [offset {position}|an unknown offset] of {key} was acknowledged to {okay_op} at "
-    "{okay_op:returned}, but the drain, which [settled at offset {settled}|never reached the sentinel], had not "
+    claim="value {value} at [offset {position}|an unknown offset] of {key} was acknowledged to {any_ack_op} at "
+    "{any_ack_op:returned}, but the drain, which [settled at offset {settled}|never reached the sentinel], had not "
     f"delivered it by its deadline[other_op?; {SIGHTING}].",
     moments=("last",),
     about=(OFFSET, VALUE),

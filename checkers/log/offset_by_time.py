@@ -13,7 +13,7 @@ from typing import Final
 from assay.checkers.check import Check, Table, parse_views
 from assay.checkers.engine import INFINITY
 from assay.checkers.judging.verdict import MOST_FINDINGS
-from assay.checkers.log.retention import keep_lasting
+from assay.checkers.log.retention import keep_undeletable
 from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by
 
 LOOK_UPS: Final = Table(
@@ -57,7 +57,7 @@ TIME_LOOK_UP: Final = Check(
         -- (`across`): on the topic's settings and on all nodes' clocks.
         create table log_lasting_records (across) as
         select d.key, d.position, d.timestamp, d.known, d.op, d.value
-        from log_dated_records d {keep_lasting("d")} and d.must_exist = 1
+        from log_dated_records d {keep_undeletable("d")} and d.must_exist = 1
 
         -- Look-ups that may have missed a record: one young enough was known before, and one lies below the answer.
         -- This is only a filter: usually both conditions are met by the same record, and the violations check that.

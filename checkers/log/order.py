@@ -96,7 +96,7 @@ REAL_TIME_ORDER: Final = Check(
         """),
     evidence=f"""
         select f.key, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
-            r.op as future_op, c.op as future_send_op, n.onset, n.earliest, e.op as earliest_op,
+            r.op as future_op, c.op as future_send_op, n.contradicted_at, n.earliest, e.op as earliest_op,
             case when s.op is null then 0 else 1 end as known_acked, n.moment - n.former_moment as gap,
             {_decode_place("f.place", "known")}, {_decode_place("n.spot", "late")},
             y.seen_op as later_seen_op, x.seen_op as known_seen_op
@@ -144,7 +144,7 @@ REAL_TIME_ORDER: Final = Check(
     "{later_op} that began only at {later_op:called}]|Offset {known_offset} of {key} was read by {future_op} by "
     "{future_ret:time}, before {future_send_op} began to send it at {future_call:time}].",
     operations=("known_op", "later_op", "later_seen_op", "known_seen_op", "future_op", "future_send_op"),
-    moments=("onset",),
+    moments=("contradicted_at",),
     about=(
         _describe_filling("late_offset", "later_op"),
         "[late_end?end of {key} in operation {later_op:number}]",

@@ -50,8 +50,8 @@ TWO_IN_SYNC_SETS: Final = Check(
         group by key, version, members, isr, elr
         """),
     violations="""
-        select l.key, l.version, l.isr as low_isr, l.elr as low_elr, l.node as low_node, h.isr as high_isr,
-            h.elr as high_elr, h.node as high_node, greatest(l.time, h.time) as moment
+        select l.key, l.version, l.isr as one_isr, l.elr as one_elr, l.node as one_node, h.isr as other_isr,
+            h.elr as other_elr, h.node as other_node, greatest(l.time, h.time) as moment
         from (
             select key, version, min(members) as low, max(members) as high from state_versions
             group by key, version having min(members) <> max(members)) d
@@ -60,9 +60,9 @@ TWO_IN_SYNC_SETS: Final = Check(
         """,
     evidence=select_first("found_two_in_sync_sets", "key, version"),
     examined="select count(*) as examined from state_versions",
-    claim="Of version {version} of the state of {key}, {low_node} had [low_isr=?no one|{low_isr}] in sync[low_elr=?| "
-    "and {low_elr} eligible], and {high_node} had [high_isr=?no one|{high_isr}] in sync[high_elr=?| and {high_elr} "
-    "eligible].",
+    claim="Of version {version} of the state of {key}, {one_node} had [one_isr=?no one|{one_isr}] in sync[one_elr=?| "
+    "and {one_elr} eligible], and {other_node} had [other_isr=?no one|{other_isr}] in sync[other_elr=?| and "
+    "{other_elr} eligible].",
     time="moment",
 )
 

@@ -41,24 +41,24 @@ REPLICA_DIVERGENCE: Final = Check(
         having min(crc) <> max(crc) or min(compared) <> max(compared) or min(unknown) <> max(unknown)
         """,
     evidence=f"""
-        select f.key, f.position, l.node as low_node, l.value as low_value, l.crc as low_crc, l.epoch as low_epoch,
-            h.node as high_node, h.value as high_value, h.crc as high_crc, h.epoch as high_epoch
+        select f.key, f.position, l.node as one_node, l.value as one_value, l.crc as one_crc, l.epoch as one_epoch,
+            h.node as other_node, h.value as other_value, h.crc as other_crc, h.epoch as other_epoch
         from (
-            select f.key, f.position, f.node as low, min(b.node) as high
+            select f.key, f.position, f.node as one, min(b.node) as other
             from {first_rows_subquery("found_replica_divergence", "key, position")} f
                 join replica_records a on f.key = a.key and f.position = a.position and f.node = a.node
                 join replica_records b on f.key = b.key and f.position = b.position
             where a.crc <> b.crc or a.compared <> b.compared or a.unknown <> b.unknown
             group by f.key, f.position, f.node) f
-            join replica_records l on f.key = l.key and f.position = l.position and f.low = l.node
-            join replica_records h on f.key = h.key and f.position = h.position and f.high = h.node
+            join replica_records l on f.key = l.key and f.position = l.position and f.one = l.node
+            join replica_records h on f.key = h.key and f.position = h.position and f.other = h.node
         {order_by("f.key, f.position")}
         """,
     examined="""
         select count(*) as examined from (
             select key, position from replica_records group by key, position having count(*) > 1) as common
         """,
-    claim=f"Offset {{position}} of {{key}} is {_describe_record('low')} and {_describe_record('high')}, below the "
+    claim=f"Offset {{position}} of {{key}} is {_describe_record('one')} and {_describe_record('other')}, below the "
     "high watermark of both, after all replicas had rejoined.",
     about=(OFFSET,),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
@@ -93,7 +93,7 @@ REPLICA_HOLE: Final = Check(
         """,
     evidence=f"""
         select f.key, f.node, f.log_start, f.high_watermark, f.missing, f.position, f.last, o.witness,
-            case when f.missing = f.last - f.position + 1 then f.last end as whole
+            case when f.missing = f.last - f.position + 1 then f.last end as last_of_block
         from {first_rows_subquery("found_replica_hole", "key, node")} f
             join hole_offsets o on f.key = o.key and f.node = o.node and f.position = o.position
         {order_by("f.key, f.node")}
@@ -102,7 +102,7 @@ REPLICA_HOLE: Final = Check(
     claim="{node}, a member of the in-sync set, lacks [missing>1?{missing} offsets from {position} to {last}|offset "
     "{position}] of {key}, which {witness} has, between its log start {log_start} and its high watermark "
     "{high_watermark}.",
-    about=(OffsetRange("position", "whole"),),
+    about=(OffsetRange("position", "last_of_block"),),
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
     seen_again=True,
 )
@@ -158,4 +158,4 @@ LOST_LAST_VALUE: Final = Check(
 
 REPLICAS: Final = Family("replicas", checks=(REPLICA_DIVERGENCE,), applies="select count(*) as examined from replicas")
 REPLICA_ANOMALIES: Final = REPLICAS.anomalies
-HOLES: Final = family_of(REPLICA_HOLE, LOST_LAST_VALUE, applies="replicas where high_watermark is not null")
+MISSING_RECORDS: Final = family_of(REPLICA_HOLE, LOST_LAST_VALUE, applies="replicas where high_watermark is not null")

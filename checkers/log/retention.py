@@ -134,7 +134,7 @@ LOG_START_REGRESSION: Final = Check(
 )
 
 
-def keep_lasting(rows: str) -> str:
+def keep_undeletable(rows: str) -> str:
     """Returns SQL joins and a condition. They keep only the ``rows`` whose record no limit may delete during the run.
 
     ``rows`` has the record's ``key`` and a ``timestamp``: the record was created then or later.
@@ -202,31 +202,31 @@ FORBIDDEN_DELETION: Final = Check(
 
         -- The most bytes that may have been in the log from a start on; no row if a size is unknown.
         create view log_greatest_sizes as
-        select t.key, t.position, cast(coalesce(sum(s.size), 0) as bigint) as most
+        select t.key, t.position, cast(coalesce(sum(s.size), 0) as bigint) as max_bytes
         from log_suspect_starts t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'
             and s.call < t.reported and coalesce(s.position, {INFINITY}) >= t.position
         where t.bytes < {INFINITY}
         group by t.key, t.position having count(s.op) = count(s.size)
         """),
     violations=f"""
-        select t.key, t.position as start, t.reported, t.op, t.created, t.ms, t.bytes, r.most
+        select t.key, t.position as start, t.reported, t.op, t.created, t.ms, t.bytes, r.max_bytes
         from log_suspect_starts t left join log_greatest_sizes r on t.key = r.key and t.position = r.position
-        where t.bytes = {INFINITY} or r.most < t.bytes
+        where t.bytes = {INFINITY} or r.max_bytes < t.bytes
         """,
     evidence=f"""
         select f.key, f.start, f.reported, f.op as start_op, f.ms, f.bytes,
-            f.most, b.position, min(b.value) as value, min(s.op) as send_op
+            f.max_bytes, b.position, min(b.value) as value, min(s.op) as send_op
         from {first_rows_subquery("found_forbidden_deletion", "key, start")} f
             join log_creation_times b on f.key = b.key and f.created = b.created and b.position < f.start
             join log_sends s on b.key = s.key and b.value = s.value and s.outcome <> 'fail'
-        group by f.key, f.start, f.reported, f.op, f.ms, f.bytes, f.most, b.position
+        group by f.key, f.start, f.reported, f.op, f.ms, f.bytes, f.max_bytes, b.position
         {order_by("f.key, f.start, b.position")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from log_start_reports",
     kinds=("start",),
     claim="value {value} at offset {position} of {key}, sent by {send_op} at {send_op:called}, lies below the start "
     f"{{start}} that {{start_op}} got at {{reported:time}}, though records are kept for [ms<{INFINITY}?{{ms}} "
-    "ms|ever][most?, and of the {bytes} bytes that the log may hold at most {most} were there].",
+    "ms|ever][max_bytes?, and of the {bytes} bytes that the log may hold at most {max_bytes} were there].",
     needs_close=True,
     optional=True,
 )

@@ -142,21 +142,21 @@ LOG_VIEWS: Final = (
 
     -- Everything known of each (key, value, position), one row each. Position is null for sends without an
     -- acknowledged offset, value for undecodable records.
-    -- - `okays`, `okayed`, `okay_op`: number of acknowledgements, return and operation of the first one. `acks`,
-    -- `acked`, `ack_op` count only acknowledgements with an offset.
+    -- - `any_acks`, `any_acked`, `any_ack_op`: number of acknowledgements, return and operation of the first one.
+    -- `acks`, `acked`, `ack_op` count only acknowledgements with an offset.
     -- - `live`, `failed`: number of sends that may have happened, and of failed ones. `sentinel`: it was one.
     -- - `observed`, `drained`: number of records read, and of those read by the drain. `seen`, `seen_op`: return and
     -- operation of the first poll that read it. `shown`: number of polls that read it inside their range.
     create table log_value_offsets (high_cardinality) as
-    select key, value, position, okays, okayed, okay_op,
-        case when position is null then 0 else okays end as acks,
-        case when position is null then null else okayed end as acked,
+    select key, value, position, any_acks, any_acked, any_ack_op,
+        case when position is null then 0 else any_acks end as acks,
+        case when position is null then null else any_acked end as acked,
         case when position is null then null else live_call end as acked_call,
-        case when position is null then null else okay_op end as ack_op,
+        case when position is null then null else any_ack_op end as ack_op,
         sentinel, live, live_call, failed, any_call, send_op, observed, drained, seen, seen_op, shown
     from (
         select key, value, position,
-            cast(sum(okays) as bigint) as okays, min(okayed) as okayed, min(okay_op) as okay_op,
+            cast(sum(any_acks) as bigint) as any_acks, min(any_acked) as any_acked, min(any_ack_op) as any_ack_op,
             max(sentinel) as sentinel,
             cast(sum(live) as bigint) as live, min(live_call) as live_call,
             cast(sum(failed) as bigint) as failed, min(any_call) as any_call, min(send_op) as send_op,
@@ -164,9 +164,9 @@ LOG_VIEWS: Final = (
             min(seen) as seen, min(seen_op) as seen_op, cast(sum(shown) as bigint) as shown
         from (
             select key, value, case when outcome = 'ok' then position end as position,
-                case when outcome = 'ok' then 1 else 0 end as okays,
-                case when outcome = 'ok' then coalesce(ret, {INFINITY}) end as okayed,
-                case when outcome = 'ok' then op end as okay_op,
+                case when outcome = 'ok' then 1 else 0 end as any_acks,
+                case when outcome = 'ok' then coalesce(ret, {INFINITY}) end as any_acked,
+                case when outcome = 'ok' then op end as any_ack_op,
                 case when outcome = 'ok' and phase = 'sentinel' then 1 else 0 end as sentinel,
                 case when outcome <> 'fail' then 1 else 0 end as live,
                 case when outcome <> 'fail' then call end as live_call,
@@ -194,7 +194,7 @@ LOG_VIEWS: Final = (
         cast(sum(live) as bigint) as live, cast(sum(failed) as bigint) as failed, cast(sum(acks) as bigint) as acks,
         cast(sum(observed) as bigint) as observed, cast(sum(drained) as bigint) as drained,
         count(position) as offsets, min(position) as low, max(position) as high,
-        min(case when position is null then okayed end) as unplaced,
+        min(case when position is null then any_acked end) as unplaced,
         coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
     from log_value_offsets group by key, value
 
@@ -225,8 +225,8 @@ LOG_VIEWS: Final = (
 
     -- The rows of `log_value_offsets`; `judged` is 0 if retention or compaction may have taken the offset.
     create view log_judged as
-    select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.okays, p.okayed, p.okay_op, p.sentinel, p.observed,
-        p.seen, p.seen_op, p.shown, c.key as compacted, coalesce(t.log_start, 0) as log_start,
+    select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.any_acks, p.any_acked, p.any_ack_op, p.sentinel,
+        p.observed, p.seen, p.seen_op, p.shown, c.key as compacted, coalesce(t.log_start, 0) as log_start,
         case when p.position < coalesce(t.log_start, 0) then 0
             when c.key is not null and k.key is null then 0 else 1 end as judged
     from log_value_offsets p

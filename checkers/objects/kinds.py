@@ -10,12 +10,11 @@ from typing import Final
 from assay.checkers.check import Check, Family, PreparedTables, Table, UndecidedKeys, View
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import quote_texts, select_nothing
-from assay.harness.core.history.data_sets import EFFECTS
-from assay.harness.core.history.data_sets import KINDS as OF_FORMAT
+from assay.harness.core.history.data_sets import EFFECTS, KINDS
 
 MOST_NAMED: Final = 5
 
-KINDS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
+KIND_COUNTS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
 """A single scan, so that families that do not apply cost none."""
 
 NAMELESS: Final = ("add", "remove", "read", "write", "cas")
@@ -41,7 +40,7 @@ def declare_family(
     The views are made once a history is known to have such objects. ``doubts`` is then called, and returns reasons why
     the verdict cannot be pass. ``require`` is as in ``PreparedTables``.
     """
-    kinds = quote_texts(OF_FORMAT[name])
+    kinds = quote_texts(KINDS[name])
     keys = f"select key from effect_kinds where kind in ({kinds}) group by key"
     return Family(
         name=name,

@@ -122,7 +122,7 @@ def _select_evidence(found: str) -> str:
     few = first_rows_subquery(found, "key, value")
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op,
-            min(n.op) as reader_op, min(n.onset) as onset, min(n.earliest) as earliest,
+            min(n.op) as reader_op, min(n.contradicted_at) as contradicted_at, min(n.earliest) as earliest,
             min(n.earliest_op) as earliest_op, min(w.op) as shown_op, min(a.node) as node,
             min(b.op) as add_op, min(b.node) as add_node,
             case when f.known_by = 'set-read' then f.acked end as acked,
@@ -175,7 +175,7 @@ def _declare_absence_check(anomaly: str, meaning: str, condition: str, exposure:
         "it]].",
         operations=("known_op", "reader_op", "third_op"),
         more="{missing-1}",
-        moments=("onset", "acked"),
+        moments=("contradicted_at", "acked"),
         about=("what read {reader_op:number} lacks[ by {node}]",),
         needs_close=True,
         seen_again=True,

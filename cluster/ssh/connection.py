@@ -107,18 +107,18 @@ class SshConnection:
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> str:
         """Returns a shell command's standard output. Raises :class:`NodeError` if it fails, hangs or cannot be sent."""
-        done = self.complete(command, stdin=stdin, timeout=timeout)
+        done = self.run_to_completion(command, stdin=stdin, timeout=timeout)
         if done.status != 0:
             raise self._command_error(command, f"exit code {done.status}; {_last_lines(done.errors or done.output)}")
         return done.output
 
-    def complete(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> CommandResult:
+    def run_to_completion(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> CommandResult:
         """Returns how a shell command ended. Raises :class:`NodeError` if it hangs or cannot be sent.
 
         A command that hangs is killed on the node a moment later. Otherwise it could take effect after its caller has
         given up on it and undone it.
         """
-        channel, began = self._channel(), time.monotonic()
+        channel, began = self._open_channel(), time.monotonic()
         try:
             channel.settimeout(timeout)
             with _limit_waiting(channel, timeout + GRACE):
@@ -143,7 +143,7 @@ class SshConnection:
 
     def lines(self, command: str, on_channel: Callable[[paramiko.Channel], None]) -> Iterator[str]:
         """Yields each line as the command writes it, until it ends or the channel given to ``on_channel`` is closed."""
-        channel = self._channel()
+        channel = self._open_channel()
         try:
             on_channel(channel)
             with _limit_waiting(channel, COMMAND_TIMEOUT):
@@ -272,20 +272,20 @@ class SshConnection:
         self._jump_transports.append(self._open(login.jump))
         return self._jump_transports[-1].open_channel("direct-tcpip", where, ("", 0), timeout=CONNECT_TIMEOUT)
 
-    def _channel(self) -> paramiko.Channel:
+    def _open_channel(self) -> paramiko.Channel:
         transport = self._require_transport()
         try:
-            return self._session(transport)
+            return self._open_session(transport)
         except (paramiko.SSHException, OSError, EOFError):
             with self._lock:
                 if self._transport is transport:  # otherwise another thread has reconnected, and its commands run there
                     self._drop()
         try:
-            return self._session(self._require_transport())
+            return self._open_session(self._require_transport())
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise NodeError(f"{self._name}: connected, but no channel could be opened: {error!r}") from error
 
-    def _session(self, transport: paramiko.Transport) -> paramiko.Channel:
+    def _open_session(self, transport: paramiko.Transport) -> paramiko.Channel:
         """Opens a session. If sshd grants no more, it waits for one to end: most last some milliseconds."""
         deadline = time.monotonic() + CONNECT_TIMEOUT
         while True:
@@ -308,7 +308,7 @@ class SshConnection:
         with self._sftp_lock:
             sftp = self._sftp
             if sftp is None or sftp.get_channel() is None or sftp.sock.closed:
-                channel = self._channel()
+                channel = self._open_channel()
                 try:
                     self._sftp = sftp = self._start_sftp(channel)
                 except (paramiko.SSHException, OSError, EOFError) as error:

@@ -140,7 +140,7 @@ class SshNode(SecondCopyMethods, PreloadMethods):
         done: CommandResult | None = None
         began = datetime.now(UTC)
         try:
-            done = await self._in_thread(lambda: self._connection.complete(text, stdin=stdin, timeout=timeout))
+            done = await self._in_thread(lambda: self._connection.run_to_completion(text, stdin=stdin, timeout=timeout))
         finally:
             undone = _change_key(text) in self._open_entries and not changes and undo is None
             if changes or undo is not None or undone:

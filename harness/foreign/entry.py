@@ -10,7 +10,7 @@ from assay.harness.foreign.source import MalformedError, TextPosition, shorten
 
 INVOKE: Final = "invoke"
 TYPES: Final = (INVOKE, *Outcome)
-MOST_PROCESSES: Final = 2**31
+MAX_PROCESSES: Final = 2**31
 MAX_INDEX: Final = 2**63
 MAX_TIME: Final = 2**62
 """Nanoseconds, 146 years. The rest of int64 is left for entries of equal times, which are moved apart."""
@@ -62,7 +62,7 @@ def read_entry(path: Path, place: TextPosition, value: Any) -> Entry:
 
 def parse_process(path: Path, place: TextPosition, value: Any) -> int:
     """Returns the number of a client. Raises ``MalformedError`` for other values."""
-    if type(value) is not int or not 0 <= value < MOST_PROCESSES:
+    if type(value) is not int or not 0 <= value < MAX_PROCESSES:
         raise MalformedError(
             path, place, f":process is {shorten(to_json(value))}; a client is a number from 0 on, the nemesis a keyword"
         )

@@ -99,8 +99,8 @@ class LogReader:
             )
         if nemesis:
             return Entry(place, None, completion, rest["f"], None)
-        at = match.start("rest") + rest.start("value")
-        value, error = self._parse_value(TextPosition(number, at + 1), completion, rest["value"])
+        offset = match.start("rest") + rest.start("value")
+        value, error = self._parse_value(TextPosition(number, offset + 1), completion, rest["value"])
         # `parse_process` rejects the text of a longer number.
         number_or_text = int(process) if len(process) < 20 else process
         return Entry(place, parse_process(self._path, place, number_or_text), completion, rest["f"], value, error=error)

@@ -26,7 +26,7 @@ from assay.harness.nightly.store_index import FOUND
 from assay.harness.run import store
 from assay.reports.figures import FIGURES
 
-OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
+ORIGIN_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
 NIGHT: Final = "night.json"
 OF_NIGHT: Final = (NIGHT, CELLS, SHRUNK, MEASURED)
 
@@ -180,7 +180,7 @@ def carry(
         place = target / run.relative_to(source)
         if (place / "history").exists() or is_link_elsewhere(run) or is_unjudged(run):
             continue
-        files = [run / name for name in OF_RUN if is_file(run / name)]
+        files = [run / name for name in ORIGIN_RUN if is_file(run / name)]
         if not into.accepts(place, _is_our_run) or not into.accepts_run(place, run):
             continue
         if files:

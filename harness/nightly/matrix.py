@@ -124,9 +124,9 @@ def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
         raise NightError(f"{path}:{where} {error}") from None
     if not cells:
         raise NightError(f"{path} has no cells: it needs one of {', '.join(f'[[{kind}]]' for kind in CellKind)}")
-    twice = [name for name, count in Counter(cell.name for cell in cells).items() if count > 1]
-    if twice:
-        raise NightError(f'{path}: two cells are named {twice[0]}: give one of their blocks a label = "..."')
+    duplicates = [name for name, count in Counter(cell.name for cell in cells).items() if count > 1]
+    if duplicates:
+        raise NightError(f'{path}: two cells are named {duplicates[0]}: give one of their blocks a label = "..."')
     return tuple(cells), shrink
 
 
@@ -158,13 +158,13 @@ class MatrixFolder:
         """Yields names and pytest arguments; for a folder, those of each of its modules."""
         for text in given:
             path, _, test = text.partition("::")
-            place = self.folder / path
-            if place.is_dir() and not test:
-                yield from ((one.stem, f"{path.rstrip('/')}/{one.name}") for one in sorted(place.glob("test_*.py")))
-            elif place.is_file():
-                yield place.stem + text.removeprefix(path), text
+            target = self.folder / path
+            if target.is_dir() and not test:
+                yield from ((one.stem, f"{path.rstrip('/')}/{one.name}") for one in sorted(target.glob("test_*.py")))
+            elif target.is_file():
+                yield target.stem + text.removeprefix(path), text
             else:
-                modules = [str(one.relative_to(self.folder)) for one in sorted(place.parent.glob("test_*.py"))]
+                modules = [str(one.relative_to(self.folder)) for one in sorted(target.parent.glob("test_*.py"))]
                 raise SettingsError(f"workloads: there is no {text!r}{_suggest(path, modules)}")
 
     def schedules(self, patterns: Sequence[str]) -> Iterator[str]:
@@ -176,7 +176,7 @@ class MatrixFolder:
             yield from files
 
 
-def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iterator[MatrixCell]:
+def _make_cells(kind: CellKind, block: MatrixBlock, matrix: MatrixFolder) -> Iterator[MatrixCell]:
     reserved = (*NIGHT_OPTIONS, "--defect") if kind is CellKind.CANARY else NIGHT_OPTIONS
     for option in block.options:
         if option.partition("=")[0] in reserved or option.startswith("-n"):
@@ -186,9 +186,9 @@ def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iter
         limit += parse_budget("budget", block.budget).seconds or 0.0
     defects: Iterable[tuple[str | None, tuple[str, ...], str]] = [(None, (), "")]
     if kind is CellKind.CANARY:
-        defects = _find_defects(block, place)
+        defects = _find_defects(block, matrix)
     for defect, expected, run in defects:
-        for variant in _read_described_run(run, block, place) if run else _make_variants(kind, block, place):
+        for variant in _read_described_run(run, block, matrix) if run else _make_variants(kind, block, matrix):
             names = [] if run else [variant.workload, variant.nemesis]
             name = "/".join(part for part in (kind, block.label, defect, *names, variant.cluster) if part)
             if not name.isprintable():
@@ -199,7 +199,7 @@ def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iter
                 name=name,
                 kind=kind,
                 workload=variant.workload,
-                system=place.system(block.system),
+                system=matrix.system(block.system),
                 nemesis=variant.nemesis,
                 cluster=variant.cluster,
                 defect=defect,
@@ -210,21 +210,21 @@ def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iter
             )
 
 
-def _make_variants(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iterator[CellVariant]:
+def _make_variants(kind: CellKind, block: MatrixBlock, matrix: MatrixFolder) -> Iterator[CellVariant]:
     option, faults = "--nemesis", block.nemeses or ((ANY,) if kind is CellKind.EXPLORE else ("none",))
     if kind is CellKind.SCHEDULE:
-        option, faults = "--replay", tuple(place.schedules(block.schedules))
+        option, faults = "--replay", tuple(matrix.schedules(block.schedules))
     explore = [f"--explore={block.budget}"] if kind is CellKind.EXPLORE else []
-    for (name, path), fault, cluster in product(place.workloads(block.workloads), faults, _read_clusters(block)):
+    for (name, path), fault, cluster in product(matrix.workloads(block.workloads), faults, _read_clusters(block)):
         faults_option = [] if explore and fault == ANY else [f"{option}={fault}"]
         nemesis = Path(fault).stem if kind is CellKind.SCHEDULE else fault.replace(",", "+")
         yield CellVariant(name, nemesis, cluster, (path, *explore, *faults_option, f"--cluster={cluster}"))
 
 
-def _find_defects(block: MatrixBlock, place: MatrixFolder) -> Iterator[tuple[str, tuple[str, ...], str]]:
+def _find_defects(block: MatrixBlock, matrix: MatrixFolder) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Yields the named defects, or all, with their anomalies, and the described run if the block has no workloads."""
-    name = place.system(block.system)
-    system = find_system(place.systems[name])
+    name = matrix.system(block.system)
+    system = find_system(matrix.systems[name])
     described = {one.name: one for one in getattr(system, "described_defects", ())}
     known = list(dict.fromkeys((*described, *system.defects)))
     if block.nemeses and not block.workloads:
@@ -241,13 +241,13 @@ def _find_defects(block: MatrixBlock, place: MatrixFolder) -> Iterator[tuple[str
             yield defect, tuple(description.anomalies), "" if block.workloads else description.run
 
 
-def _read_described_run(run: str, block: MatrixBlock, place: MatrixFolder) -> Iterator[CellVariant]:
+def _read_described_run(run: str, block: MatrixBlock, matrix: MatrixFolder) -> Iterator[CellVariant]:
     """Yields the variants of a run in the list of ``assay defects``; a run that names its cluster stays there."""
     path, *options = shlex.split(run)
     given = dict(option.partition("=")[::2] for option in options)
     others = [option for option in options if not option.startswith("--cluster=")]
     nemesis = given.get("--nemesis", Path(given.get("--replay", "none")).stem).replace(",", "+")
-    ((name, file),) = place.workloads([path])
+    ((name, file),) = matrix.workloads([path])
     for cluster in [given["--cluster"]] if "--cluster" in given else _read_clusters(block):
         yield CellVariant(name, nemesis, cluster, (file, *others, f"--cluster={cluster}"))
 

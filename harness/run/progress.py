@@ -29,7 +29,7 @@ class RunTally:
     ok: int = 0
     info: int = 0
     fail: int = 0
-    in_force: dict[int, str] = field(default_factory=dict)
+    active_faults: dict[int, str] = field(default_factory=dict)
     injected: int = 0
     """Faults so far, in force or healed."""
     judged_until: float | None = None
@@ -50,8 +50,8 @@ class RunTally:
 
     def line(self) -> str:
         rate = self.operations / self.elapsed if self.elapsed > 0 else 0.0
-        faults = ", ".join(self.in_force[number] for number in sorted(self.in_force)) or "none"
-        if (healed := self.injected - len(self.in_force)) > 0:
+        faults = ", ".join(self.active_faults[number] for number in sorted(self.active_faults)) or "none"
+        if (healed := self.injected - len(self.active_faults)) > 0:
             faults += f" ({healed} healed)"
         judged = "" if self.judged_until is None else f"  judged to {self.judged_until:.1f} s"
         return (

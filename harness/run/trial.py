@@ -399,10 +399,10 @@ class Trial:
                 columns["detail"] = {**row.detail, "began": began}
             history.fault(**columns)
             if row.phase is FaultPhase.INJECTED:
-                self.tally.in_force[row.id] = str(row)
+                self.tally.active_faults[row.id] = str(row)
                 self.tally.injected += 1
             elif row.phase is FaultPhase.HEALED:
-                self.tally.in_force.pop(row.id, None)
+                self.tally.active_faults.pop(row.id, None)
 
         return record
 

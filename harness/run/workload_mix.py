@@ -21,7 +21,7 @@ RANDOM: Final = "random"
 OWN_WEIGHT: Final = 100
 MOST_DRAWN: Final = 4
 
-Shares = Sequence[tuple[int, Source]]
+WeightedSources = Sequence[tuple[int, Source]]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class WorkloadMix:
 
     name: str
     description: str
-    adds: Callable[[System, Settings], Shares] = lambda system, settings: ()
+    adds: Callable[[System, Settings], WeightedSources] = lambda system, settings: ()
     closes: Callable[[System, Settings], Source] = lambda system, settings: None
     settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     client: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -92,6 +92,6 @@ def format_mix_list(experiments: Mapping[str, Sequence[WorkloadMix]]) -> list[st
     lines = []
     for name, one in sorted(mixes.items()):
         takers = [test for test, supported in experiments.items() if any(other.name == name for other in supported)]
-        asks = "" if one.promised else " (not promised: by its name alone)"
-        lines += [f"{name:<{width}}  {one.description}{asks}", f"{'':<{width}}  {', '.join(takers)}"]
+        remark = "" if one.promised else " (not promised: by its name alone)"
+        lines += [f"{name:<{width}}  {one.description}{remark}", f"{'':<{width}}  {', '.join(takers)}"]
     return lines or ["none of these tests takes a mix"]

@@ -189,7 +189,7 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
     """Reads objects in random order until they have ``MOST_ROWS`` effects; no compacted logs."""
     import pyarrow as pa
 
-    from assay.checkers.exposure import BOUND
+    from assay.checkers.exposure import EXPOSURE_BOUND
     from assay.checkers.judging.history_views import register_data_sets
     from assay.harness.core.history.schema import EFFECTS
 
@@ -209,7 +209,7 @@ def _draw_objects(engine: Engine, history: HistoryReader, compacted: Sequence[st
         silent[row["process"]].append(row)
     numbers = {row["op"] for rows in (*effects.values(), *silent.values()) for row in rows}
     ops = {row["index"]: row for row in history.table("ops").to_pylist() if row["index"] in numbers}
-    (bound,) = engine.rows(BOUND)
+    (bound,) = engine.rows(EXPOSURE_BOUND)
     faults = history.table("faults")
     clients_killed = any(row["on_clients"] and row["ends_process"] is not False for row in faults.to_pylist())
     return DrawnObjects(

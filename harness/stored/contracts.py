@@ -25,7 +25,7 @@ from assay.checkers.judging.judge import NOT_IN_CONTRACT
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.files import read_json
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, translation
-from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, OF_RUN, ORIGIN_KEY, WORKER_NODES
+from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, ORIGIN_KEY, ORIGIN_RUN, WORKER_NODES
 from assay.harness.core.history.live_manifest import UNFINISHED
 from assay.harness.run import store
 
@@ -55,7 +55,7 @@ def belongs_to_run(history: Path) -> bool:
     count as a run's if they have the exact columns of their format, or if other files show it.
     """
     origins = [origin for name in SCHEMAS for origin in _read_origins(history / name, name)]
-    if OF_RUN in origins:
+    if ORIGIN_RUN in origins:
         return True
     if (history.parent / PLANTED).is_file():
         return False

@@ -13,7 +13,7 @@ from assay.harness.synthetic.model import Model, Scene, Step, Turn
 
 RIVALS: Final = 2
 """Clients that compete for a lease, if there are as many."""
-HELD: Final = 0.3
+HELD_SHARE: Final = 0.3
 """Share of acquires that are rejected because another client has the lease."""
 
 
@@ -27,23 +27,23 @@ class LeaseModel(Model):
 
     def step(self, turn: Turn) -> Step:
         # Each client wants the lease of its own number and some after it.
-        each = min(self.plan.keys, max(1, -(-RIVALS * self.plan.keys // self.plan.clients)))
-        key = (turn.client + self.rng.randrange(each)) % self.plan.keys
-        hold, owner = (turn.process, key), f"client-{self.client(turn)}"
+        leases_per_client = min(self.plan.keys, max(1, -(-RIVALS * self.plan.keys // self.plan.clients)))
+        key = (turn.client + self.rng.randrange(leases_per_client)) % self.plan.keys
+        holder, owner = (turn.process, key), f"client-{self.client(turn)}"
         f = self.rng.choices(("acquire", "renew", "guarded", "release"), (8, 15, 72, 5))[0]
-        if f == "acquire" or hold not in self._tokens:
-            if turn.ok and self.rng.random() < HELD:
-                return self._use("acquire", key, None, owner, error="held")
+        if f == "acquire" or holder not in self._tokens:
+            if turn.ok and self.rng.random() < HELD_SHARE:
+                return self._make_step("acquire", key, None, owner, error="held")
             token = self.encode_count(key, 1)
             self.add(key, turn.takes_effect)
             if turn.ok:
-                self._tokens[hold] = token
-            return self._use("acquire", key, turn.known(token), owner)
-        token = self._tokens[hold]
+                self._tokens[holder] = token
+            return self._make_step("acquire", key, turn.known(token), owner)
+        token = self._tokens[holder]
         stale = turn.ok and token < self.encode_count(key)
         if stale or (f == "release" and turn.ok):
-            del self._tokens[hold]
-        return self._use(f, key, token, owner, error="stale-epoch" if stale else None)
+            del self._tokens[holder]
+        return self._make_step(f, key, token, owner, error="stale-epoch" if stale else None)
 
     def scene(self, anomaly: str, key: int) -> Scene:
         """Returns a scene with the anomaly. Its first token is the next one of the lease."""
@@ -68,7 +68,7 @@ class LeaseModel(Model):
         )
         return Scene(key=name, steps=steps, value=value, increments={self.layout.count(key): increments})
 
-    def _use(self, f: str, key: int, token: int | None, owner: str, error: str | None = None) -> Step:
+    def _make_step(self, f: str, key: int, token: int | None, owner: str, error: str | None = None) -> Step:
         return build_lease_step(f, self.name(key), token, owner, error)
 
 

@@ -18,7 +18,7 @@ from assay.cluster.node import Node, NodeError, ProcessState, SupportsDataRestor
 from assay.cluster.system import MembershipState
 from assay.nemesis.faults.data_loss import read_lock_files
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
-from assay.nemesis.faults.move import ASK_EVERY, choose_placement
+from assay.nemesis.faults.move import POLL_SECONDS, choose_placement
 from assay.nemesis.faults.process import evidence_of, read_status
 from assay.nemesis.faults.restart import wait_until_serving
 from assay.nemesis.schedule.target import TargetError, list_possible_servers
@@ -131,7 +131,7 @@ class MovingMember:
             for key in keys:
                 if key in now.replicas:
                     await order(key, self.names(now.replicas[key]), now)
-            await asyncio.sleep(ASK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
             membership = None
 
     async def order_away(self, key: str, before: Sequence[str], membership: MembershipState) -> None:
@@ -168,7 +168,7 @@ class MovingMember:
                         found: MembershipState | None = await self.system.standing(self.injection.context.cluster)
                         if found is not None and fits(found):
                             return found
-                    await asyncio.sleep(ASK_EVERY)
+                    await asyncio.sleep(POLL_SECONDS)
         raise NodeError(f"{self.system.name} {trouble} within {ASK_SECONDS:g} s")
 
 

@@ -44,7 +44,7 @@ MOVE_SECONDS = 30.0
 """Maximum seconds that it may outlast its duration."""
 HEAL_SECONDS = 12.0
 """Seconds for each move that has not ended by then."""
-ASK_EVERY = 0.2
+POLL_SECONDS = 0.2
 
 
 class MoveReplicas(ServerFault):
@@ -180,7 +180,7 @@ async def _order_move(injection: Injection, key: str, nodes: Sequence[Node], dea
             return
         if loop.time() >= deadline:
             raise NodeError(f"moving {key} to {', '.join(node.name for node in nodes)}: {trouble}")
-        await asyncio.sleep(ASK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _order_back(injection: Injection, deadline: float) -> None:
@@ -220,4 +220,4 @@ async def _poll_until(ask: Callable[[], Awaitable[T | None]], deadline: float) -
         found = await _ask_until(ask, deadline)
         if found is not None or loop.time() >= deadline:
             return found
-        await asyncio.sleep(ASK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)

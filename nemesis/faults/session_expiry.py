@@ -23,7 +23,8 @@ from assay.nemesis.schedule.target import CLIENT_KINDS, Target, TargetError, Tar
 
 EXPIRY_SECONDS: Final = 15.0
 """Seconds beyond the heal's time for sessions to end. ZooKeeper grants 10 s at most here."""
-ASK_EVERY: Final = 0.25
+POLL_SECONDS: Final = 0.25
+"""Seconds between two questions to ZooKeeper."""
 SESSION_SECONDS: Final = 5.0
 """Seconds to wait until each target has a session. After an earlier fault, a server soon gets a new one."""
 
@@ -52,20 +53,21 @@ class ZooKeeperExpire(PartitionFault):
         """Raises ``TargetError`` if a target holds no session, and gets none."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SESSION_SECONDS
-        while without := [name for name, mine in (await self._read_own_sessions(injection)).items() if not mine]:
+        while without := [name for name, own in (await self._read_own_sessions(injection)).items() if not own]:
             if loop.time() > deadline:
                 raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
-            await asyncio.sleep(ASK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
         await super().inject(injection)
 
     async def _read_own_sessions(self, injection: Injection) -> Mapping[str, dict[str, float]]:
         """Returns the living sessions of each target, with their timeouts in seconds, and stores them as evidence."""
-        keepers = list_zookeepers(injection.context.cluster)
-        held, alive = await zookeeper.read_connected_sessions(keepers), await zookeeper.read_sessions(keepers) or set()
-        listed = {session: known for session, known in held.items() if session in alive}
-        mine = {node.name: _select_sessions(node.address, listed) for node in injection.targets}
-        injection.evidence["sessions"] = mine
-        return mine
+        zookeepers = list_zookeepers(injection.context.cluster)
+        connected = await zookeeper.read_connected_sessions(zookeepers)
+        alive = await zookeeper.read_sessions(zookeepers) or set()
+        listed = {session: known for session, known in connected.items() if session in alive}
+        own_sessions = {node.name: _select_sessions(node.address, listed) for node in injection.targets}
+        injection.evidence["sessions"] = own_sessions
+        return own_sessions
 
     async def observe(self, injection: Injection) -> None:
         await self._record_alive(injection)
@@ -76,13 +78,13 @@ class ZooKeeperExpire(PartitionFault):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + EXPIRY_SECONDS
         while injection.evidence.get("alive") and loop.time() < deadline:
-            await asyncio.sleep(ASK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
             await self._record_alive(injection)
         await super().heal(injection)
 
     async def _record_alive(self, injection: Injection) -> None:
         """Records which sessions are alive. It never fails, so that the links are restored in any case."""
-        wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
+        wanted = {int(session, 16) for own in injection.evidence["sessions"].values() for session in own}
         alive = await zookeeper.read_sessions(list_zookeepers(injection.context.cluster))
         injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
 

@@ -24,7 +24,7 @@ class Ticket:
 
     result: asyncio.Future[SendResult]
     deadline: float
-    takes_room: bool = False
+    takes_slot: bool = False
     """Whether the message counts against the queue's limit. Messages that stages add do not count."""
 
 

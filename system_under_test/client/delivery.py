@@ -174,7 +174,7 @@ class ProduceQueue:
             self._worker.cancel()
             await asyncio.wait([self._worker])
         while self._waiting:
-            self._settle([self._waiting.popleft()], SendFailed("the producer was closed; not sent"))
+            self._resolve([self._waiting.popleft()], SendFailed("the producer was closed; not sent"))
 
     async def _work(self) -> None:
         try:
@@ -193,7 +193,7 @@ class ProduceQueue:
         while self._waiting and (not batch or size + self._waiting[0].size <= self.batch_size):
             entry = self._waiting.popleft()
             if entry.deadline <= now:
-                self._settle([entry], SendFailed(f"{self.topic}-{self.partition}: not sent in time"))
+                self._resolve([entry], SendFailed(f"{self.topic}-{self.partition}: not sent in time"))
             elif not entry.result.done():
                 batch.append(entry)
                 size += entry.size
@@ -209,12 +209,12 @@ class ProduceQueue:
             result = await self.delivery.deliver(self.topic, self.partition, records, deadline, state)
         except asyncio.CancelledError:
             unknown = SendUnknown("the producer was closed before the answer came")
-            self._settle(batch, unknown if state.in_doubt else SendFailed("the producer was closed; not sent"))
+            self._resolve(batch, unknown if state.in_doubt else SendFailed("the producer was closed; not sent"))
             raise
         except Exception as error:  # noqa: BLE001 - later sends must continue
             if not isinstance(error, ClientError):
                 _log.exception("%s-%s: sending failed", self.topic, self.partition)
-            self._settle(batch, error)
+            self._resolve(batch, error)
         else:
             offset = result.base_offset
             for entry in batch:
@@ -223,7 +223,7 @@ class ProduceQueue:
                 offset += len(entry.records) if result.base_offset >= 0 else 0
 
     @staticmethod
-    def _settle(batch: list[PendingSend], error: Exception) -> None:
+    def _resolve(batch: list[PendingSend], error: Exception) -> None:
         for entry in batch:
             if not entry.result.done():
                 entry.result.set_exception(error)

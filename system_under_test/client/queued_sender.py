@@ -47,7 +47,7 @@ class OutcomeSummary:
 
 
 @dataclass(slots=True)
-class Audit:
+class OutcomeCollector:
     """Collects the outcomes of the messages that a ``flush`` or ``close`` waits for."""
 
     tickets: set[Ticket]
@@ -71,25 +71,25 @@ class Audit:
 class Ledger:
     """Accepted messages. ``open`` has those without an outcome. ``timeout`` is in seconds, for each message.
 
-    ``release_room`` is called when a message that counts against the queue's limit has its outcome.
+    ``release_slot`` is called when a message that counts against the queue's limit has its outcome.
     """
 
-    def __init__(self, timeout: float, callbacks: Callbacks, release_room: Callable[[], None]) -> None:
+    def __init__(self, timeout: float, callbacks: Callbacks, release_slot: Callable[[], None]) -> None:
         self._timeout = timeout
         self._callbacks = callbacks
-        self._release_room = release_room
+        self._release_slot = release_slot
         self.open: dict[Ticket, Envelope] = {}
-        self._audits: list[Audit] = []
+        self._collectors: list[OutcomeCollector] = []
 
-    def accept(self, envelope: Envelope, *, takes_room: bool) -> Envelope:
+    def accept(self, envelope: Envelope, *, takes_slot: bool) -> Envelope:
         """Returns the envelope with its ticket."""
-        ticket = self._make_ticket(takes_room)
+        ticket = self._make_ticket(takes_slot)
         self.open[ticket] = envelope = replace(envelope, ticket=ticket)
         return envelope
 
-    def _make_ticket(self, takes_room: bool) -> Ticket:
+    def _make_ticket(self, takes_slot: bool) -> Ticket:
         loop = asyncio.get_running_loop()
-        return Ticket(loop.create_future(), loop.time() + self._timeout, takes_room)
+        return Ticket(loop.create_future(), loop.time() + self._timeout, takes_slot)
 
     def ensure_tickets(self, envelopes: Sequence[Envelope], batch: dict[Ticket | None, None]) -> list[Envelope]:
         """Gives every envelope a ticket of its own, because a stage may have added or duplicated envelopes.
@@ -101,25 +101,25 @@ class Ledger:
         for envelope in envelopes:
             ticket = envelope.ticket
             if ticket is None or ticket in seen or ticket not in batch:
-                ticket = self._make_ticket(takes_room=False)
+                ticket = self._make_ticket(takes_slot=False)
                 envelope = replace(envelope, ticket=ticket)
                 batch[ticket] = None
-                for audit in self._audits:
-                    audit.tickets.add(ticket)
+                for collector in self._collectors:
+                    collector.tickets.add(ticket)
             self.open[ticket] = envelope
             seen.add(ticket)
             ticketed.append(envelope)
         return ticketed
 
-    def settle(self, envelope: Envelope, outcome: SendResult | ClientError) -> None:
+    def resolve(self, envelope: Envelope, outcome: SendResult | ClientError) -> None:
         """Settles a ticket, once. The callbacks are called before the future of ``send`` is done."""
         ticket = envelope.ticket
         assert ticket is not None
         del self.open[ticket]
-        if ticket.takes_room:
-            self._release_room()
-        for audit in self._audits:
-            audit.record(envelope, outcome)
+        if ticket.takes_slot:
+            self._release_slot()
+        for collector in self._collectors:
+            collector.record(envelope, outcome)
         self.report(envelope, outcome)
         if not ticket.result.done():
             set_outcome(ticket.result, outcome)
@@ -133,16 +133,16 @@ class Ledger:
         if envelope.on_done is not None:
             call_logged(envelope.on_done, envelope, outcome)
 
-    def begin_audit(self) -> Audit:
-        """Begins an audit of all open messages; :meth:`end_audit` must end it."""
-        audit = Audit(set(self.open))
-        if not audit.tickets:
-            audit.done.set()
-        self._audits.append(audit)
-        return audit
+    def begin_collecting(self) -> OutcomeCollector:
+        """Begins an collector of all open messages; :meth:`end_collecting` must end it."""
+        collector = OutcomeCollector(set(self.open))
+        if not collector.tickets:
+            collector.done.set()
+        self._collectors.append(collector)
+        return collector
 
-    def end_audit(self, audit: Audit) -> None:
-        self._audits.remove(audit)
+    def end_collecting(self, collector: OutcomeCollector) -> None:
+        self._collectors.remove(collector)
 
 
 _log = logging.getLogger("assay.client")
@@ -166,10 +166,10 @@ class QueuedSender:
         self._sender = Sender(bootstrap, sender_config, runtime=runtime, traits=traits)
         self._handler = handler
         self._callbacks = callbacks or Callbacks()
-        self._room = asyncio.Semaphore(config.queue_size)
-        self._waiting_for_room = 0
+        self._slots = asyncio.Semaphore(config.queue_size)
+        self._waiting_for_slot = 0
         self._no_one_waits = asyncio.Event()
-        self._ledger = Ledger(config.timeout, self._callbacks, self._room.release)
+        self._ledger = Ledger(config.timeout, self._callbacks, self._slots.release)
         self._waiting: deque[Envelope] = deque()
         self._batch_ready = asyncio.Event()
         """Set when a batch need not wait any longer, because it is full or a caller flushes."""
@@ -184,18 +184,18 @@ class QueuedSender:
         if self._closed:
             raise SendFailed("the producer was closed")
         envelope = self._callbacks.before_enqueue(Envelope(topic, value, key, partition, on_done))
-        self._waiting_for_room += 1
+        self._waiting_for_slot += 1
         try:
-            await self._find_room()
+            await self._take_slot()
         except SendFailed as error:
             call_logged(self._callbacks.after_enqueue, envelope, False)
             self._ledger.report(envelope, error)
             raise
         finally:
-            self._waiting_for_room -= 1
-            if not self._waiting_for_room:
+            self._waiting_for_slot -= 1
+            if not self._waiting_for_slot:
                 self._no_one_waits.set()
-        accepted = self._accept(envelope, takes_room=True)
+        accepted = self._accept(envelope, takes_slot=True)
         call_logged(self._callbacks.after_enqueue, accepted, True)
         assert accepted.ticket is not None
         return accepted.ticket.result
@@ -215,12 +215,12 @@ class QueuedSender:
 
     async def flush(self) -> OutcomeSummary:
         """Waits for the outcomes of all messages accepted so far, without lingering, and returns them."""
-        audit = self._ledger.begin_audit()
+        collector = self._ledger.begin_collecting()
         try:
-            await self._await_outcomes(audit, None)
+            await self._await_outcomes(collector, None)
         finally:
-            self._ledger.end_audit(audit)
-        return audit.summary
+            self._ledger.end_collecting(collector)
+        return collector.summary
 
     async def close(self, timeout: float | None = None) -> OutcomeSummary:
         """Accepts no more messages, waits up to ``timeout`` seconds for outcomes, and ends; see ``Producer.close``."""
@@ -233,49 +233,49 @@ class QueuedSender:
             _log.exception("a callback of the producer failed")
         self._closed = True
         for envelope in last:
-            self._accept(envelope, takes_room=False)
-        audit = self._ledger.begin_audit()
+            self._accept(envelope, takes_slot=False)
+        collector = self._ledger.begin_collecting()
         try:
-            await self._await_outcomes(audit, timeout)
+            await self._await_outcomes(collector, timeout)
         finally:
-            await self._end(audit)
-        return audit.summary
+            await self._end(collector)
+        return collector.summary
 
-    async def _end(self, audit: Audit) -> None:
+    async def _end(self, collector: OutcomeCollector) -> None:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
         while self._waiting:
-            self._ledger.settle(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
+            self._ledger.resolve(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._sender.close()
-        await audit.done.wait()
-        if self._waiting_for_room:  # each caller that now finds room sees the end, and releases the room to the next
+        await collector.done.wait()
+        if self._waiting_for_slot:  # each caller that now finds room sees the end, and releases the room to the next
             self._no_one_waits.clear()
             await self._no_one_waits.wait()
-        self._ledger.end_audit(audit)
+        self._ledger.end_collecting(collector)
         call_logged(self._callbacks.close)
 
     # -- entering the queue ----------------------------------------------------------------------------------------
 
-    async def _find_room(self) -> None:
-        if not self._room.locked():
-            await self._room.acquire()  # does not wait
+    async def _take_slot(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # does not wait
             return
         if self._config.enqueue_timeout != 0:
             try:
                 async with asyncio.timeout(self._config.enqueue_timeout):
-                    await self._room.acquire()
+                    await self._slots.acquire()
             except TimeoutError:
                 pass
             else:
                 if not self._closed:
                     return
-                self._room.release()
+                self._slots.release()
                 raise SendFailed("the producer was closed; not sent")
         raise SendFailed("the producer's queue is full; not sent")
 
-    def _accept(self, envelope: Envelope, *, takes_room: bool) -> Envelope:
-        accepted = self._ledger.accept(envelope, takes_room=takes_room)
+    def _accept(self, envelope: Envelope, *, takes_slot: bool) -> Envelope:
+        accepted = self._ledger.accept(envelope, takes_slot=takes_slot)
         self._waiting.append(accepted)
         if len(self._waiting) >= self._config.batch_count:
             self._batch_ready.set()
@@ -331,7 +331,7 @@ class QueuedSender:
         finally:
             for ticket in tickets:
                 if ticket not in enqueued and ticket in self._ledger.open:
-                    self._ledger.settle(self._ledger.open[ticket], SendFailed(f"not sent: {reason}"))
+                    self._ledger.resolve(self._ledger.open[ticket], SendFailed(f"not sent: {reason}"))
 
     async def _enqueue(self, envelope: Envelope) -> None:
         ticket = envelope.ticket
@@ -343,29 +343,29 @@ class QueuedSender:
                 partition = await self._sender.choose_partition(envelope.topic, message[0], ticket.deadline)
             outcome = self._sender.enqueue(envelope.topic, partition, [message], ticket.deadline)
         except SendFailed as error:
-            self._ledger.settle(envelope, error)
+            self._ledger.resolve(envelope, error)
         except Exception as error:  # noqa: BLE001 - a serializer or the partitioner may raise anything
-            self._ledger.settle(envelope, SendFailed(f"not sent: {error!r}"))
+            self._ledger.resolve(envelope, SendFailed(f"not sent: {error!r}"))
         else:
-            outcome.add_done_callback(partial(self._settle_outcome, envelope))
+            outcome.add_done_callback(partial(self._resolve_outcome, envelope))
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
-    def _settle_outcome(self, envelope: Envelope, outcome: asyncio.Future[SendResult]) -> None:
+    def _resolve_outcome(self, envelope: Envelope, outcome: asyncio.Future[SendResult]) -> None:
         error = outcome.exception()
         if error is None:
-            self._ledger.settle(envelope, outcome.result())
+            self._ledger.resolve(envelope, outcome.result())
         elif isinstance(error, ClientError):
-            self._ledger.settle(envelope, error)
+            self._ledger.resolve(envelope, error)
         else:
-            self._ledger.settle(envelope, SendUnknown(f"sending it failed with {error!r}"))
+            self._ledger.resolve(envelope, SendUnknown(f"sending it failed with {error!r}"))
 
-    async def _await_outcomes(self, audit: Audit, timeout: float | None) -> None:
+    async def _await_outcomes(self, collector: OutcomeCollector, timeout: float | None) -> None:
         self._flushing += 1
         self._batch_ready.set()
         try:
             async with asyncio.timeout(timeout):
-                await audit.done.wait()
+                await collector.done.wait()
         except TimeoutError:
             return
         finally:

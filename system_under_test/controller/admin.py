@@ -14,7 +14,7 @@ from assay.system_under_test.controller.active_term import Action, ActiveTerm
 from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.topics import MAX_PARTITIONS, TopicError
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import topics as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.purgatory import time_limit
@@ -41,7 +41,7 @@ async def await_outcome(change: Coroutine[Any, Any, None], deadline: float) -> O
 
 
 async def create_topics(
-    controller: Controller, request: messages.CreateTopicsRequest, context: Context
+    controller: Controller, request: messages.CreateTopicsRequest, context: RequestContext
 ) -> messages.CreateTopicsResponse:
     deadline = compute_deadline(request.timeout_ms)
     results = []
@@ -59,7 +59,7 @@ async def _create(controller: Controller, topic: messages.CreatableTopic, valida
 
 
 async def delete_topics(
-    controller: Controller, request: messages.DeleteTopicsRequest, context: Context
+    controller: Controller, request: messages.DeleteTopicsRequest, context: RequestContext
 ) -> messages.DeleteTopicsResponse:
     deadline = compute_deadline(request.timeout_ms)
     results = []
@@ -70,7 +70,7 @@ async def delete_topics(
 
 
 async def create_partitions(
-    controller: Controller, request: messages.CreatePartitionsRequest, context: Context
+    controller: Controller, request: messages.CreatePartitionsRequest, context: RequestContext
 ) -> messages.TopicChangeResponse:
     def add(topic: messages.GrowingTopic) -> Coroutine[Any, Any, None]:
         assigned = [new.replicas for new in topic.assignments]
@@ -80,7 +80,7 @@ async def create_partitions(
 
 
 async def alter_configs(
-    controller: Controller, request: messages.AlterConfigsRequest, context: Context
+    controller: Controller, request: messages.AlterConfigsRequest, context: RequestContext
 ) -> messages.TopicChangeResponse:
     def alter(topic: messages.AlteredTopic) -> Coroutine[Any, Any, None]:
         changes = {entry.name: entry.value for entry in topic.configs}
@@ -101,7 +101,7 @@ async def _change_topics(
 
 
 async def describe_configs(
-    controller: Controller, request: messages.DescribeConfigsRequest, context: Context
+    controller: Controller, request: messages.DescribeConfigsRequest, context: RequestContext
 ) -> messages.DescribeConfigsResponse:
     deadline = compute_deadline(request.timeout_ms)
     results = []
@@ -118,7 +118,7 @@ async def _describe(controller: Controller, topic: str, found: list[messages.Con
 
 
 async def elect_preferred(
-    controller: Controller, request: messages.ElectPreferredRequest, context: Context
+    controller: Controller, request: messages.ElectPreferredRequest, context: RequestContext
 ) -> messages.PartitionChangeResponse:
     """Elects preferred leaders. If one is not in sync, the leader stays; the answer is LEADER_NOT_AVAILABLE."""
 
@@ -136,7 +136,7 @@ async def elect_preferred(
 
 
 async def reassign(
-    controller: Controller, request: messages.ReassignRequest, context: Context
+    controller: Controller, request: messages.ReassignRequest, context: RequestContext
 ) -> messages.PartitionChangeResponse:
     moves = [((entry.topic, entry.partition), entry.replicas) for entry in request.partitions]
     start = controller.reassignments.start
@@ -157,7 +157,7 @@ async def _perform_all(
 
 
 async def describe_reassignments(
-    controller: Controller, request: messages.DescribeReassignmentsRequest, context: Context
+    controller: Controller, request: messages.DescribeReassignmentsRequest, context: RequestContext
 ) -> messages.DescribeReassignmentsResponse:
     moving: list[messages.MovingPartition] = []
     settled: list[messages.NewAssignment] = []

@@ -17,7 +17,7 @@ from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.leaders import BrokerIncarnation
 from assay.system_under_test.controller.topics import TopicError
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import control
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import DamagedReplicasRequest, DamagedReplicasResponse, ShutdownRequest
@@ -57,14 +57,14 @@ def _require_registered(active: ActiveTerm, broker_id: int, broker_epoch: int | 
 
 
 async def handle_controlled_shutdown(
-    controller: Controller, request: control.ControlledShutdownRequest, context: Context
+    controller: Controller, request: control.ControlledShutdownRequest, context: RequestContext
 ) -> control.ControlledShutdownResponse:
     """Handles the public request: it means the registration that the broker has when its turn comes, as in 0.10.2."""
     return await _shut_down(controller, request.broker_id, None)
 
 
 async def handle_registered_shutdown(
-    controller: Controller, request: ShutdownRequest, context: Context
+    controller: Controller, request: ShutdownRequest, context: RequestContext
 ) -> control.ControlledShutdownResponse:
     """Handles the internal request, which names the broker's registration."""
     return await _shut_down(controller, request.broker_id, request.broker_epoch)
@@ -106,7 +106,7 @@ async def _move_away(active: ActiveTerm, broker_id: int, broker_epoch: int | Non
 
 
 async def handle_damaged_replicas(
-    controller: Controller, request: DamagedReplicasRequest, context: Context
+    controller: Controller, request: DamagedReplicasRequest, context: RequestContext
 ) -> DamagedReplicasResponse:
     code, _ = await _perform(controller, lambda active: _remove_damaged(active, request))
     return DamagedReplicasResponse(error_code=code)

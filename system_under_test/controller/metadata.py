@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from assay.system_under_test.config import INTERNAL_TOPICS
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import internal, metadata
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.request_dedup import RequestDeduplicator
@@ -66,7 +66,7 @@ class MetadataCache:
         """Returns the live leader of each known partition; empty for a topic that does not exist."""
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}
 
-    def answer(self, request: metadata.MetadataRequest, context: Context) -> metadata.MetadataResponse:
+    def answer(self, request: metadata.MetadataRequest, context: RequestContext) -> metadata.MetadataResponse:
         wanted = metadata.find_requested_topics(request, context.api_version)
         names = sorted(self._topics) if wanted is None else wanted
         return metadata.MetadataResponse(

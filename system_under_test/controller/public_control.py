@@ -18,7 +18,7 @@ from assay.system_under_test.controller import topics
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, read_brokers, read_topic
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.term import read_epoch
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.manager import ReplicaManager
@@ -59,7 +59,9 @@ class PublicControl:
 
     # -- roles -------------------------------------------------------------------------------------------------------
 
-    async def leader_and_isr(self, request: control.LeaderAndIsrRequest, _: Context) -> control.LeaderAndIsrResponse:
+    async def leader_and_isr(
+        self, request: control.LeaderAndIsrRequest, _: RequestContext
+    ) -> control.LeaderAndIsrResponse:
         code = await self._admit("leader-and-isr", request.controller_epoch)
         if code is not ErrorCode.NONE:
             return control.LeaderAndIsrResponse(error_code=code, partitions=[])
@@ -100,7 +102,7 @@ class PublicControl:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
-    async def stop_replica(self, request: control.StopReplicaRequest, _: Context) -> control.StopReplicaResponse:
+    async def stop_replica(self, request: control.StopReplicaRequest, _: RequestContext) -> control.StopReplicaResponse:
         code = await self._admit("stop-replica", request.controller_epoch)
         if code is not ErrorCode.NONE:
             return control.StopReplicaResponse(error_code=code, partitions=[])
@@ -183,7 +185,7 @@ class PublicControl:
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     async def update_metadata(
-        self, request: control.UpdateMetadataRequest, context: Context
+        self, request: control.UpdateMetadataRequest, context: RequestContext
     ) -> control.UpdateMetadataResponse:
         """Updates the clients' metadata from the caller's, unchecked as in 0.10.2."""
         code = await self._admit("update-metadata", request.controller_epoch)

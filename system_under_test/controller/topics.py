@@ -109,9 +109,9 @@ async def plan_creation(zookeeper: ZooKeeper, name: str, plan: TopicPlan) -> lis
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
     operations: list[Any] = []
     settings, path = znodes.encode(znodes.TopicSettings(dict(plan.settings))), paths.topic_config(name)
-    left = await zookeeper.exists(path)
-    if left is not None:
-        operations.append(SetData(path, settings, left.version))
+    old_settings = await zookeeper.exists(path)
+    if old_settings is not None:
+        operations.append(SetData(path, settings, old_settings.version))
     elif plan.settings:
         operations.append(znodes.make_create(path, settings))
     operations.append(znodes.make_create(paths.topic(name), znodes.encode(assignment)))
@@ -149,8 +149,8 @@ async def plan_removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[Par
     return operations
 
 
-def plan_default_topic(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
-    """Returns the default plan for a topic whose name alone is known."""
+def make_default_topic_request(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
+    """Returns a request for a topic whose name alone is known, with the default numbers."""
     return CreatableTopic(
         topic=name,
         num_partitions=config.default_partitions,
@@ -158,8 +158,8 @@ def plan_default_topic(name: str, config: BrokerConfig, brokers: Sequence[int]) 
     )
 
 
-def plan_offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
-    """Returns the internal topic of groups: compacted, and with min.insync.replicas of 2 if possible.
+def make_offsets_topic_request(name: str, config: BrokerConfig) -> CreatableTopic:
+    """Returns a request for the internal topic of groups: compacted, and with min.insync.replicas of 2 if possible.
 
     A group is one record, as large as all its members and their assignments. So the cluster's message limit for users
     does not apply: a group that does not fit could never be stored.

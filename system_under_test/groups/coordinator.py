@@ -21,7 +21,7 @@ from assay.system_under_test.groups.records import OffsetRecord
 from assay.system_under_test.groups.stored_groups import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms, find_partition
 from assay.system_under_test.groups.traits import CORRECT, GroupTraits
-from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.handler import Handler, RequestContext
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from assay.system_under_test.protocol.schema import Request
@@ -104,7 +104,7 @@ class Coordinator:
         self._draft.end(draft)
         self._terms.end(stored)
 
-    async def _find(self, request: GroupCoordinatorRequest, _: Context) -> GroupCoordinatorResponse:
+    async def _find(self, request: GroupCoordinatorRequest, _: RequestContext) -> GroupCoordinatorResponse:
         partitions = self._terms.partitions
         if partitions == 0:
             await self._make_topic()

@@ -11,7 +11,7 @@ from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.group import GroupError, GroupState
 from assay.system_under_test.groups.member import build_join_error
 from assay.system_under_test.groups.terms import GroupTerms
-from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.handler import Handler, RequestContext
 from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
@@ -42,7 +42,7 @@ class GroupRequests:
             groups.ListGroupsRequest: self._list,
         }
 
-    async def _join(self, request: groups.JoinGroupRequest, context: Context) -> groups.JoinGroupResponse:
+    async def _join(self, request: groups.JoinGroupRequest, context: RequestContext) -> groups.JoinGroupResponse:
         try:
             self._check_join(request)
             stored = self._terms.get_stored_groups(request.group_id)
@@ -65,7 +65,7 @@ class GroupRequests:
         if not limits[0] <= request.session_timeout_ms <= limits[1]:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
-    async def _sync(self, request: groups.SyncGroupRequest, context: Context) -> groups.SyncGroupResponse:
+    async def _sync(self, request: groups.SyncGroupRequest, context: RequestContext) -> groups.SyncGroupResponse:
         try:
             if sum(len(given.assignment) for given in request.assignments) > self._config.topic.max_message_bytes:
                 raise GroupError(ErrorCode.UNKNOWN)  # the assignment is too large to be stored
@@ -78,7 +78,7 @@ class GroupRequests:
             context.after_response(partial(self._note_rejoin_call_sent, request))
         return answer
 
-    async def _heartbeat(self, request: groups.HeartbeatRequest, context: Context) -> groups.HeartbeatResponse:
+    async def _heartbeat(self, request: groups.HeartbeatRequest, context: RequestContext) -> groups.HeartbeatResponse:
         try:
             self._terms.get_group(request.group_id).heartbeat(request.member_id, request.generation_id)
         except GroupError as error:
@@ -96,7 +96,7 @@ class GroupRequests:
         with suppress(GroupError):
             self._terms.get_group(request.group_id).note_assignment_sent(request.member_id, request.generation_id)
 
-    async def _leave(self, request: groups.LeaveGroupRequest, _: Context) -> groups.LeaveGroupResponse:
+    async def _leave(self, request: groups.LeaveGroupRequest, _: RequestContext) -> groups.LeaveGroupResponse:
         try:
             self._terms.get_group(request.group_id).leave(request.member_id)
         except GroupError as error:
@@ -105,7 +105,9 @@ class GroupRequests:
 
     # -- admin tools -----------------------------------------------------------------------------------------------
 
-    async def _describe(self, request: groups.DescribeGroupsRequest, _: Context) -> groups.DescribeGroupsResponse:
+    async def _describe(
+        self, request: groups.DescribeGroupsRequest, _: RequestContext
+    ) -> groups.DescribeGroupsResponse:
         return groups.DescribeGroupsResponse(
             groups=[self._describe_group(name) for name in dict.fromkeys(request.group_ids)]
         )
@@ -141,7 +143,7 @@ class GroupRequests:
         ]
         return answer
 
-    async def _list(self, _: groups.ListGroupsRequest, __: Context) -> groups.ListGroupsResponse:
+    async def _list(self, _: groups.ListGroupsRequest, __: RequestContext) -> groups.ListGroupsResponse:
         loading = any(not stored.ready for stored in self._terms)
         listed = [
             groups.ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type)

@@ -18,7 +18,7 @@ from assay.system_under_test.groups.records import VALUE_VERSION, OffsetRecord, 
 from assay.system_under_test.groups.stored_groups import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.groups.traits import GroupTraits
-from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.handler import Handler, RequestContext
 from assay.system_under_test.protocol import group_offsets, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
@@ -60,7 +60,7 @@ class OffsetRequests:
         return {group_offsets.OffsetCommitRequest: self._commit, group_offsets.OffsetFetchRequest: self._fetch}
 
     async def _commit(
-        self, request: group_offsets.OffsetCommitRequest, context: Context
+        self, request: group_offsets.OffsetCommitRequest, context: RequestContext
     ) -> group_offsets.OffsetCommitResponse:
         if context.api_version == ZOOKEEPER_VERSION:
             codes = await _commit_to_zookeeper(self.zookeeper, request, self._check_offset)
@@ -152,7 +152,7 @@ class OffsetRequests:
             raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # the group and its generation have been deleted
 
     async def _fetch(
-        self, request: group_offsets.OffsetFetchRequest, context: Context
+        self, request: group_offsets.OffsetFetchRequest, context: RequestContext
     ) -> group_offsets.OffsetFetchResponse:
         if context.api_version == ZOOKEEPER_VERSION:
             return await _fetch_from_zookeeper(self.zookeeper, request, self._check_offset)

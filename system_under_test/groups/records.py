@@ -154,10 +154,10 @@ class CommittedOffsets:
         return bool(self.values) or any(self._pending.values())
 
     def begin(self, records: Sequence[OffsetRecord]) -> None:
-        """Notes that records are being committed. :meth:`settle` must follow for the same records, however late."""
+        """Notes that records are being committed. :meth:`resolve` must follow for the same records, however late."""
         self._pending.update((record.topic, record.partition) for record in records)
 
-    def settle(self, records: Sequence[OffsetRecord], committed: Instant | None) -> None:
+    def resolve(self, records: Sequence[OffsetRecord], committed: Instant | None) -> None:
         """Ends the commit of records. ``committed`` is the present, or None if the commit failed."""
         for record in records:
             self._pending[record.topic, record.partition] -= 1

@@ -174,10 +174,10 @@ class StoredGroups:
         """
         group.offsets.begin(records)
 
-        def settle(code: ErrorCode) -> None:
-            group.offsets.settle(records, None if code else read_clocks(self.wall_clock))
+        def resolve(code: ErrorCode) -> None:
+            group.offsets.resolve(records, None if code else read_clocks(self.wall_clock))
 
-        return await self._append([formats.encode_offset(record) for record in records], settle)
+        return await self._append([formats.encode_offset(record) for record in records], resolve)
 
     async def delete(self, group: Group) -> None:
         """Deletes an unneeded group, here and in the offsets topic.
@@ -231,7 +231,7 @@ class StoredGroups:
     ) -> None:
         """Reports the final outcome. With too few in-sync replicas, the record waits until there are enough."""
 
-        def done(_: asyncio.Future[ErrorCode]) -> None:
+        def on_done(_: asyncio.Future[ErrorCode]) -> None:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()
             waits = code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             if waits and self.partition.leader is self.term:
@@ -239,7 +239,7 @@ class StoredGroups:
             else:
                 on_outcome(code)
 
-        future.add_done_callback(done)
+        future.add_done_callback(on_done)
 
 
 def _validate(data: bytes, max_message_bytes: int) -> ValidatedSet:

@@ -1,18 +1,18 @@
 """Replicas hold the same record, of the same leader epoch, at each offset that they know to be committed.
 
 A replica knows this by its high watermark. The high watermark is known from the replica's checkpoint, from its events,
-and from acknowledgements to clients. The first record that is seen below it is entered into a ledger. Every other
-replica's record at that offset, below that replica's own high watermark, must be the same. Compacted logs lack some
+and from acknowledgements to clients. The first record that is seen below it is the reference. Every other replica's
+record at that offset, below that replica's own high watermark, must be the same. Compacted logs lack some
 offsets.
 
-A partition has two kinds of ledgers:
+A partition has two kinds of reference logs:
 
-- A ledger for all replicas, because committed records stay. It is used until committed records may be lost
+- A reference log for all replicas, because committed records stay. It is used until committed records may be lost
   legitimately. That is after a power loss, a wipe or a rollback of any node, and after an unclean election that the
   topic allows. After an unclean election, a follower of the new leader removes committed records, while a follower
   that does not know that leader yet still has them.
-- From then on a ledger for each leader epoch, for the replicas that have reconciled in it: their logs are prefixes of
-  the leader's.
+- From then on a reference log for each leader epoch, for the replicas that have reconciled in it: their logs are
+  prefixes of the leader's.
 
 A replica is left out in these cases:
 
@@ -20,7 +20,7 @@ A replica is left out in these cases:
 - Its log is damaged.
 - A fault wrote into its files; it is then left out permanently.
 
-The log of a deleted topic of the same name has its own ledger until it is set aside.
+The log of a deleted topic of the same name has its own reference log until it is set aside.
 """
 
 from array import array
@@ -35,8 +35,8 @@ from assay.system_under_test.invariants.roles import ObservedRole, ObservedRoles
 COMPARED_AFTER = ("high-watermark", "became-leader", "reconciled", "recovered", "isr-change")
 """Events after which a partition's replicas are compared. An active leader emits one about once a second."""
 
-LedgerId = tuple[str, int | None, int | None]
-"""A partition, its topic's czxid, and the leader epoch; None for the ledger of all replicas."""
+ReferenceId = tuple[str, int | None, int | None]
+"""A partition, its topic's czxid, and the leader epoch; None for the reference log of all replicas."""
 
 
 class _Entry(NamedTuple):
@@ -47,7 +47,7 @@ class _Entry(NamedTuple):
     node: str
 
 
-class _Ledger:
+class _ReferenceLog:
     """The first records seen at each offset. Runs of records with one epoch and node share an entry."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Ledger:
         self._runs: list[tuple[int | None, str]] = []
         self._end = 0
         self._late: dict[int, _Entry] = {}
-        """Records below the end of the ledger when they were first seen."""
+        """Records below the end of the reference log when they were first seen."""
 
     def enter(self, offset: int, entry: _Entry) -> _Entry:
         """Enters a record, unless one is known at its offset, and returns the first record seen there."""
@@ -82,12 +82,12 @@ class ReplicaAgreement:
         self.checks = 0
         self._roles = roles
         self._nodes = nodes
-        self._marks = {name: HighWatermarks(node.disk, data) for name, node in nodes.items()}
+        self._high_watermarks = {name: HighWatermarks(node.disk, data) for name, node in nodes.items()}
         self._data = data
         self._copies: dict[tuple[str, str], ReplicaCopy] = {}
-        self._ledgers: dict[LedgerId, _Ledger] = {}
-        self._compared: dict[tuple[LedgerId, str], tuple[int, int]] = {}
-        """By ledger and node: the log's number of changes, and the offset up to which it was compared."""
+        self._references: dict[ReferenceId, _ReferenceLog] = {}
+        self._compared: dict[tuple[ReferenceId, str], tuple[int, int]] = {}
+        """By reference log and node: the log's number of changes, and the offset up to which it was compared."""
         self._pending: dict[str, tuple[str, ObservedRole]] = {}
         """By partition: the leader whose acknowledged records are not entered yet."""
         self._terms: dict[tuple[str, int | None], int] = {}
@@ -97,8 +97,8 @@ class ReplicaAgreement:
 
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event == "became-leader" and line.key is not None and line.epoch is not None:
-            place = line.key, line.topic_zxid
-            self._terms[place] = max(line.epoch, self._terms.get(place, line.epoch))
+            incarnation = line.key, line.topic_zxid
+            self._terms[incarnation] = max(line.epoch, self._terms.get(incarnation, line.epoch))
             self._newest[line.key] = max(line.topic_zxid or 0, self._newest.get(line.key, 0))
         if line.event in COMPARED_AFTER and line.key is not None:
             yield from self._enter_acknowledged(line.key)
@@ -142,32 +142,34 @@ class ReplicaAgreement:
         elif role.is_prefix:
             yield from self._compare((key, role.topic_zxid, role.epoch), name, role)
 
-    def _compare(self, which: LedgerId, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
-        key = which[0]
-        mark = max(role.high_watermark, self._marks[name].find(key))
-        if not mark:
+    def _compare(self, reference_id: ReferenceId, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
+        key = reference_id[0]
+        high_watermark = max(role.high_watermark, self._high_watermarks[name].find(key))
+        if not high_watermark:
             return
         if (name, key) not in self._copies:
             self._copies[name, key] = ReplicaCopy(self._nodes[name].disk, f"{self._data}/{key}")
-        copy, ledger = self._copies[name, key], self._ledgers.setdefault(which, _Ledger())
+        copy, reference = self._copies[name, key], self._references.setdefault(reference_id, _ReferenceLog())
         copy.refresh()
-        changes, begin = self._compared.get((which, name), (0, 0))
+        changes, begin = self._compared.get((reference_id, name), (0, 0))
         begin = max(begin if changes == copy.changes else 0, copy.start)
         end = begin
-        for offset, crc in copy.between(begin, mark).items():
+        for offset, crc in copy.between(begin, high_watermark).items():
             self.checks += 1
             found = _Entry(crc, copy.epoch(offset), name)
-            first = ledger.enter(offset, found)
+            first = reference.enter(offset, found)
             if first.crc != crc or (None not in (first.epoch, found.epoch) and first.epoch != found.epoch):
-                yield self._make_violation(key, offset, first, found, mark)
+                yield self._make_violation(key, offset, first, found, high_watermark)
                 return
             end = max(end, offset + 1)
-        self._compared[which, name] = copy.changes, end
+        self._compared[reference_id, name] = copy.changes, end
 
-    def _make_violation(self, key: str, offset: int, first: _Entry, found: _Entry, mark: int) -> InvariantViolation:
+    def _make_violation(
+        self, key: str, offset: int, first: _Entry, found: _Entry, high_watermark: int
+    ) -> InvariantViolation:
         claim = (
             f"{found.node} has a record with the CRC {found.crc:08x}, of leader epoch {found.epoch}, at offset "
-            f"{offset} of {key}, below its high watermark {mark}; {first.node} had one with the CRC {first.crc:08x}, "
-            f"of epoch {first.epoch}, below its own."
+            f"{offset} of {key}, below its high watermark {high_watermark}; {first.node} had one with the CRC "
+            f"{first.crc:08x}, of epoch {first.epoch}, below its own."
         )
         return InvariantViolation(self.name, claim, found.node, key, position=offset)

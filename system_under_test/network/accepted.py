@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from assay.system_under_test.network.handler import CloseConnection, Context, Handler
+from assay.system_under_test.network.handler import CloseConnection, Handler, RequestContext
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
 from assay.system_under_test.network.memory import RequestMemory, Share
 from assay.system_under_test.protocol.api import API_VERSIONS_KEY, Api, build_api_versions_response
@@ -264,7 +264,7 @@ class AcceptedConnection:
         del frame  # otherwise a waiting handler would keep a copy of the request's bytes in memory
         self.waiting_since = math.inf
         after = self._after_response
-        context = Context(key, version, correlation_id, client_id, self.peer, after.append)
+        context = RequestContext(key, version, correlation_id, client_id, self.peer, after.append)
         response = await handler(request, context if release is None else context._replace(release=release))
         if response is not None:
             await self._send(response, version, correlation_id)

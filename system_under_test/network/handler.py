@@ -12,7 +12,7 @@ def _release_nothing() -> None:
     """Does nothing, because the request has no memory of its own to give back."""
 
 
-class Context(NamedTuple):
+class RequestContext(NamedTuple):
     """The origin of a request, and its header's fields."""
 
     api_key: int
@@ -28,7 +28,7 @@ class Context(NamedTuple):
     """Gives back the memory of a large request before it is answered. Call it only once nothing refers to its bytes."""
 
 
-Handler = Callable[[Any, Context], Awaitable[Any | None]]
+Handler = Callable[[Any, RequestContext], Awaitable[Any | None]]
 """Takes the decoded request and returns the API's response message. None sends nothing (Produce with acks 0).
 
 The connection's next request is read only after the handler has returned. A client that disconnects does not interrupt

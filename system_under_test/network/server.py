@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from assay.system_under_test.network.accepted import AcceptedConnection, Outbox
-from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.handler import Handler, RequestContext
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.memory import RequestMemory
 from assay.system_under_test.protocol import api
@@ -126,5 +126,7 @@ class Server:
         idlest.drop("idle, and a new one needs its place")
         return True
 
-    async def _answer_api_versions(self, request: api.ApiVersionsRequest, context: Context) -> api.ApiVersionsResponse:
+    async def _answer_api_versions(
+        self, request: api.ApiVersionsRequest, context: RequestContext
+    ) -> api.ApiVersionsResponse:
         return api.build_api_versions_response(self._apis[key] for key in self._handlers)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -84,7 +84,7 @@ class _OutOfRangeAnswer:
 
 
 async def fetch(
-    manager: ReplicaManager, zookeeper: ZooKeeper, request: messages.FetchRequest, context: Context
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: messages.FetchRequest, context: RequestContext
 ) -> messages.FetchResponse:
     """Answers a fetch. Its replica id updates no follower's position: followers use ``replica_fetch``."""
     loop = asyncio.get_running_loop()
@@ -204,7 +204,7 @@ def _read_log(partition: Partition, offset: int, size: int, limit: int | None, *
 
 
 async def replica_fetch(
-    manager: ReplicaManager, request: internal.ReplicaFetchRequest, context: Context
+    manager: ReplicaManager, request: internal.ReplicaFetchRequest, context: RequestContext
 ) -> internal.ReplicaFetchResponse:
     """Answers a follower, whose fetch offset is its position.
 

@@ -14,7 +14,7 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.log.directory import DirectoryError
 from assay.system_under_test.log.traits import LogTraits
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
@@ -274,7 +274,7 @@ DAMAGED = -1
 """Reported as the high watermark of a damaged log, from which nothing may be deleted until it is rebuilt."""
 
 
-async def list_roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> RolesResponse:
+async def list_roles(manager: ReplicaManager, _: RolesRequest, context: RequestContext) -> RolesResponse:
     return RolesResponse(
         partitions=[
             ReplicaRole(

@@ -11,7 +11,7 @@ import logging
 from kazoo.exceptions import KazooException
 
 from assay.system_under_test.log.errors import CorruptLog
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import internal, offsets
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.manager import ReplicaManager
@@ -49,7 +49,7 @@ async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, i
 
 
 async def list_offsets(
-    manager: ReplicaManager, zookeeper: ZooKeeper, request: offsets.ListOffsetsRequest, context: Context
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: offsets.ListOffsetsRequest, context: RequestContext
 ) -> offsets.ListOffsetsResponse:
     """Answers each partition once, like Kafka: an answer may cost a ZooKeeper round trip or a segment scan."""
     seen: set[tuple[str, int]] = set()
@@ -113,7 +113,7 @@ def _find_by_time(partition: Partition, timestamp: int, answer: offsets.ListOffs
 
 
 async def answer_end_offsets(
-    manager: ReplicaManager, zookeeper: ZooKeeper, request: internal.EndOffsetsRequest, context: Context
+    manager: ReplicaManager, zookeeper: ZooKeeper, request: internal.EndOffsetsRequest, context: RequestContext
 ) -> internal.EndOffsetsResponse:
     answers = []
     for wanted in {(query.topic, query.partition): query for query in request.partitions}.values():
@@ -138,7 +138,7 @@ async def answer_end_offsets(
 
 
 async def answer_epoch_end(
-    manager: ReplicaManager, request: internal.EpochEndRequest, context: Context
+    manager: ReplicaManager, request: internal.EpochEndRequest, context: RequestContext
 ) -> internal.EpochEndResponse:
     """Answers where an epoch ends, if this broker leads at exactly the leader epoch that the follower names."""
     if not manager.is_current_registration(request.broker_epoch):
@@ -175,7 +175,7 @@ def _reject(query: internal.EpochQuery, code: ErrorCode) -> internal.EpochAnswer
 
 
 async def answer_log_end(
-    manager: ReplicaManager, request: internal.LogEndRequest, context: Context
+    manager: ReplicaManager, request: internal.LogEndRequest, context: RequestContext
 ) -> internal.LogEndResponse:
     if not manager.accept_request("log-end", request.controller_id, request.controller_epoch, request.broker_epoch):
         return internal.LogEndResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])

@@ -3,7 +3,7 @@
 import asyncio
 
 from assay.system_under_test.config import INTERNAL_TOPICS, TopicConfig
-from assay.system_under_test.network.handler import CloseConnection, Context
+from assay.system_under_test.network.handler import CloseConnection, RequestContext
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import read_records
@@ -30,7 +30,7 @@ Answer = tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | No
 
 
 async def produce(
-    manager: ReplicaManager, request: messages.ProduceRequest, context: Context
+    manager: ReplicaManager, request: messages.ProduceRequest, context: RequestContext
 ) -> messages.ProduceResponse | None:
     """Answers a produce request.
 

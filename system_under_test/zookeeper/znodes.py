@@ -224,8 +224,8 @@ class Versioned(msgspec.Struct, Generic[T], frozen=True):
     version: int
 
 
-def decode_versioned(kind: type[T], path: str, read: tuple[bytes, ZnodeStat]) -> Versioned[T]:
-    return Versioned(decode(kind, path, read[0]), read[1].version)
+def decode_versioned(kind: type[T], path: str, answer: tuple[bytes, ZnodeStat]) -> Versioned[T]:
+    return Versioned(decode(kind, path, answer[0]), answer[1].version)
 
 
 def make_create(path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Create:

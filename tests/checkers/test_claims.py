@@ -12,7 +12,7 @@ from assay.checkers.claims import Evidence, InvolvedOperation, parse_template
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
-from assay.checkers.objects.kinds import KINDS
+from assay.checkers.objects.kinds import KIND_COUNTS
 
 from helpers.judging import opened
 from helpers.log_histories import Book, write
@@ -56,7 +56,7 @@ def test_a_malformed_template_is_an_error(template: str) -> None:
 
 def test_the_evidence_of_each_check_has_the_columns_that_its_claim_names(tmp_path: Path) -> None:
     with opened(write(tmp_path / "history", Book().rows)) as engine:
-        build(engine, (KINDS,))
+        build(engine, (KIND_COUNTS,))
         register_contract(engine, Contract())
         for family in FAMILIES:
             build(engine, family.views)

@@ -13,7 +13,7 @@ import pytest
 
 from assay.checkers.check import Check, build
 from assay.checkers.exposure import (
-    BOUND,
+    EXPOSURE_BOUND,
     NO_BOUND,
     Exposure,
     ExposureCount,
@@ -191,7 +191,7 @@ def test_a_fault_that_may_destroy_data_or_stop_servers_moves_the_bound(
     """Also a fault of an extension that does only one of these."""
     rows = [{**row, **asdict(Impact()), **does} for row in fault(1, "slow-disk", 3, 9)]
     with opened(write(tmp_path / "history", ADDS, faults=rows)) as engine:
-        assert engine.rows(BOUND) == [{"since": bound}]
+        assert engine.rows(EXPOSURE_BOUND) == [{"since": bound}]
 
 
 def test_counts_of_separate_keys_add_up() -> None:

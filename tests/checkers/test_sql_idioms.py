@@ -147,7 +147,7 @@ def test_the_first_pair_is_named_as_well(engine: DuckDB, *, rising: bool) -> Non
         pairs = [pair for pair in itertools.pairwise(stated) if pair[0]["side"] != pair[1]["side"]]
         preferred = [pair for pair in pairs if pair[0]["side"] < pair[1]["side"]] if rising else []
         first, second = (preferred or pairs)[0]
-        assert (row["onset"], row["earliest"], row["earliest_op"]) == (
+        assert (row["contradicted_at"], row["earliest"], row["earliest_op"]) == (
             first["moment"], second["moment"], second["op"],
         )  # fmt: skip
         others += row["earliest_op"] != row["op"]

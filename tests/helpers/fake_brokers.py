@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.system_under_test.network.handler import CloseConnection, Context
+from assay.system_under_test.network.handler import CloseConnection, RequestContext
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -119,7 +119,7 @@ class FakeBroker:
             await outcome
         return ErrorCode.NONE
 
-    async def produce(self, request: ProduceRequest, context: Context) -> ProduceResponse | None:
+    async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
         partition = request.topics[0].partitions[0]
         error = await self.step(request)
         offset = -1
@@ -131,7 +131,7 @@ class FakeBroker:
         found = ProducePartitionResponse(partition=partition.partition, error_code=error, base_offset=offset)
         return ProduceResponse(topics=[ProduceTopicResponse(topic=request.topics[0].topic, partitions=[found])])
 
-    async def fetch(self, request: FetchRequest, context: Context) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse:
         wanted = request.topics[0].partitions[0]
         error = await self.step(request)
         log = self.cluster.log
@@ -144,7 +144,7 @@ class FakeBroker:
         )
         return FetchResponse(topics=[FetchTopicResponse(topic=request.topics[0].topic, partitions=[found])])
 
-    async def offsets(self, request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    async def offsets(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         wanted = request.topics[0].partitions[0]
         error = await self.step(request)
         offset = {-1: len(self.cluster.log), -2: 0}.get(wanted.timestamp, -1)
@@ -153,16 +153,16 @@ class FakeBroker:
         )
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic=request.topics[0].topic, partitions=[found])])
 
-    async def create(self, request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    async def create(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         error = await self.step(request)
         return CreateTopicsResponse(topics=[CreateTopicResult(topic=t.topic, error_code=error) for t in request.topics])
 
-    async def delete(self, request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    async def delete(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         error = await self.step(request)
         return DeleteTopicsResponse(topics=[DeleteTopicResult(topic=t, error_code=error) for t in request.topics])
 
     async def change_partitions(
-        self, request: ElectPreferredRequest | ReassignRequest, context: Context
+        self, request: ElectPreferredRequest | ReassignRequest, context: RequestContext
     ) -> PartitionChangeResponse:
         error = await self.step(request)
         said = [
@@ -172,13 +172,13 @@ class FakeBroker:
         return PartitionChangeResponse(partitions=said)
 
     async def describe_reassignments(
-        self, request: DescribeReassignmentsRequest, context: Context
+        self, request: DescribeReassignmentsRequest, context: RequestContext
     ) -> DescribeReassignmentsResponse:
         return DescribeReassignmentsResponse(
             error_code=await self.step(request), error_message=None, moving=[], settled=[]
         )
 
-    async def metadata(self, request: MetadataRequest, context: Context) -> MetadataResponse:
+    async def metadata(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         self.cluster.lookups += 1
         cluster = self.cluster
         code = ErrorCode.NONE if cluster.leader in cluster.brokers else ErrorCode.LEADER_NOT_AVAILABLE

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, translation
-from assay.harness.core.history.data_sets import FORMAT_KEY, OF_OTHER, ORIGIN_KEY
+from assay.harness.core.history.data_sets import FORMAT_KEY, ORIGIN_KEY, ORIGIN_OTHER
 
 Row = dict[str, Any]
 
@@ -124,7 +124,7 @@ def write(folder: Path, rows: Sequence[Row], *, format: int | None = FORMAT, **o
     In an older format rows have the kinds and columns of that time.
     """
     parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": make_ops(rows), **others}
-    said = {ORIGIN_KEY: OF_OTHER, **({} if format is None else {FORMAT_KEY: str(format).encode()})}
+    said = {ORIGIN_KEY: ORIGIN_OTHER, **({} if format is None else {FORMAT_KEY: str(format).encode()})}
     for name in SCHEMAS:
         schema = translation.schema(name, format or FORMAT).with_metadata(said)
         (folder / name).mkdir(parents=True)

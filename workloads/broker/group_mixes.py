@@ -15,7 +15,7 @@ from assay.harness.core.generator import Context, Generator, Source, mix, phases
 from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
-from assay.harness.run.workload_mix import Shares, WorkloadMix
+from assay.harness.run.workload_mix import WeightedSources, WorkloadMix
 from assay.workloads.broker import expiring_groups, mixed_traffic, topic_changes
 from assay.workloads.broker.connector_client import CLASSIC
 from assay.workloads.broker.expiring_groups import BRIEF
@@ -109,7 +109,7 @@ def find_coordinator_partition(group: str) -> str:
     return f"{OFFSETS_TOPIC}-{(code & 0x7FFFFFFF) % OFFSETS_PARTITIONS}"
 
 
-def _add_staying_group(system: System, settings: Settings) -> Shares:
+def _add_staying_group(system: System, settings: Settings) -> WeightedSources:
     shifts = topic_changes.move_and_revert([find_coordinator_partition(STAYING)], settings.nodes)
     return [
         (40, PollGroup.draw(STAYING)),
@@ -130,7 +130,7 @@ def _close_with_deaths(system: System, settings: Settings) -> Source:
     )
 
 
-def _add_latecomers(system: System, settings: Settings) -> Shares:
+def _add_latecomers(system: System, settings: Settings) -> WeightedSources:
     """The group's members join when there is a backlog."""
     work = mix(
         PollGroup.draw(LATECOMERS),
@@ -210,7 +210,7 @@ REWINDS: Final = WorkloadMix(
 )
 
 
-def _add_coordinator_changes(system: System, settings: Settings) -> Shares:
+def _add_coordinator_changes(system: System, settings: Settings) -> WeightedSources:
     groups = tuple(dict.fromkeys(find_coordinator_partition(group) for group in (MEMBERS, TOOLS)))
     return [pace(0.7, topic_changes.move_and_revert(groups, settings.nodes))]
 
@@ -272,7 +272,7 @@ COMMITTERS: Final = WorkloadMix(
 )
 
 
-def _add_expiring_groups(system: System, settings: Settings) -> Shares:
+def _add_expiring_groups(system: System, settings: Settings) -> WeightedSources:
     kept = expiring_groups.traffic(list(system.keys())[:2], require_broker(system).offsets_retention_ms)
     shifts = topic_changes.move_and_revert([find_coordinator_partition(group) for group in BRIEF], settings.nodes)
     renewed = expiring_groups.renewals(list(system.keys()))

@@ -13,7 +13,7 @@ from assay.cluster.system import System
 from assay.harness.core.generator import Generator, Source, limit, mix, phases, stagger, time_limit
 from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings, derive_seed
-from assay.harness.run.workload_mix import Shares, WorkloadMix
+from assay.harness.run.workload_mix import WeightedSources, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 from assay.system_under_test.deployment import Broker, FirstTopic
 from assay.workloads.broker import mixed_traffic, topic_changes
@@ -107,7 +107,7 @@ def drain_topics(*keys: str) -> Callable[[System, Settings], Source]:
     return lambda system, settings: drain(keys, seconds=DRAIN_SECONDS)
 
 
-def add_small_segments(system: System, settings: Settings) -> Shares:
+def add_small_segments(system: System, settings: Settings) -> WeightedSources:
     keys = system.keys()
     return [
         (10, Glance.draw(keys)),
@@ -140,7 +140,7 @@ BACKLOGS: Final = WorkloadMix(
 
 
 def _close_with_looks(system: System, settings: Settings) -> Source:
-    return topic_changes.look_at_topics(require_broker(system).topic)
+    return topic_changes.describe_topics_at_end(require_broker(system).topic)
 
 
 SETTINGS: Final = WorkloadMix(
@@ -210,7 +210,7 @@ KEPT_CONNECTIONS: Final = WorkloadMix(
 )
 
 
-def _add_tails(system: System, settings: Settings) -> Shares:
+def _add_tails(system: System, settings: Settings) -> WeightedSources:
     keys, replication = system.keys(), require_broker(system).replication
     return [
         (80, mixed_traffic.send_leader_only(keys, TAIL_PADDINGS)),
@@ -229,7 +229,7 @@ LEADER_ONLY_TAILS: Final = WorkloadMix(
 )
 
 
-def _add_producer_profiles(system: System, settings: Settings) -> Shares:
+def _add_producer_profiles(system: System, settings: Settings) -> WeightedSources:
     """Chooses a third of all profiles for each run, because each profile costs a client many connections."""
     profiles = Random(derive_seed(settings.seed, "habits")).sample(sorted(PROFILES), len(PROFILES) // 3)
     keys = system.keys()
@@ -301,7 +301,7 @@ COMPACTION: Final = WorkloadMix(
 )
 
 
-def _add_topic_incarnations(system: System, settings: Settings) -> Shares:
+def _add_topic_incarnations(system: System, settings: Settings) -> WeightedSources:
     broker = require_broker(system)
     return [(60, TopicIncarnations(broker.replication, broker.min_insync))]
 
@@ -313,7 +313,7 @@ RECREATION: Final = WorkloadMix(
 )
 
 
-def _add_volleys(system: System, settings: Settings) -> Shares:
+def _add_volleys(system: System, settings: Settings) -> WeightedSources:
     broker, keys = require_broker(system), SELDOM.partition_keys
     configs = {"min.insync.replicas": str(broker.min_insync)}
     argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
@@ -357,7 +357,7 @@ def build_closing_growth(broker: Broker, first: int, count: int) -> Growth:
     return Growth(broker.topic, have, have + count, closing=True, later=0)
 
 
-def _add_growth(system: System, settings: Settings) -> Shares:
+def _add_growth(system: System, settings: Settings) -> WeightedSources:
     broker = require_broker(system)
     return [(50, Growth(broker.topic, broker.partitions, broker.partitions + NEW_PARTITIONS))]
 

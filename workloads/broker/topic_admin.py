@@ -71,7 +71,7 @@ class Delete(Change):
         yield Effect("topic-delete", get_key(completed))
 
 
-class Grow(Change):
+class AddPartitions(Change):
     """Adds partitions to a topic. Argument: ``{"partitions": in all}``."""
 
     f = "grow"
@@ -177,7 +177,7 @@ class ListSettings(Read, AdminVerb):
             yield Effect("setting-seen", key, name=name, value=_parse_number(value))
 
 
-ADMIN: Final = (Create, Delete, Grow, Alter, Move, Elect, Describe, ListSettings)
+ADMIN: Final = (Create, Delete, AddPartitions, Alter, Move, Elect, Describe, ListSettings)
 
 
 def to_completion(known: TopicOutcome) -> Completion:

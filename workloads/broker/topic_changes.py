@@ -49,28 +49,28 @@ CHANGE_SECONDS: Final = 0.15
 DESCRIPTIONS: Final = 4
 """Number of descriptions of each topic, and of its settings, after the last heal."""
 DESCRIPTION_SECONDS: Final = 1.5
-TURN_READS: Final = 32
-"""Number of reads of each partition in a turn."""
-TURN_STEPS: Final = 25
+READS_PER_LEADER: Final = 32
+"""Number of reads of each partition while one replica leads it."""
+OFFSETS_PER_GLANCE: Final = 25
 """Number of offsets that each :class:`Glance` reads."""
-TURN_SECONDS: Final = 5.0
+SECONDS_PER_LEADER: Final = 5.0
 
 
 def change_settings(topic: str) -> Generator:
     """Changes settings of the topic and resets them to the default; also requests invalid ones, and reads all."""
 
-    def step(turn: int, context: Context) -> tuple[Operation, int]:
-        match turn % 6:
+    def step(count: int, context: Context) -> tuple[Operation, int]:
+        match count % 6:
             case 2:
                 name, value = context.choose(INVALID, salt=1)
-                return Operation(Alter.f, topic, {"name": name, "value": value}), turn + 1
+                return Operation(Alter.f, topic, {"name": name, "value": value}), count + 1
             case 3:
-                return Operation(ListSettings.f, topic), turn + 1
+                return Operation(ListSettings.f, topic), count + 1
             case stage:  # sets a value in stages 0 and 4, and resets it to the default in stages 1 and 5
-                place = turn // 6 % len(CHANGES)
-                name, values = CHANGES[place if stage < 2 else -1 - place]
+                position = count // 6 % len(CHANGES)
+                name, values = CHANGES[position if stage < 2 else -1 - position]
                 wanted = context.choose(values, salt=2) if stage in (0, 4) else None
-                return Operation(Alter.f, topic, {"name": name, "value": wanted}), turn + 1
+                return Operation(Alter.f, topic, {"name": name, "value": wanted}), count + 1
 
     return unfold(step, 0)
 
@@ -83,14 +83,14 @@ def make_move(key: str, replicas: Iterable[int], brokers: int, phase: Phase = Ph
 def move_and_revert(keys: Sequence[str], brokers: int) -> Generator:
     """Moves one partition after another to other replicas, elects the first of them, and reverts the move at once."""
 
-    def step(turn: int, context: Context) -> tuple[Operation, int]:
-        place = turn // 4 % len(keys)
-        if turn % 2:
-            return Operation(Elect.f, keys[place]), turn + 1
-        away = turn % 4 == 0
-        first = place + (1 + context.random_below(max(1, brokers - 1), salt=1) if away else 0)
+    def step(count: int, context: Context) -> tuple[Operation, int]:
+        position = count // 4 % len(keys)
+        if count % 2:
+            return Operation(Elect.f, keys[position]), count + 1
+        away = count % 4 == 0
+        first = position + (1 + context.random_below(max(1, brokers - 1), salt=1) if away else 0)
         number = min(3, brokers) - (context.random_below(2, salt=2) if away and brokers > 1 else 0)
-        return make_move(keys[place], range(first, first + number), brokers), turn + 1
+        return make_move(keys[position], range(first, first + number), brokers), count + 1
 
     return unfold(step, 0)
 
@@ -115,13 +115,13 @@ def rotate_leaders(keys: Sequence[str], brokers: int, replication: int) -> Gener
     """Gives each partition in turn its next replica as leader, so a former or truncated leader soon leads again."""
     number = min(replication, brokers)
 
-    def step(turn: int, context: Context) -> tuple[Operation, int]:
-        place = turn // 2 % len(keys)
-        if turn % 2:
-            return Operation(Elect.f, keys[place]), turn + 1
-        first = turn // (2 * len(keys))
-        replicas = (place + (first + rank) % number for rank in range(number))
-        return make_move(keys[place], replicas, brokers), turn + 1
+    def step(count: int, context: Context) -> tuple[Operation, int]:
+        position = count // 2 % len(keys)
+        if count % 2:
+            return Operation(Elect.f, keys[position]), count + 1
+        first = count // (2 * len(keys))
+        replicas = (position + (first + rank) % number for rank in range(number))
+        return make_move(keys[position], replicas, brokers), count + 1
 
     return unfold(step, 0)
 
@@ -132,12 +132,12 @@ def end_retention(topic: str) -> Generator:
     return stagger(0.1, sequence(*ends * 3))
 
 
-def look_at_topics(*topics: str) -> Generator:
+def describe_topics_at_end(*topics: str) -> Generator:
     """Describes the topics and lists their settings for some seconds after the last heal."""
 
-    def step(turn: int, context: Context) -> tuple[Operation, int]:
-        f = (Describe.f, ListSettings.f)[turn // len(topics) % 2]
-        return Operation(f, topics[turn % len(topics)], phase=Phase.DRAIN), turn + 1
+    def step(count: int, context: Context) -> tuple[Operation, int]:
+        f = (Describe.f, ListSettings.f)[count // len(topics) % 2]
+        return Operation(f, topics[count % len(topics)], phase=Phase.DRAIN), count + 1
 
     return stagger(DESCRIPTION_SECONDS / (2 * len(topics)), limit(2 * DESCRIPTIONS * len(topics), unfold(step, 0)))
 
@@ -153,11 +153,11 @@ def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Ge
             make_move(key, range(first, first + number), brokers, Phase.DRAIN) for first, key in enumerate(keys, shift)
         ]
         elections = [Operation(Elect.f, key, phase=Phase.DRAIN) for key in keys]
-        reads = mix(Glance.draw(keys, steps=TURN_STEPS), LookUp.draw(keys), End.draw(keys), weights=(4, 2, 1))
+        reads = mix(Glance.draw(keys, steps=OFFSETS_PER_GLANCE), LookUp.draw(keys), End.draw(keys), weights=(4, 2, 1))
         return phases(
             stagger(0.02, sequence(*moves)),
             stagger(0.1, sequence(*elections * 3)),
-            time_limit(TURN_SECONDS, in_phase(Phase.DRAIN, limit(TURN_READS * len(keys), reads))),
+            time_limit(SECONDS_PER_LEADER, in_phase(Phase.DRAIN, limit(READS_PER_LEADER * len(keys), reads))),
         )
 
     return phases(*map(elect_and_read, range(brokers)))

@@ -11,7 +11,7 @@ from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.timestamps import NANOSECONDS
 from assay.workloads.broker.log_operations import LATELY, LATEST, End, Poll, Send
 from assay.workloads.broker.mixed_traffic import ValueRange
-from assay.workloads.broker.topic_admin import Grow
+from assay.workloads.broker.topic_admin import AddPartitions
 
 GROWTH_INTERVAL: Final = 2 * NANOSECONDS
 RETRY_INTERVAL: Final = NANOSECONDS // 2
@@ -50,7 +50,7 @@ class Growth(Generator, frozen=True):
         if not self.asking and context.time >= self.later and (self.rejecting or have < self.most):
             wanted = have - 1 if self.rejecting else self.most if self.closing else have + 1
             phase = Phase.DRAIN if self.closing else Phase.MAIN
-            operation = Operation(Grow.f, self.topic, {"partitions": wanted}, phase)
+            operation = Operation(AddPartitions.f, self.topic, {"partitions": wanted}, phase)
             return Invoke(operation, context.pick()), replace(self, asking=True, tries=self.tries + 1)
         if self.closing or have == self.first:
             return Pending(self.later) if context.time < self.later else PENDING, self
@@ -63,7 +63,7 @@ class Growth(Generator, frozen=True):
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         operation = event.operation
-        if event.completed is None or operation.f != Grow.f or operation.key != self.topic:
+        if event.completed is None or operation.f != AddPartitions.f or operation.key != self.topic:
             return self
         completion, wanted = event.completed.completion, operation.argument["partitions"]
         if self.rejecting:

@@ -26,7 +26,7 @@ from assay.harness.core.timestamps import NANOSECONDS
 from assay.workloads.broker.log_names import format_incarnation, strip_incarnation
 from assay.workloads.broker.log_operations import EARLIEST, LATEST, End, Poll, Send
 from assay.workloads.broker.mixed_traffic import ValueRange
-from assay.workloads.broker.topic_admin import Create, Delete, Grow, ListSettings
+from assay.workloads.broker.topic_admin import AddPartitions, Create, Delete, ListSettings
 
 NAME: Final = "brief"
 PARTITIONS: Final = 2
@@ -63,10 +63,10 @@ class TopicIncarnations(Generator, frozen=True):
     - ``adrift``: number of unfinished adrift operations
     - ``read``: number of partitions read once more
     - ``value``: next value to send
-    - ``asked``: an earlier request for this change was answered with outcome info, so the change may take effect later
+    - ``uncertain``: an earlier request for this change has the outcome info, so the change may take effect later
     - ``open``: number of unfinished operations on this incarnation
-    - ``until``: time at which the present stage may end
-    - ``later``: time of the next operation
+    - ``stage_end``: time at which the present stage may end
+    - ``next_time``: time of the next operation
     """
 
     replication: int
@@ -75,14 +75,14 @@ class TopicIncarnations(Generator, frozen=True):
     incarnation: int = 1
     stage: int = IncarnationStage.CREATED
     partitions: int = PARTITIONS
-    asked: bool = False
+    uncertain: bool = False
     changing: bool = False
     open: int = 0
     adrift: int = 0
     read: int = 0
     value: int = ValueRange.PASSING
-    until: int = 0
-    later: int = 0
+    stage_end: int = 0
+    next_time: int = 0
 
     @property
     def topic(self) -> str:
@@ -91,7 +91,7 @@ class TopicIncarnations(Generator, frozen=True):
     def op(self, context: Context) -> tuple[Answer, Generator]:
         if not context.free:
             return PENDING, self
-        if self.stage == IncarnationStage.LIVING and context.time >= self.until:
+        if self.stage == IncarnationStage.LIVING and context.time >= self.stage_end:
             return replace(self, stage=IncarnationStage.ENDING).op(context)
         if self.stage == IncarnationStage.ENDING and not self.open:
             return replace(self, stage=IncarnationStage.READING).op(context)
@@ -107,22 +107,22 @@ class TopicIncarnations(Generator, frozen=True):
             self.stage in (IncarnationStage.CREATED, IncarnationStage.DELETED, IncarnationStage.VERIFYING_DELETION)
             and not self.changing
         ):
-            if context.time < self.later:
-                return Pending(self.later), self
+            if context.time < self.next_time:
+                return Pending(self.next_time), self
             return Invoke(self._make_change(), context.pick()), replace(self, changing=True)
         if self.stage != IncarnationStage.READING and self.adrift < MOST_ADRIFT:
-            if context.time < self.later:
-                return Pending(self.later), self
+            if context.time < self.next_time:
+                return Pending(self.next_time), self
             operation = self._make_traffic(context, adrift=True)
-            later = context.time + ADRIFT_PACE
+            next_time = context.time + ADRIFT_PACE
             return Invoke(operation, context.pick()), replace(
-                self, adrift=self.adrift + 1, value=self.value + 1, later=later
+                self, adrift=self.adrift + 1, value=self.value + 1, next_time=next_time
             )
         return PENDING, self
 
     def _use_incarnation(self, context: Context) -> tuple[Answer, Generator]:
         if self.partitions == PARTITIONS and not context.random_below(20, salt=41):
-            operation = Operation(Grow.f, self.topic, {"partitions": PARTITIONS + 1})
+            operation = Operation(AddPartitions.f, self.topic, {"partitions": PARTITIONS + 1})
             return Invoke(operation, context.pick()), replace(self, open=self.open + 1)
         operation = self._make_traffic(context, adrift=False)
         return Invoke(operation, context.pick()), replace(self, open=self.open + 1, value=self.value + 3)
@@ -162,34 +162,38 @@ class TopicIncarnations(Generator, frozen=True):
             error = (completion.error or "").partition(":")[0]
             lost = completion.outcome is Outcome.INFO and error in UNANSWERED
             return self._end_change(context, operation.f, completion.outcome, completion.result, error, lost=lost)
-        grown = operation.f == Grow.f and completion.outcome is Outcome.OK
+        grown = operation.f == AddPartitions.f and completion.outcome is Outcome.OK
         return replace(self, open=self.open - 1, partitions=PARTITIONS + 1 if grown else self.partitions)
 
     def _end_change(
         self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool
     ) -> Generator:
         """Returns the state after a change ended. ``lost``: there was no answer."""
-        retried = replace(self, changing=False, later=context.time + PAUSE)
+        retried = replace(self, changing=False, next_time=context.time + PAUSE)
         if lost and f != ListSettings.f:
-            return replace(retried, name=self.name + 1, incarnation=1, stage=IncarnationStage.CREATED, asked=False)
+            return replace(retried, name=self.name + 1, incarnation=1, stage=IncarnationStage.CREATED, uncertain=False)
         if f == Create.f:
-            if outcome is Outcome.OK or (error == "topic-already-exists" and self.asked):
+            if outcome is Outcome.OK or (error == "topic-already-exists" and self.uncertain):
                 duration = SHORTEST_INCARNATION + context.random_below(2 * NANOSECONDS, salt=46)
                 return replace(
                     self,
                     changing=False,
-                    asked=False,
+                    uncertain=False,
                     stage=IncarnationStage.LIVING,
                     partitions=PARTITIONS,
                     read=0,
-                    until=context.time + duration,
+                    stage_end=context.time + duration,
                 )
-        elif (f == Delete.f and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.asked))) or (
-            f == ListSettings.f and outcome is Outcome.OK and result["settings"] is None
-        ):
+        elif (
+            f == Delete.f and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.uncertain))
+        ) or (f == ListSettings.f and outcome is Outcome.OK and result["settings"] is None):
             return replace(
-                self, changing=False, asked=False, stage=IncarnationStage.CREATED, incarnation=self.incarnation + 1
+                self,
+                changing=False,
+                uncertain=False,
+                stage=IncarnationStage.CREATED,
+                incarnation=self.incarnation + 1,
             )
         elif f == Delete.f and outcome is Outcome.INFO:
             return replace(retried, stage=IncarnationStage.VERIFYING_DELETION)
-        return replace(retried, asked=self.asked or outcome is Outcome.INFO)
+        return replace(retried, uncertain=self.uncertain or outcome is Outcome.INFO)

@@ -30,7 +30,7 @@ async def serve(ensemble: Ensemble) -> int:
     server = _Server(ensemble, process.host)
     await asyncio.start_server(server.accept, "0.0.0.0", ZOOKEEPER_PORT)
     while True:
-        server.check_quorum()
+        server.enforce_quorum()
         await asyncio.sleep(CHECK_INTERVAL)
 
 
@@ -44,7 +44,7 @@ class _Server:
     def serving(self) -> bool:
         return self.ensemble.is_serving(self.host)
 
-    def check_quorum(self) -> None:
+    def enforce_quorum(self) -> None:
         if self.serving:
             self.ensemble.expire_sessions()
         else:

@@ -78,10 +78,10 @@ class Reserve(Generator, frozen=True):
     def op(self, context: Context) -> tuple[Answer, Generator]:
         parts = list(self.parts)
         pending: Pending | None = None
-        for at in self._in_turn(context):
-            mask, part = parts[at]
+        for index in self._in_turn(context):
+            mask, part = parts[index]
             answer, after = part.op(context.restrict(mask))
-            parts[at] = (mask, NOTHING if isinstance(answer, Exhausted) else after)
+            parts[index] = (mask, NOTHING if isinstance(answer, Exhausted) else after)
             if isinstance(answer, Invoke):
                 return answer, Reserve(tuple(parts))
             if isinstance(answer, Pending):
@@ -93,7 +93,7 @@ class Reserve(Generator, frozen=True):
     def _in_turn(self, context: Context) -> list[int]:
         """Returns the indices of the parts, first the part of the next worker, so that no part starves the others."""
         first = context.pick() if context.free else context.cursor
-        start = next((at for at, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
+        start = next((index for index, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
         return [*range(start, len(self.parts)), *range(start)]
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
@@ -125,16 +125,16 @@ class ByKey(Generator, frozen=True):
         pending: Pending | None = None
         first = (context.pick() if context.free else context.cursor) // self.size
         for offset in range(count):
-            at = (first + offset) % count
-            inner = context.restrict(self._mask(at, count))
+            index = (first + offset) % count
+            inner = context.restrict(self._mask(index, count))
             if not inner.workers:
                 continue
-            answer, after = groups[at].op(inner)
+            answer, after = groups[index].op(inner)
             while isinstance(answer, Exhausted) and next_key < len(self.keys):
-                groups[at] = keyed(self.keys[next_key], self.make(self.keys[next_key]))
+                groups[index] = keyed(self.keys[next_key], self.make(self.keys[next_key]))
                 next_key += 1
-                answer, after = groups[at].op(inner)
-            groups[at] = NOTHING if isinstance(answer, Exhausted) else after
+                answer, after = groups[index].op(inner)
+            groups[index] = NOTHING if isinstance(answer, Exhausted) else after
             if isinstance(answer, Invoke):
                 return answer, self._with_groups(groups, next_key)
             if isinstance(answer, Pending):
@@ -146,15 +146,15 @@ class ByKey(Generator, frozen=True):
     def update(self, context: Context, event: OperationEvent) -> Generator:
         if not self.groups:
             return self
-        at = min(event.worker // self.size, len(self.groups) - 1)
+        index = min(event.worker // self.size, len(self.groups) - 1)
         groups = list(self.groups)
-        groups[at] = groups[at].update(context.restrict(self._mask(at, len(groups))), event)
+        groups[index] = groups[index].update(context.restrict(self._mask(index, len(groups))), event)
         return self._with_groups(groups, self.next_key)
 
-    def _mask(self, at: int, count: int) -> int:
+    def _mask(self, index: int, count: int) -> int:
         """Returns the worker mask of a group. The last group also has the workers left over."""
-        first = at * self.size
-        return -1 << first if at == count - 1 else ((1 << self.size) - 1) << first
+        first = index * self.size
+        return -1 << first if index == count - 1 else ((1 << self.size) - 1) << first
 
     def _with_groups(self, groups: Sequence[Generator], next_key: int) -> Generator:
         return ByKey(self.keys, self.make, self.size, tuple(groups), next_key)

@@ -25,8 +25,8 @@ FORMAT_KEY: Final = b"assay-history-format"
 """The key in the metadata of a schema."""
 ORIGIN_KEY: Final = b"assay-history-origin"
 """The key in the metadata that says whether a run wrote the file. Files of earlier versions lack it."""
-OF_RUN: Final = b"run"
-OF_OTHER: Final = b"other"
+ORIGIN_RUN: Final = b"run"
+ORIGIN_OTHER: Final = b"other"
 """The origin of a history that no run wrote: a generated one, or one that another program wrote."""
 
 

@@ -26,7 +26,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.data_sets import CLOSED, OF_OTHER, OF_RUN, ORIGIN_KEY, REPORTED, HistoryError
+from assay.harness.core.history.data_sets import CLOSED, ORIGIN_KEY, ORIGIN_OTHER, ORIGIN_RUN, REPORTED, HistoryError
 from assay.harness.core.history.digest import HistoryDigest, hash_footer
 from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
@@ -137,7 +137,7 @@ class HistoryWriter(History):
         (self._folder / UNFINISHED).mkdir(parents=True)
         self._manifest = LiveManifestWriter(self._folder)
         self._read_unfinished: ReadUnfinished | None = None
-        self._parts = {name: PartWriter(self._folder, name, OF_RUN if of_run else OF_OTHER) for name in COLUMNS}
+        self._parts = {name: PartWriter(self._folder, name, ORIGIN_RUN if of_run else ORIGIN_OTHER) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
@@ -243,9 +243,9 @@ class HistoryWriter(History):
             if part.unsealed_rows >= self._part_rows:
                 self._seal()
         if self._timer is None and self._loop is not None:
-            self._timer = self._loop.call_later(self._seal_seconds, self._seal_in_time)
+            self._timer = self._loop.call_later(self._seal_seconds, self._seal_on_timer)
 
-    def _seal_in_time(self) -> None:
+    def _seal_on_timer(self) -> None:
         self._timer = None
         with contextlib.suppress(Exception):  # stored, and raised by the next call
             self._seal()

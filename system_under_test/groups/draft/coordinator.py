@@ -18,7 +18,7 @@ from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.groups.stored_groups import StoredGroups
-from assay.system_under_test.network.handler import Context, Handler
+from assay.system_under_test.network.handler import Handler, RequestContext
 from assay.system_under_test.protocol import draft_groups, groups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import AssignedTopic
@@ -34,7 +34,7 @@ LONGEST_WAIT: Final = 60.0
 MOST_TOPICS: Final = 1000
 """Limit on the topics of one consumer."""
 
-Find = Callable[[groups.GroupCoordinatorRequest, Context], Awaitable[groups.GroupCoordinatorResponse]]
+Find = Callable[[groups.GroupCoordinatorRequest, RequestContext], Awaitable[groups.GroupCoordinatorResponse]]
 
 
 @dataclass(eq=False)
@@ -116,12 +116,12 @@ class DraftCoordinator:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def _find(
-        self, request: draft_groups.ConsumerMetadataRequest, context: Context
+        self, request: draft_groups.ConsumerMetadataRequest, context: RequestContext
     ) -> groups.GroupCoordinatorResponse:
         return await self.find(groups.GroupCoordinatorRequest(group_id=request.group_id), context)
 
     async def _join(
-        self, request: draft_groups.DraftJoinGroupRequest, context: Context
+        self, request: draft_groups.DraftJoinGroupRequest, context: RequestContext
     ) -> draft_groups.DraftJoinGroupResponse:
         try:
             self._check_join(request)
@@ -153,7 +153,7 @@ class DraftCoordinator:
         )
 
     async def _await_join(
-        self, term: DraftTerm, group: DraftGroup, request: draft_groups.DraftJoinGroupRequest, context: Context
+        self, term: DraftTerm, group: DraftGroup, request: draft_groups.DraftJoinGroupRequest, context: RequestContext
     ) -> JoinResult:
         new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self.runtime.random.getrandbits(128):032x}"
         future = group.join(
@@ -177,7 +177,7 @@ class DraftCoordinator:
             raise GroupError(ErrorCode.INVALID_TOPIC)
 
     async def _heartbeat(
-        self, request: draft_groups.DraftHeartbeatRequest, context: Context
+        self, request: draft_groups.DraftHeartbeatRequest, context: RequestContext
     ) -> groups.HeartbeatResponse:
         try:
             on_response_written = self._get_group(request.group_id).heartbeat(
@@ -190,7 +190,9 @@ class DraftCoordinator:
             return groups.HeartbeatResponse(error_code=draft_groups.ILLEGAL_GENERATION)
         return groups.HeartbeatResponse(error_code=ErrorCode.NONE)
 
-    async def _leave(self, request: draft_groups.DraftLeaveGroupRequest, _: Context) -> groups.LeaveGroupResponse:
+    async def _leave(
+        self, request: draft_groups.DraftLeaveGroupRequest, _: RequestContext
+    ) -> groups.LeaveGroupResponse:
         try:
             self._get_group(request.group_id).leave(request.consumer_id)
         except GroupError as error:

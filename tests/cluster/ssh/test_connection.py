@@ -144,6 +144,8 @@ def test_a_machine_that_can_set_no_limit_does_without(tmp_path: Path, monkeypatc
 
 def test_a_command_that_is_to_be_completed_has_its_status_and_both_of_its_outputs() -> None:
     with machine() as there, connected(there) as connection:
-        assert connection.complete("echo said; echo warned >&2; exit 3") == CommandResult(3, "said\n", "warned\n")
+        assert connection.run_to_completion("echo said; echo warned >&2; exit 3") == CommandResult(
+            3, "said\n", "warned\n"
+        )
         with pytest.raises(NodeError, match=r"n1: .*no end after 0.5 s"):
-            connection.complete("sleep 5", timeout=0.5)
+            connection.run_to_completion("sleep 5", timeout=0.5)

@@ -81,7 +81,7 @@ class Deeds:
         self.answer = answer
         self.done_: list[tuple[str, ...]] = []
 
-    def complete(self, command: str, *, stdin: bytes, timeout: float) -> CommandResult:
+    def run_to_completion(self, command: str, *, stdin: bytes, timeout: float) -> CommandResult:
         self.done_.append(("run", command))
         if isinstance(self.answer, NodeError):
             raise self.answer

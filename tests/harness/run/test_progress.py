@@ -14,7 +14,7 @@ def tally() -> RunTally:
     made = RunTally(stage="main", elapsed=2.0)
     for outcome in (Outcome.OK, Outcome.OK, Outcome.INFO, Outcome.FAIL):
         made.completed(Completed(0, 0, "w0", Operation("send"), Completion(outcome), 0, 1))
-    made.in_force = {2: "kill n1", 1: "partition n2"}
+    made.active_faults = {2: "kill n1", 1: "partition n2"}
     return made
 
 

@@ -17,7 +17,7 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import INTOLERABLE, Contract, forbid
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryWriter
-from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, OF_RUN, ORIGIN_KEY
+from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, ORIGIN_KEY, ORIGIN_RUN
 from assay.harness.run import store
 from assay.harness.run.registry import Registry
 from assay.harness.stored.by_contract import open_stored
@@ -168,7 +168,7 @@ def test_the_files_of_a_run_say_that_a_run_wrote_them(tmp_path: Path) -> None:
     folder = store.create_run_folder(tmp_path / "store", "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
     folder.open_history(None).close()
     ours = bare_parts(folder.path)
-    assert pq.read_schema(ours / "ops" / "part-000000.parquet").metadata[ORIGIN_KEY] == OF_RUN
+    assert pq.read_schema(ours / "ops" / "part-000000.parquet").metadata[ORIGIN_KEY] == ORIGIN_RUN
     (ours.parent / "planted.json").write_text("{}")
     assert open_stored(ours).lost is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.system_under_test.controller.metadata import MetadataCache
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
@@ -53,7 +53,7 @@ def update(*states: PartitionStateUpdate) -> UpdateMetadataRequest:
 
 
 def leaders(cache: MetadataCache) -> list[int]:
-    context = Context(3, 2, 1, "client", "peer")
+    context = RequestContext(3, 2, 1, "client", "peer")
     return [p.leader for p in cache.answer(MetadataRequest(topics=["t"]), context).topics[0].partitions]
 
 
@@ -105,7 +105,7 @@ def test_the_next_controller_counts_from_the_beginning_and_who_does_not_count_is
 
 def test_no_topic_is_unknown_before_the_controller_has_sent_all() -> None:
     def error(cache: MetadataCache, topic: str) -> int:
-        context = Context(3, 2, 1, "client", "peer")
+        context = RequestContext(3, 2, 1, "client", "peer")
         return cache.answer(MetadataRequest(topics=[topic]), context).topics[0].error_code
 
     cache = MetadataCache()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.invariants.agreement import _Entry, _Ledger
+from assay.system_under_test.invariants.agreement import _Entry, _ReferenceLog
 from assay.system_under_test.invariants.copies import CrcTable
 
 OFFSETS = st.integers(0, 30)
@@ -22,7 +22,7 @@ def test_table_of_crcs_equals_a_dictionary(records: list[tuple[int, int]], low: 
 
 
 @given(st.lists(st.tuples(OFFSETS, ENTRIES)))
-def test_ledger_keeps_the_first_record_of_each_offset(records: list[tuple[int, _Entry]]) -> None:
-    ledger, expected = _Ledger(), dict[int, _Entry]()
+def test_a_reference_log_keeps_the_first_record_of_each_offset(records: list[tuple[int, _Entry]]) -> None:
+    reference, expected = _ReferenceLog(), dict[int, _Entry]()
     for offset, entry in records:
-        assert ledger.enter(offset, entry) == expected.setdefault(offset, entry)
+        assert reference.enter(offset, entry) == expected.setdefault(offset, entry)

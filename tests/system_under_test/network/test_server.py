@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.accepted import AcceptedConnection, Outbox
-from assay.system_under_test.network.handler import CloseConnection, Context, Handler
+from assay.system_under_test.network.handler import CloseConnection, Handler, RequestContext
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
 from assay.system_under_test.network.memory import RequestMemory
 from assay.system_under_test.network.server import Server
@@ -100,7 +100,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=[], cluster_id=context.client_id)
 
 
@@ -126,7 +126,7 @@ def produce_acked(size: int) -> ProduceRequest:
 def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
     running = 0
 
-    async def handler(request: MetadataRequest, context: Context) -> MetadataResponse:
+    async def handler(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         nonlocal running
         running += 1
         assert running == 1
@@ -147,9 +147,9 @@ def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
 
 
 def test_the_handler_learns_who_asks_what() -> None:
-    seen: list[Context] = []
+    seen: list[RequestContext] = []
 
-    async def handler(request: MetadataRequest, context: Context) -> MetadataResponse:
+    async def handler(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         seen.append(context)
         return await metadata(request, context)
 
@@ -167,7 +167,7 @@ def test_the_handler_learns_who_asks_what() -> None:
 def test_what_waits_for_a_response_is_done_once_when_it_was_handed_over() -> None:
     done: list[int] = []
 
-    async def handler(request: MetadataRequest, context: Context) -> MetadataResponse | None:
+    async def handler(request: MetadataRequest, context: RequestContext) -> MetadataResponse | None:
         assert context.correlation_id not in done
         if context.correlation_id < 3:
             context.after_response(lambda: done.append(context.correlation_id))
@@ -353,7 +353,7 @@ def test_an_idle_connection_is_closed(sent: bytes, caplog: pytest.LogCaptureFixt
 
 
 def test_a_slow_handler_is_not_idleness() -> None:
-    async def slow(request: MetadataRequest, context: Context) -> MetadataResponse:
+    async def slow(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
         await asyncio.sleep(0.2)
         return await metadata(request, context)
 
@@ -369,7 +369,7 @@ def test_a_slow_handler_is_not_idleness() -> None:
 def test_a_slow_reader_gets_no_further_response_prepared_and_is_closed_in_the_end() -> None:
     handled = 0
 
-    async def big(request: FetchRequest, context: Context) -> FetchResponse:
+    async def big(request: FetchRequest, context: RequestContext) -> FetchResponse:
         nonlocal handled
         handled += 1
         return fetched(bytes(4_000_000))
@@ -411,7 +411,7 @@ def test_a_peer_that_takes_its_last_response_late_ends_its_connection_without_an
 
 
 def test_nothing_is_sent_for_none() -> None:
-    async def silent(request: ProduceRequest, context: Context) -> None:
+    async def silent(request: ProduceRequest, context: RequestContext) -> None:
         return None
 
     async def main() -> None:
@@ -430,7 +430,7 @@ def test_nothing_is_sent_for_none() -> None:
 def test_a_handler_that_raises_closes_its_connection_with_one_record(
     error: Exception, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def failing(request: MetadataRequest, context: Context) -> None:
+    async def failing(request: MetadataRequest, context: RequestContext) -> None:
         raise error
 
     async def main() -> None:
@@ -460,7 +460,7 @@ def test_stored_slices_go_out_by_their_own_way_between_the_bytes() -> None:
             await writer.drain()
             writer.write(b"def")
 
-    async def handler(request: FetchRequest, context: Context) -> FetchResponse:
+    async def handler(request: FetchRequest, context: RequestContext) -> FetchResponse:
         return fetched(Stored())
 
     async def main() -> None:
@@ -478,7 +478,7 @@ def test_who_does_not_take_a_stored_slice_is_closed_and_the_next_one_is_served(l
     file = LocalStorage(str(tmp_path)).open("log")
     file.append(bytes(12_000_000))
 
-    async def handler(request: FetchRequest, context: Context) -> FetchResponse:
+    async def handler(request: FetchRequest, context: RequestContext) -> FetchResponse:
         return fetched(file.slice(0, file.size))
 
     async def main() -> None:
@@ -544,7 +544,7 @@ def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> No
     async def main() -> None:
         handling, go = 0, asyncio.Event()
 
-        async def blocking(request: ProduceRequest, context: Context) -> None:
+        async def blocking(request: ProduceRequest, context: RequestContext) -> None:
             nonlocal handling
             handling += 1
             await go.wait()
@@ -569,7 +569,7 @@ def test_a_request_whose_handler_dropped_its_bytes_keeps_no_memory_while_it_wait
     async def main() -> None:
         handling, go = 0, asyncio.Event()
 
-        async def waiting(request: ProduceRequest, context: Context) -> ProduceResponse:
+        async def waiting(request: ProduceRequest, context: RequestContext) -> ProduceResponse:
             nonlocal handling
             handling += 1
             request.topics.clear()
@@ -598,7 +598,7 @@ def test_a_request_whose_handler_dropped_its_bytes_keeps_no_memory_while_it_wait
         tracemalloc.stop()
 
 
-async def accept(request: ProduceRequest, context: Context) -> ProduceResponse:
+async def accept(request: ProduceRequest, context: RequestContext) -> ProduceResponse:
     return ProduceResponse(topics=[])
 
 
@@ -679,7 +679,7 @@ def test_close_ends_connections_and_the_handlers_they_wait_for() -> None:
     async def main() -> None:
         ended: list[str] = []
 
-        async def endless(request: MetadataRequest, context: Context) -> None:
+        async def endless(request: MetadataRequest, context: RequestContext) -> None:
             try:
                 await asyncio.Event().wait()
             finally:

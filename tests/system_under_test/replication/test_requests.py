@@ -14,7 +14,7 @@ from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection, UnknownOutcome
-from assay.system_under_test.network.handler import Context
+from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol.api import ApiVersionsRequest
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -67,7 +67,7 @@ def test_a_request_that_waits_for_the_followers_keeps_no_records() -> None:
         manager: Any = SimpleNamespace(get=lambda topic, number: partition)
         request, released = produce(built(b"a", b"b")), asyncio.Event()
         answer = asyncio.ensure_future(
-            handle_produce(manager, request, Context(0, 2, 1, "client", "peer", release=released.set))
+            handle_produce(manager, request, RequestContext(0, 2, 1, "client", "peer", release=released.set))
         )
         async with asyncio.timeout(5):
             await released.wait()
