@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.nightly import tables, trends
 from assay.harness.nightly.dataset import PACKED, PARTITION
-from assay.harness.nightly.rows import SCHEMA
+from assay.harness.nightly.dataset_schema import SCHEMA
 
 from figures import Output, arguments, names, watched
 from helpers.night_runs import ZOO, cells_of_a_night

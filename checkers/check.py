@@ -349,15 +349,18 @@ def run_check(engine: Engine, check: Check, known: Answer | None = None, *, trie
 
 
 def findings(
-    engine: Engine, check: Check, through: Mapping[str, str] = MappingProxyType({}), first: Sequence[Row] | None = None
+    engine: Engine,
+    check: Check,
+    worker_nodes: Mapping[str, str] = MappingProxyType({}),
+    first: Sequence[Row] | None = None,
 ) -> list[Finding]:
-    """Returns the first instances in words; the judge adds leader, epoch and faults. ``through`` is as in
+    """Returns the first instances in words; the judge adds leader, epoch and faults. ``worker_nodes`` is as in
     :func:`involved`.
 
     ``first``: the rows of the check's evidence, if already known.
     """
     rows = evidence(engine, check) if first is None else first
-    return to_findings(check, rows, read_involved(engine, find_named_operations(rows), through))
+    return to_findings(check, rows, read_involved(engine, find_named_operations(rows), worker_nodes))
 
 
 def evidence(engine: Engine, check: Check) -> list[Row]:
@@ -372,18 +375,20 @@ def to_findings(check: Check, rows: Sequence[Row], operations: Mapping[int, Invo
 
 
 def read_involved(
-    engine: Engine, ops: set[int], through: Mapping[str, str] = MappingProxyType({})
+    engine: Engine, ops: set[int], worker_nodes: Mapping[str, str] = MappingProxyType({})
 ) -> dict[int, InvolvedOperation]:
-    """Returns process and times of some operations, by index. ``through``: the node of each worker's clients."""
+    """Returns process and times of some operations, by index. ``worker_nodes``: the node of each worker's clients."""
     if not ops:
         return {}
-    workers = _read_workers(engine, ops) if through else {}
+    workers = _read_workers(engine, ops) if worker_nodes else {}
     rows = engine.rows(
         "select op, min(process) as process, min(call) as call, max(ret) as ret from effects "
         f"where op in ({', '.join(str(op) for op in sorted(ops))}) group by op"
     )
     return {
-        row["op"]: InvolvedOperation(row["process"], row["call"], row["ret"], through.get(workers.get(row["op"], "")))
+        row["op"]: InvolvedOperation(
+            row["process"], row["call"], row["ret"], worker_nodes.get(workers.get(row["op"], ""))
+        )
         for row in rows
     }
 

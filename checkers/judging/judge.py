@@ -123,28 +123,30 @@ def describe_unread_effects(engine: Engine, kinds: Collection[str]) -> str:
     return f"{count_noun(sum(int(row['many']) for row in rows), 'effect')} of kinds that no check reads: {counts}{more}"
 
 
-def describe_misspelt(misspelt: Mapping[str, str], against: Sequence[str]) -> str:
+def describe_misspelt(misspelt: Mapping[str, str], anomalies: Sequence[str]) -> str:
     """Returns a reason not to fail: the anomalies may have been found only because effects have a misspelt kind."""
     kinds = ", ".join(f"{kind} (was {near} meant?)" for kind, near in misspelt.items())
-    return f"{', '.join(sorted(against))}: found while no check reads the effects of kind {kinds}, so it proves nothing"
+    return (
+        f"{', '.join(sorted(anomalies))}: found while no check reads the effects of kind {kinds}, so it proves nothing"
+    )
 
 
-LEAST_SILENT: Final = 20
+MIN_WITHOUT_EFFECTS: Final = 20
 """Minimum number of successful operations of one name (``f``) for a report that none of them has effects."""
 
 
-def find_silent_verbs(engine: Engine) -> dict[str, int]:
+def find_operations_without_effects(engine: Engine) -> dict[str, int]:
     """Returns each operation name (``f``) whose successful operations have no effects, with their number."""
     rows = engine.rows(
         f"""
         select o.f, count(*) as many from ops o left join (select op from effects group by op) e on o."index" = e.op
-        where o.outcome = 'ok' group by o.f having count(e.op) = 0 and count(*) >= {LEAST_SILENT} order by o.f
+        where o.outcome = 'ok' group by o.f having count(e.op) = 0 and count(*) >= {MIN_WITHOUT_EFFECTS} order by o.f
         """
     )
     return {row["f"]: int(row["many"]) for row in rows}
 
 
-def describe_silent_verbs(silent: Mapping[str, int]) -> str:
+def describe_operations_without_effects(silent: Mapping[str, int]) -> str:
     """Returns a clause that names them, or nothing."""
     if not silent:
         return ""
@@ -152,12 +154,12 @@ def describe_silent_verbs(silent: Mapping[str, int]) -> str:
     return f", and effects() returned nothing for {verbs}"
 
 
-def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
+def describe_unrecorded(engine: Engine, anomalies: Sequence[str]) -> str:
     """Returns a reason not to fail: some operations have no effects, so the anomalies may be wrong."""
     (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
     raised = count_noun(row["many"], "operation")
     return (
-        f"{', '.join(sorted(against))}: the client's effects() raised for {raised}. Their effects are unknown, so "
+        f"{', '.join(sorted(anomalies))}: the client's effects() raised for {raised}. Their effects are unknown, so "
         "contradictions between other operations prove nothing"
     )
 
@@ -190,33 +192,33 @@ def judge(
     families: Sequence[Family] = FAMILIES,
     interrupted: bool = False,
     complete: bool = True,
-    going_on: bool = False,
+    still_running: bool = False,
     notes: Sequence[str] = (),
     stood_still: float = 0.0,
-    watch: ProgressCallback | None = None,
+    progress: ProgressCallback | None = None,
     missing: Mapping[str, str] = NONE_MISSING,
-    owes_exposure: bool = True,
+    requires_exposure: bool = True,
 ) -> Judgement:
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
 
     - ``families``: the checks. Coverage needs at least those of the log and of registers.
     - ``interrupted``: the run was stopped before its own end.
     - ``complete``: the history was closed, or has all operations, including pending ones.
-    - ``going_on``: the run is not over, so only early checks are valid (``select_early_checks``).
+    - ``still_running``: the run is not over, so only early checks are valid (``select_early_checks``).
     - ``notes``: reasons not to pass that only the caller knows, such as unexpected client exceptions.
     - ``stood_still``: total seconds for which the tester itself could not run. If they reach ``LONG_STANDSTILL``, or
       the check's own ``standstill``, a missed deadline does not fail the run.
-    - ``watch``: called with the progress. With it, ``KeyboardInterrupt`` ends the checks, and the judgement has what
+    - ``progress``: called with the progress. With it, ``KeyboardInterrupt`` ends the checks, and the judgement has what
       was found until then.
     - ``missing``: anomalies whose checks are not available, each with the reason; only they are not judged.
-    - ``owes_exposure``: the verdict is unknown if the contract needs data for an anomaly, and the history could not
+    - ``requires_exposure``: the verdict is unknown if the contract needs data for an anomaly, and the history could not
       have shown this anomaly. False for histories of other tools, whose workloads cannot be changed here.
 
     Raises ``HistoryError`` when the history cannot be read or contradicts itself, naming file, row and reason.
     """
     judging = _Judging(
-        history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
-        stood_still, watch, missing, owes_exposure,
+        history, contract, engine, tuple(families), interrupted or still_running, complete, still_running, tuple(notes),
+        stood_still, progress, missing, requires_exposure,
     )  # fmt: skip
     try:
         return judging.judge()
@@ -239,18 +241,18 @@ class _Judging:
     families: tuple[Family, ...]
     interrupted: bool
     complete: bool
-    going_on: bool
+    still_running: bool
     notes: tuple[str, ...]
     stood_still: float
-    watch: ProgressCallback | None
+    progress: ProgressCallback | None
     missing: Mapping[str, str]
-    owes_exposure: bool
+    requires_exposure: bool
 
     late: frozenset[str] = LATE_TABLES
     """The tables that are incomplete while the run goes on."""
-    through: Mapping[str, str] = field(default_factory=dict)
+    worker_nodes: Mapping[str, str] = field(default_factory=dict)
     """By worker, the node that its clients were sent to."""
-    kinds: set[str] = field(default_factory=set)
+    effect_kinds: set[str] = field(default_factory=set)
     """The kinds of effects in the history."""
     anomalies: dict[str, int] = field(default_factory=dict)
     applied: list[str] = field(default_factory=list)
@@ -276,7 +278,7 @@ class _Judging:
     @cached_property
     def unknown_kinds(self) -> dict[str, str | None]:
         """Needs the loaded history."""
-        return find_unknown_kinds(self.kinds, self.families)
+        return find_unknown_kinds(self.effect_kinds, self.families)
 
     @property
     def ended(self) -> bool:
@@ -288,18 +290,18 @@ class _Judging:
         try:
             self._load()
         except KeyboardInterrupt:
-            if self.watch is None:
+            if self.progress is None:
                 raise
             self.unknown.insert(0, "interrupted before the first check: the history was still being validated")
             return self._summarize({}, stopped=True, begun=begun, loaded=time.perf_counter())
         loaded = time.perf_counter()
-        self.through = self.history.worker_nodes
+        self.worker_nodes = self.history.worker_nodes
         # While the run goes on, a fault may be active before its injection is recorded.
-        present = [fault for fault in self.finding_context.faults if fault.begun or self.going_on]
+        present = [fault for fault in self.finding_context.faults if fault.begun or self.still_running]
         injected = {name: f"{fault.name} (as {name})" for fault in present for name in fault.like}
         injected |= {fault.name: fault.name for fault in present}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
-        if self.going_on:
+        if self.still_running:
             self.late = find_late_tables(self.engine, self.contract)
         self.unknown += self._describe_circumstances()
         self.unknown += describe_nameless_kinds(self.engine)
@@ -316,7 +318,7 @@ class _Judging:
             self._report_missing_checks()
             self._report_unread_effects()
         except KeyboardInterrupt:
-            if self.watch is None:
+            if self.progress is None:
                 raise
             stopped = True
             done = ", ".join(examined.check for examined in self.examined)
@@ -334,14 +336,14 @@ class _Judging:
                 validator, self.history, complete=self.complete,
                 progress=lambda done, total: self._step(VALIDATING, done, total),
             )  # fmt: skip
-            self.kinds = list_kinds(validator)
+            self.effect_kinds = list_kinds(validator)
         register_contract(self.engine, self.contract)
         self.cut_short = any(next(iter(row.values())) for row in self.engine.rows(BROKEN_COUNT))
 
     def _describe_circumstances(self) -> list[str]:
         """Returns the reasons not to pass that do not depend on any check."""
         reasons = list(self.notes)
-        if self.going_on:
+        if self.still_running:
             reasons.append("the run had not come to its end when this was judged")
         elif self.interrupted:
             reasons.append("the run was interrupted")
@@ -357,7 +359,7 @@ class _Judging:
         """Asks each part of the history what can be judged by key, if the engine partitions such a history."""
         if (
             not isinstance(self.engine, SupportsPartitioning)
-            or self.going_on
+            or self.still_running
             or may_have_lost_records(self.engine, self.contract)
         ):
             return  # after a power loss, tables of the log's checks depend on all keys
@@ -365,7 +367,9 @@ class _Judging:
         if not families:
             return
         skipped = frozenset(check.anomaly for family in families for check in family.checks if self._why_skipped(check))
-        question = PartitionQuestion(self.contract, tuple(one.name for one in families), frozenset(self.kinds), skipped)
+        question = PartitionQuestion(
+            self.contract, tuple(one.name for one in families), frozenset(self.effect_kinds), skipped
+        )
         parts = self.engine.ask_each_part(
             self.history, question, lambda done, total: self._step("checking key by key", done, total)
         )
@@ -375,7 +379,7 @@ class _Judging:
 
     def _applies(self, family: Family) -> bool:
         """Returns whether the history has data for the family."""
-        if family.kinds and not self.kinds.intersection(family.kinds):
+        if family.kinds and not self.effect_kinds.intersection(family.kinds):
             return False
         (row,) = self.engine.rows(family.applies)
         return bool(next(iter(row.values())))
@@ -397,7 +401,7 @@ class _Judging:
         return [] if prepare is None else prepare(self.engine)
 
     def _judge_family(self, family: Family) -> None:
-        if self.going_on:
+        if self.still_running:
             for check in family.checks:
                 if is_judged_late(family, check, self.late):
                     self._skip(check, LATE_NOTE)
@@ -423,8 +427,8 @@ class _Judging:
                     self._run_check(check)
 
     def _step(self, what: str, done: int, total: int) -> None:
-        if self.watch is not None:
-            self.watch(what, done, total)
+        if self.progress is not None:
+            self.progress(what, done, total)
 
     def _skip(self, check: Check, why: str) -> None:
         self.examined.append(CheckCoverage(check=check.anomaly, rows=0, seconds=0.0, note=why))
@@ -435,14 +439,14 @@ class _Judging:
         begun = time.perf_counter()
         count = NOTHING_COUNTED
         known = self.known.checks.get(check.anomaly) if id(check) in _BUILT_IN else None
-        if not check.kinds or self.kinds.intersection(check.kinds):
+        if not check.kinds or self.effect_kinds.intersection(check.kinds):
             build(self.engine, check.views)
-            asked = replace(check, exposure=None) if self.going_on else check
+            asked = replace(check, exposure=None) if self.still_running else check
             count = run_check(self.engine, asked, known, tried=id(check) in _BUILT_IN)
         if count.instances:
             self.anomalies[check.anomaly] = count.instances
             first = None if known is None else known.first
-            self.findings += self.finding_context.add_to(findings(self.engine, check, self.through, first))
+            self.findings += self.finding_context.add_to(findings(self.engine, check, self.worker_nodes, first))
         elif self._needs_data(check):
             if count.examined == 0:
                 self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data{self._explain_lack()}")
@@ -453,7 +457,7 @@ class _Judging:
 
     def _judge_exposure(self, check: Check, count: ExposureCount) -> None:
         """Adds a reason if the history could not have shown the anomaly, and a warning if it could hardly have."""
-        if not self.owes_exposure:
+        if not self.requires_exposure:
             return
         reason = warning = None
         if check.exposure is not None:
@@ -469,7 +473,7 @@ class _Judging:
 
     def _explain_lack(self) -> str:
         """Returns the errors of failed operations, to be appended to a reason about missing data."""
-        failures = self.health.describe_failures() if self.owes_exposure else ""
+        failures = self.health.describe_failures() if self.requires_exposure else ""
         return f"; {failures}" if failures else ""
 
     def _needs_data(self, check: Check) -> bool:
@@ -483,8 +487,8 @@ class _Judging:
             CheckCoverage(
                 check=check.anomaly,
                 rows=count.examined,
-                claims=None if self.going_on else count.exposure.claims,
-                exposed=None if self.going_on else count.exposure.exposed,
+                claims=None if self.still_running else count.exposure.claims,
+                exposed=None if self.still_running else count.exposure.exposed,
                 seconds=taken,
                 note=None if applies else check.lacks,
                 applies=applies,
@@ -497,11 +501,13 @@ class _Judging:
         This comes before the checks, because such a kind explains why they had no data.
         """
         self.health = measure_health(self.engine, self.contract)
-        if self.owes_exposure and self.ended:
+        if self.requires_exposure and self.ended:
             faults = self.finding_context.faults
             self.unknown += find_unanswered(self.engine, self.health)
             self.unknown += find_silent_end(self.engine, self.contract, faults)
-            self.warnings += find_weaknesses(self.engine, self.contract, self.health, faults, self.kinds, self.through)
+            self.warnings += find_weaknesses(
+                self.engine, self.contract, self.health, faults, self.effect_kinds, self.worker_nodes
+            )
 
     def _measure_coverage(self) -> None:
         """Judges, whichever families apply, whether enough happened and whether the system recovered."""
@@ -511,7 +517,7 @@ class _Judging:
             self.contract,
             self.finding_context.faults,
             ended=self.ended,
-            health=self.health if self.owes_exposure else None,
+            health=self.health if self.requires_exposure else None,
         )
         self.unknown += covered.reasons
         self.applied.append(NO_RECOVERY)
@@ -537,9 +543,9 @@ class _Judging:
         ]
         if without_data:
             self.unknown += describe_unknown_kinds(self.unknown_kinds)
-        silent = find_silent_verbs(self.engine) if without_data else {}
+        silent = find_operations_without_effects(self.engine) if without_data else {}
         missed = [anomaly for anomaly in without_data if silent or not self._may_lack_data(anomaly)]
-        why = f"{NOT_APPLICABLE}{describe_silent_verbs(silent)}"
+        why = f"{NOT_APPLICABLE}{describe_operations_without_effects(silent)}"
         self.unknown += [f"{name} is forbidden, but {why}" for name in missed]
         self.examined += [
             CheckCoverage(check=name, rows=0, seconds=0.0, note=NOT_APPLICABLE, applies=False)
@@ -574,9 +580,9 @@ class _Judging:
         The reason is left out while checks are missing, because the kind may be theirs.
         """
         unread = {kind: near for kind, near in self.unknown_kinds.items() if kind not in NAMELESS}
-        if not unread or self.going_on:
+        if not unread or self.still_running:
             return
-        if self.owes_exposure:
+        if self.requires_exposure:
             self.warnings.append(describe_unread_effects(self.engine, unread))
         if not self.missing:
             self.unknown += describe_unknown_kinds(
@@ -614,13 +620,13 @@ class _Judging:
     def _summarize(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
         now, contract = time.perf_counter(), self.contract
         overdue = self._find_overdue()
-        against = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
+        anomalies = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
         misspelt = {kind: near for kind, near in self.unknown_kinds.items() if near is not None}
-        failed = bool(against) and UNRECORDED not in self.kinds and not misspelt
-        if against and UNRECORDED in self.kinds:
-            self.unknown.insert(0, describe_unrecorded(self.engine, against))
-        if against and misspelt:
-            self.unknown.insert(0, describe_misspelt(misspelt, against))
+        failed = bool(anomalies) and UNRECORDED not in self.effect_kinds and not misspelt
+        if anomalies and UNRECORDED in self.effect_kinds:
+            self.unknown.insert(0, describe_unrecorded(self.engine, anomalies))
+        if anomalies and misspelt:
+            self.unknown.insert(0, describe_misspelt(misspelt, anomalies))
         if overdue:
             self.unknown.insert(0, describe_standstill(sorted(overdue), self.stood_still))
         unknown = tuple(dict.fromkeys(self.unknown))

@@ -54,12 +54,12 @@ def find_weaknesses(
     health: Health,
     faults: Sequence[FaultTimes],
     kinds: Collection[str],
-    through: Mapping[str, str],
+    worker_nodes: Mapping[str, str],
 ) -> list[str]:
-    """Returns the warnings. ``kinds``: the kinds of effects in the history. ``through``: by worker, its node."""
+    """Returns the warnings. ``kinds``: the kinds of effects in the history. ``worker_nodes``: by worker, its node."""
     return [
         *describe_few_answers(health),
-        *find_long_rows(engine, contract, health, through),
+        *find_long_rows(engine, contract, health, worker_nodes),
         *find_unreached_rate(engine, contract, faults),
         *find_repeated_values(engine, contract, kinds),
     ]
@@ -78,7 +78,7 @@ def find_long_rows(
     engine: Engine,
     contract: Contract,
     health: Health,
-    through: Mapping[str, str],
+    worker_nodes: Mapping[str, str],
 ) -> list[str]:
     """Returns a warning that names the workers with a long row of equal errors that faults do not explain."""
     if max(health.all_errors.values(), default=0) < LONG_ROW:
@@ -87,7 +87,7 @@ def find_long_rows(
     rows.sort(key=lambda row: (-row["many"], row["worker"], row["since"]))
     if not rows:
         return []
-    named = [_describe_row(row, through.get(row["worker"])) for row in rows[:MOST_WORKERS]]
+    named = [_describe_row(row, worker_nodes.get(row["worker"])) for row in rows[:MOST_WORKERS]]
     more = len({row["worker"] for row in rows} - {row["worker"] for row in rows[:MOST_WORKERS]})
     if more:
         named.append(f"and {more} other worker{'s' * (more > 1)}")

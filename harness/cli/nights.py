@@ -89,7 +89,7 @@ def _define_pack(actions: Any) -> None:
 
 def add_runs(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly.dataset import add_stores
-    from assay.harness.nightly.rows import RunRow
+    from assay.harness.nightly.dataset_schema import RunRow
 
     def report_missing_verdict(run: RunRow) -> None:
         if run.verdict is None:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from assay.cluster.file_lock import LockHeldError, wait_for_lock
 from assay.harness.core.files import SpecialFileError, open_lock, replace_atomically, require_regular
-from assay.harness.nightly.rows import SCHEMAS, RunRow, to_current_columns, to_table
+from assay.harness.nightly.dataset_schema import SCHEMAS, RunRow, to_current_columns, to_table
 from assay.harness.nightly.run_row import make_row, to_start
 from assay.harness.run import store
 from assay.harness.run.limits import DATA_SET_LOCK

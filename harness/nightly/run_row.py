@@ -25,7 +25,7 @@ from assay.checkers.register.family import REGISTER
 from assay.harness.core.files import HugeFileError, read_file, read_json, read_json_if_valid
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import to_encodable
-from assay.harness.nightly.rows import (
+from assay.harness.nightly.dataset_schema import (
     ABANDONED,
     DAMAGED,
     NONE,

@@ -20,6 +20,7 @@ from assay.checkers.times import NANOSECONDS
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
+from assay.harness.nightly.dataset_schema import DAMAGED, NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.night_record import (
     AttemptOutcome,
     AttemptResult,
@@ -29,7 +30,6 @@ from assay.harness.nightly.night_record import (
     to_utc,
 )
 from assay.harness.nightly.outcome import find_unrecorded
-from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.run_row import UNJUDGED, find_setting, read_figures, read_outline, read_trusted_judgement
 from assay.harness.run import store
 from assay.reports.coverage import list_count_properties

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from assay.checkers.engine import DuckDB, Engine, Engines
 from assay.checkers.engine.engine_selection import DUCKDB, SPARK
 from assay.harness.nightly import dataset
-from assay.harness.nightly.rows import NONE, DefectAnomalies
+from assay.harness.nightly.dataset_schema import NONE, DefectAnomalies
 
 CAUGHT: Final = "caught"
 NESTED: Final = ("findings", "faults", "returns")

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from assay.checkers.engine import Engine
 from assay.harness.nightly import dataset
+from assay.harness.nightly.dataset_schema import NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.regression import (
     FALSE_DISCOVERY_RATE,
     MAX_BASELINE,
@@ -20,7 +21,6 @@ from assay.harness.nightly.regression import (
     Value,
     find_regressions,
 )
-from assay.harness.nightly.rows import NONE, UNKNOWN, DefectAnomalies
 from assay.harness.nightly.tables import load_runs, open_engine
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Regression, Trend, Trends

@@ -330,7 +330,7 @@ class Attempt:
             complete=history.closing_note is not None,
             notes=end.notes,
             stood_still=end.stood_still,
-            watch=lambda what, done, total: None,  # with a callback, an interrupt keeps the findings so far
+            progress=lambda what, done, total: None,  # with a callback, an interrupt keeps the findings so far
             of_session=True,
         )
         live = self._trial.live_judge if self._trial is not None else None

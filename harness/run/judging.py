@@ -52,14 +52,14 @@ def judge_run(
     *,
     interrupted: bool = False,
     complete: bool = True,
-    going_on: bool = False,
+    still_running: bool = False,
     notes: Sequence[str] = (),
     stood_still: float = 0.0,
-    watch: ProgressCallback | None = None,
+    progress: ProgressCallback | None = None,
     missing: Mapping[str, str] = NONE_MISSING,
     of_session: bool = False,
     load_command: str = "--plugin=MODULE",
-    owes_exposure: bool = True,
+    requires_exposure: bool = True,
 ) -> Judgement:
     """Judges as :func:`assay.checkers.judging.judge.judge`, by the families of the registry, and by the contract's
     model.
@@ -93,12 +93,12 @@ def judge_run(
             families=registry.families,
             interrupted=interrupted,
             complete=complete,
-            going_on=going_on,
+            still_running=still_running,
             notes=notes,
             stood_still=stood_still,
-            watch=watch,
+            progress=progress,
             missing=missing,
-            owes_exposure=owes_exposure,
+            requires_exposure=requires_exposure,
         )
         judgement = add_stage(judgement, "starting the engine", opened, first=True)
         if model is None or judgement.interrupted:
@@ -106,7 +106,7 @@ def judge_run(
         if not complete:
             return merge_judgements(judgement, f"the model {model.name} was not checked: {NOT_CLOSED}")
         start = time.perf_counter()
-        found = merge_judgements(judgement, _judge_by_model(history, model, engine, watch))
+        found = merge_judgements(judgement, _judge_by_model(history, model, engine, progress))
         return add_stage(found, "searching by the model", time.perf_counter() - start)
 
 
@@ -160,7 +160,7 @@ class _LoadedEngines:
 
 
 def _judge_by_model(
-    history: HistoryReader, model: Model, engine: Engine, watch: ProgressCallback | None
+    history: HistoryReader, model: Model, engine: Engine, progress: ProgressCallback | None
 ) -> Judgement | str:
     """Returns the judgement of the model's search, with the active faults at its findings, or why there is none.
 
@@ -170,7 +170,7 @@ def _judge_by_model(
 
     try:
         ops = history.table("ops")
-        found = search(ops, model, progress=watch or (lambda what, done, total: None))
+        found = search(ops, model, progress=progress or (lambda what, done, total: None))
     except ModelError as error:
         return f"the operations are not those of the model {model.name}: {error}"
     found = msgspec.structs.replace(found, findings=tuple(FindingContext(engine).add_to(found.findings)))

@@ -146,7 +146,7 @@ def judge_again(
     history: HistoryReader,
     engines: SupportsOpen,
     registry: Registry,
-    watch: ProgressCallback | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Judgement:
     """Judges a history as its run did, with the notes of the run. The files must be complete and unchanged.
 
@@ -168,13 +168,13 @@ def judge_again(
         registry,
         interrupted=stored.interrupted,
         complete=stored.closed or stored.seal is not None,
-        going_on=stored.seal is not None,
+        still_running=stored.seal is not None,
         notes=notes,
         missing=registry.find_missing_checks(stored.extensions, stored.load_command),
         load_command=stored.load_command,
         stood_still=stood_still,
-        watch=watch,
-        owes_exposure=stored.run is not None or stored.contract != Contract(),
+        progress=progress,
+        requires_exposure=stored.run is not None or stored.contract != Contract(),
     )
     if stored.lost is not None:
         judgement = judge_without_contract(judgement, stored.lost)
@@ -183,14 +183,14 @@ def judge_again(
     start = time.perf_counter()
 
     def step(done: int, total: int) -> None:
-        if watch is not None:
-            watch(VERIFY_STAGE, done, total)
+        if progress is not None:
+            progress(VERIFY_STAGE, done, total)
 
     try:
         # The files are compared after the validation, because its errors are more exact.
         require_unchanged(history, step)
     except KeyboardInterrupt:
-        if watch is None:
+        if progress is None:
             raise
         judgement = add_doubts(judgement, ["interrupted before all files were compared with what the run wrote"])
         return msgspec.structs.replace(judgement, interrupted=True)

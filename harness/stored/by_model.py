@@ -65,7 +65,7 @@ def _require_json_values(reader: HistoryReader) -> None:
 
 
 def judge_by_model(
-    ops: Operations, model: Model, engines: Engines, watch: ProgressCallback, limits: Limits
+    ops: Operations, model: Model, engines: Engines, progress: ProgressCallback, limits: Limits
 ) -> Judgement:
     """Judges whether ``ops`` are linearizable by ``model``. Raises ``HistoryError`` for operations unknown to the
     model.
@@ -78,11 +78,11 @@ def judge_by_model(
             history = store_register(_iterate_batches(ops), Path(folder) / "history")
             if history is not None:
                 with engines.open(history) as engine:
-                    return judge(history, Contract(), engine, watch=watch, owes_exposure=False)
+                    return judge(history, Contract(), engine, progress=progress, requires_exposure=False)
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _to_table(ops)
-    return add_doubts(_judge_by_search(ops, model, spark, watch, limits), find_doubts(ops, own=own))
+    return add_doubts(_judge_by_search(ops, model, spark, progress, limits), find_doubts(ops, own=own))
 
 
 def _to_table(ops: Operations) -> pa.Table:
@@ -114,11 +114,11 @@ def find_doubts(ops: Operations, *, own: bool = False) -> list[str]:
 
 
 def _judge_by_search(
-    ops: Operations, model: Model, spark: Spark | None, watch: ProgressCallback, limits: Limits
+    ops: Operations, model: Model, spark: Spark | None, progress: ProgressCallback, limits: Limits
 ) -> Judgement:
     try:
         if spark is None:
-            return search(_to_table(ops), model, limits=limits, progress=watch)
+            return search(_to_table(ops), model, limits=limits, progress=progress)
         from assay.checkers.linearizability.on_spark import search_on_spark
 
         with spark:
@@ -126,7 +126,7 @@ def _judge_by_search(
                 spark.register("ops", ops.paths("ops"), SCHEMAS["ops"])
             else:
                 spark.load("ops", ops)
-            return search_on_spark(spark, model, limits=limits, progress=watch)
+            return search_on_spark(spark, model, limits=limits, progress=progress)
     except EngineUnavailable:
         raise
     except EngineError as error:

@@ -63,7 +63,7 @@ EFFECT_MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], 
 
 
 def judge_workload(
-    ops: pa.Table, request: CheckRequest, engines: Engines, watch: ProgressCallback
+    ops: pa.Table, request: CheckRequest, engines: Engines, progress: ProgressCallback
 ) -> tuple[Judgement, tuple[str, ...]]:
     """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
 
@@ -80,7 +80,7 @@ def judge_workload(
                 writer.completed(completed, its_effects)
         reader = HistoryReader(history)
         with engines.open(reader) as engine:
-            judgement = judge(reader, contract, engine, watch=watch, owes_exposure=False)
+            judgement = judge(reader, contract, engine, progress=progress, requires_exposure=False)
     if not recorded.note:
         return judgement, ()
     inferred = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
@@ -90,8 +90,8 @@ def judge_workload(
 JEPSEN_HISTORY: Final = "history.edn"
 
 
-def check(request: CheckRequest, engines: Engines, registry: Registry, watch: ProgressCallback) -> JudgedHistory:
-    """Judges the history at ``request.path``; ``watch`` is called with the current stage and its progress.
+def check(request: CheckRequest, engines: Engines, registry: Registry, progress: ProgressCallback) -> JudgedHistory:
+    """Judges the history at ``request.path``; ``progress`` is called with the current stage and its progress.
 
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
     usage.
@@ -103,7 +103,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Pr
     if request.contract is not None and (path is not None or request.model is not None):
         raise SettingsError("--contract is for a run or a history folder that is judged by the checks in SQL")
     if path is not None:
-        return _check_foreign(request, path, engines, watch)
+        return _check_foreign(request, path, engines, progress)
     if request.workload is not None:
         raise SettingsError(
             f"--workload is for a file of another tool; {request.path} is a folder, whose effects select the checks"
@@ -117,7 +117,9 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Pr
     if request.model is not None:
         model, history = find_model(request.model), store.resolve_history(request.path)
         ops = open_stored_operations(history)
-        return _describe_result(judge_by_model(ops, model, engines, watch, _make_limits(request)), ops.dataset("ops"))
+        return _describe_result(
+            judge_by_model(ops, model, engines, progress, _make_limits(request)), ops.dataset("ops")
+        )
     if request.seconds is not None:
         raise SettingsError("--time-limit applies only to the search with --model")
     start = time.perf_counter()
@@ -125,7 +127,7 @@ def check(request: CheckRequest, engines: Engines, registry: Registry, watch: Pr
     stored = open_stored(request.path).with_contract(contract)
     opened = stored.open_complete_part()
     taken = time.perf_counter() - start
-    judgement = judge_again(stored, opened, engines, registry, watch)
+    judgement = judge_again(stored, opened, engines, registry, progress)
     return explain(stored, opened, add_stage(judgement, "opening the files", taken, first=True))
 
 
@@ -157,7 +159,7 @@ def _find_foreign_file(request: CheckRequest) -> Path | None:
     return path
 
 
-def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: ProgressCallback) -> JudgedHistory:
+def _check_foreign(request: CheckRequest, path: Path, engines: Engines, progress: ProgressCallback) -> JudgedHistory:
     kind = request.workload or request.model
     if kind is None:
         raise SettingsError(
@@ -175,15 +177,15 @@ def _check_foreign(request: CheckRequest, path: Path, engines: Engines, watch: P
             keys=_choose_keys(request),
             order=EntryOrder(request.order),
             refusals=request.refusals,
-            progress=lambda done: watch(f"reading {path.name}", done, size),
+            progress=lambda done: progress(f"reading {path.name}", done, size),
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
     notes: tuple[str, ...] = ()
     if model is not None:
-        judgement = judge_by_model(foreign.ops, model, engines, watch, _make_limits(request))
+        judgement = judge_by_model(foreign.ops, model, engines, progress, _make_limits(request))
     else:
-        judgement, notes = judge_workload(foreign.ops, request, engines, watch)
+        judgement, notes = judge_workload(foreign.ops, request, engines, progress)
     read = _add_reading(judgement, format, foreign)
     return _describe_result(read, foreign.ops, *notes, foreign.left_out, faults=foreign.faults, notation=to_edn)
 

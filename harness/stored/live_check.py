@@ -147,7 +147,7 @@ def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudge
             stored.contract,
             engines,
             registry,
-            going_on=True,
+            still_running=True,
             missing=missing,
             load_command=stored.load_command,
         )

@@ -48,13 +48,13 @@ class Lagging:
         return bool(row["time"] <= self._until[node])
 
 
-def going_on(run: Path, at: int, folder: Path) -> Judgement:
+def still_running(run: Path, at: int, folder: Path) -> Judgement:
     """Returns what is known of a stored run at this instant, while the event logs of its nodes lag behind."""
     settings = run / "settings.json"
     own = json.loads(settings.read_text())["contract"] if settings.exists() else None
     contract = Contract() if own is None else Contract.from_json(json.dumps(own))
     cut = cut_short(open_history(run / "history"), at, folder, there=Lagging(at, at))
-    return judge(cut, contract, going_on=True)
+    return judge(cut, contract, still_running=True)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def going_on(run: Path, at: int, folder: Path) -> Judgement:
 )
 def test_no_run_that_passes_is_accused_on_its_way(run: Path, cuts: int, tmp_path: Path) -> None:
     for number, at in enumerate(moments(open_history(run / "history"), cuts)):
-        judged = going_on(run, at, tmp_path / str(number))
+        judged = still_running(run, at, tmp_path / str(number))
         assert not set(judged.anomalies) & set(judged.forbidden), (at, judged.findings)
 
 
@@ -82,7 +82,7 @@ def test_no_run_that_passes_is_accused_on_its_way(run: Path, cuts: int, tmp_path
 def test_what_is_found_on_the_way_is_found_in_the_end(run: Path, cuts: int, tmp_path: Path) -> None:
     whole = json.loads((run / "expected.json").read_text())["judgement"]["anomalies"]
     for number, at in enumerate(moments(open_history(run / "history"), cuts)):
-        judged = going_on(run, at, tmp_path / str(number))
+        judged = still_running(run, at, tmp_path / str(number))
         found = {LATER.get(name, name) if name not in whole else name for name in judged.anomalies}
         assert found <= set(whole), (at, judged.findings)
 
@@ -98,7 +98,7 @@ def test_what_clients_saw_is_found_while_the_run_goes_on(name: str, tmp_path: Pa
     whole = json.loads((run / "expected.json").read_text())["judgement"]
     history = open_history(run / "history")
     last = max(row["call"] for row in history.table("ops").select(["call"]).to_pylist())
-    judged = going_on(run, last + 60_000_000_000, tmp_path / "h")
+    judged = still_running(run, last + 60_000_000_000, tmp_path / "h")
     assert set(judged.anomalies) & set(whole["forbidden"])
 
 
@@ -139,5 +139,5 @@ def test_a_family_that_prepares_itself_in_python_waits_unless_it_says_otherwise(
 
 def test_what_waits_is_named(tmp_path: Path) -> None:
     run = TODAY / "log-pass"
-    judged = going_on(run, 10**12, tmp_path / "h")
+    judged = still_running(run, 10**12, tmp_path / "h")
     assert "leader-completeness" in {one.check for one in judged.examined if one.note == LATE_NOTE}

@@ -322,14 +322,14 @@ def test_an_anomaly_that_the_contract_does_not_need_owes_nothing(tmp_path: Path)
 
 
 def test_histories_of_other_tools_show_the_counts_and_owe_nothing(tmp_path: Path) -> None:
-    shown = judge(write(tmp_path / "history", ADDS), LOST_ONLY, owes_exposure=False)
+    shown = judge(write(tmp_path / "history", ADDS), LOST_ONLY, requires_exposure=False)
     assert (shown.verdict, shown.unknown) == (Verdict.PASS, ())
     (coverage,) = [one for one in shown.examined if one.check == "set-lost"]
     assert (coverage.claims, coverage.exposed) == (20, 0)
 
 
 def test_a_run_that_goes_on_has_no_counts_and_no_doubt_of_exposure(tmp_path: Path) -> None:
-    shown = judge(write(tmp_path / "history", ADDS), LOST_ONLY, going_on=True)
+    shown = judge(write(tmp_path / "history", ADDS), LOST_ONLY, still_running=True)
     assert all(one.claims is None for one in shown.examined if one.check == "set-lost")
     assert not [reason for reason in shown.unknown if "read afterwards" in reason]
 

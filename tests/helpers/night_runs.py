@@ -16,7 +16,7 @@ from assay.checkers.judging.verdict import Finding, Judgement
 from assay.cluster.owner import current_owner
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.nightly.rows import NONE, SCHEMA, FaultPhases, RecoveryRow, RunFinding, RunRow
+from assay.harness.nightly.dataset_schema import NONE, SCHEMA, FaultPhases, RecoveryRow, RunFinding, RunRow
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo

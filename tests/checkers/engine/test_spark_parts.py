@@ -142,7 +142,7 @@ def test_a_history_is_judged_in_tasks_as_ever(
     assert set(expected.anomalies) >= set(PLANTED[model])
     steps: list[tuple[str, int, int]] = []
     with shared(application, here=here) as spark:
-        found = judge(history, Contract(), spark, watch=lambda *step: steps.append(step))
+        found = judge(history, Contract(), spark, progress=lambda *step: steps.append(step))
     assert without_times(found) == msgspec.structs.replace(expected, engine="spark")
     totals = {total for what, _, total in steps if what == "checking key by key"}
     assert len(totals) == 1
@@ -174,6 +174,6 @@ def test_ctrl_c_ends_the_tasks(tmp_path: Path, application: Any) -> None:
             raise KeyboardInterrupt
 
     with shared(application, here=True) as spark:
-        judged = judge(history, Contract(), spark, watch=interrupt)
+        judged = judge(history, Contract(), spark, progress=interrupt)
     assert judged.interrupted
     assert judged.verdict is Verdict.UNKNOWN

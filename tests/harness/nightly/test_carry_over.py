@@ -16,9 +16,9 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly.carry_over import SameStoreError, carry
 from assay.harness.nightly.dataset import add_stores
+from assay.harness.nightly.dataset_schema import RunRow
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import NightFolder, ShrunkFailure
-from assay.harness.nightly.rows import RunRow
 from assay.harness.nightly.store_index import read_store
 from assay.reports.index.failures import Failure, group_failures
 from assay.reports.index.known import KnownFailures
@@ -80,15 +80,15 @@ def test_a_run_without_its_verdict_is_carried_when_its_session_has_ended(
 ) -> None:
     run, past = write(tmp_path / "store", Made(verdict=None)), tmp_path / "past"
     recorded = msgspec.json.decode((run / "run.json").read_bytes())
-    going_on = {"status": status, "in_use": True, "owner": str(current_owner())}
-    (run / "run.json").write_bytes(msgspec.json.encode(recorded | going_on))
+    still_running = {"status": status, "in_use": True, "owner": str(current_owner())}
+    (run / "run.json").write_bytes(msgspec.json.encode(recorded | still_running))
     command = ["carry", str(tmp_path / "store"), f"--into={past}"]
     assert main(command) == ExitCode.PASS
     said = capsys.readouterr()
     assert "0 runs and 0 nights carried" in said.out
     assert f"not carried: {run} goes on, or is being judged" in said.err
     assert read_store(tmp_path / "store", {}).entries[0].status == "running"
-    ended = going_on | {"owner": str(replace(current_owner(), started=1))}
+    ended = still_running | {"owner": str(replace(current_owner(), started=1))}
     (run / "run.json").write_bytes(msgspec.json.encode(recorded | ended))
     assert main(command) == ExitCode.PASS
     assert "1 runs and 0 nights carried" in capsys.readouterr().out

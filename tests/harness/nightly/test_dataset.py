@@ -23,7 +23,7 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.cli.main import main
 from assay.harness.core.files import SpecialFileError
 from assay.harness.nightly.dataset import DataSetError, add_stores, list_parts, read_runs
-from assay.harness.nightly.rows import SCHEMA, RunRow
+from assay.harness.nightly.dataset_schema import SCHEMA, RunRow
 from assay.harness.nightly.run_row import make_row
 from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, ReportPolicy

@@ -29,9 +29,9 @@ from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.cli.nightly import _prepare_night
 from assay.harness.nightly import night_record, night_runner
+from assay.harness.nightly.dataset_schema import UNKNOWN
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import AttemptResult, CellKind, NightError
-from assay.harness.nightly.rows import UNKNOWN
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.settings import derive_seed
 

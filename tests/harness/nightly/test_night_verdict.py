@@ -20,12 +20,12 @@ from assay.checkers.judging.verdict import Verdict
 from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly import night_record, night_runner
+from assay.harness.nightly.dataset_schema import UNKNOWN
 from assay.harness.nightly.junit import to_junit
 from assay.harness.nightly.markdown import escape, make_code_block, make_code_span, to_markdown
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import CellKind, MatrixCell, NightError
 from assay.harness.nightly.night_verdict import NightAccount, read_account
-from assay.harness.nightly.rows import UNKNOWN
 from assay.harness.nightly.store_index import read_store
 from assay.reports.index.known import KnownFailures, Mark
 

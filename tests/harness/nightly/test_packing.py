@@ -33,7 +33,7 @@ from assay.harness.nightly.dataset import (
     pack,
     store_run,
 )
-from assay.harness.nightly.rows import SCHEMAS, RunRow
+from assay.harness.nightly.dataset_schema import SCHEMAS, RunRow
 
 from helpers.examples import some_of
 from helpers.night_runs import random_run, run_folder

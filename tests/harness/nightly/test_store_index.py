@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assay.harness.nightly.dataset_schema import ABANDONED, DAMAGED
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import CellKind, RunningAttempt
-from assay.harness.nightly.rows import ABANDONED, DAMAGED
 from assay.harness.nightly.store_index import GONE, read_store
 from assay.harness.run import store
 from assay.reports.index.entry import CellKey, Entry, RunVerdict

@@ -20,7 +20,7 @@ from assay.harness.cli import nights
 from assay.harness.cli.main import main
 from assay.harness.nightly import tables
 from assay.harness.nightly.dataset import DataSetError, list_parts, store_run
-from assay.harness.nightly.rows import NONE, SCHEMAS, RunRow
+from assay.harness.nightly.dataset_schema import NONE, SCHEMAS, RunRow
 from assay.harness.nightly.table_output import to_json
 from assay.harness.nightly.tables import DefectAnomalies, NightTables, compute_tables, compute_tables_on
 from assay.system_under_test.defects import DEFECTS

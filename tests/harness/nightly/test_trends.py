@@ -16,7 +16,7 @@ import pytest
 from assay.harness.cli.main import main
 from assay.harness.nightly import trends as module
 from assay.harness.nightly.dataset import lock_dataset, pack, store_run
-from assay.harness.nightly.rows import NONE, UNKNOWN, RunRow
+from assay.harness.nightly.dataset_schema import NONE, UNKNOWN, RunRow
 from assay.harness.nightly.trends import RECENT_NIGHTS, SHOWN_NIGHTS, compute_trends, compute_trends_on, make_trends
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Trends, read_trends

@@ -213,7 +213,7 @@ def test_without_one_nothing_is_found_with_many_seeds(model: str) -> None:
 def test_without_one_it_passes(model: str) -> None:
     with made(model, Plan(operations=4_000, clients=20, keys=5, info_share=0.05, bursts=3)) as (folder, _):
         contract = Contract(transaction_order=REAL_TIME)
-        judged = judge(folder / HISTORY, contract, owes_exposure=False)
+        judged = judge(folder / HISTORY, contract, requires_exposure=False)
         assert (judged.verdict, judged.unknown, judged.anomalies) == (Verdict.PASS, (), {})
 
 

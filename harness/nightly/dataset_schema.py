@@ -138,14 +138,16 @@ OLD_NAMES: Final = {"took_effect": "bit"}
 NEW_COLUMNS: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "recovery_seconds"))
 """Columns that parts of older data sets lack."""
 
-_SHORT: Final = pa.schema([field for field in SCHEMA if field.name not in NEW_COLUMNS])
+_WITHOUT_NEW_COLUMNS: Final = pa.schema([field for field in SCHEMA if field.name not in NEW_COLUMNS])
 _OLD_FAULT: Final = [
     field.with_name(OLD_NAMES.get(field.name, field.name)) for field in SCHEMA.field("faults").type.value_type
 ]
 SCHEMAS: Final = (
     SCHEMA,
-    _SHORT,
-    _SHORT.set(_SHORT.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(_OLD_FAULT)))),
+    _WITHOUT_NEW_COLUMNS,
+    _WITHOUT_NEW_COLUMNS.set(
+        _WITHOUT_NEW_COLUMNS.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(_OLD_FAULT)))
+    ),
 )
 """The schemas that a part of a data set may have."""
 
