@@ -225,12 +225,15 @@ class PreparedTables:
 
 
 @dataclass(frozen=True)
-class PreparedInRounds:
-    """A family's ``prepare`` whose tables need several rounds. It is skipped if the answers for all keys are already
-    known."""
+class PreparedByIteration:
+    """A family's ``prepare`` whose tables need an iteration to a fixpoint.
+
+    It is skipped if the answers for all keys are already known.
+    """
 
     make: Callable[[Engine], None]
     doubts: UndecidedKeys
+    """Returns reasons why the verdict cannot be pass, from the keys that the iteration did not decide."""
 
     def __call__(self, engine: Engine) -> list[str]:
         self.make(engine)

@@ -20,7 +20,7 @@ from assay.checkers.check import (
     Answer,
     Check,
     Family,
-    PreparedInRounds,
+    PreparedByIteration,
     PreparedTables,
     UndecidedKeys,
     View,
@@ -85,7 +85,7 @@ class PartitionQuestion:
         if family.prepare is not None:
             family.prepare(engine)
         own = _find_own_tables(family.shared_views)
-        if isinstance(family.prepare, PreparedInRounds):
+        if isinstance(family.prepare, PreparedByIteration):
             own.add(family.prepare.doubts.table)
         for check in family.checks:
             answers.checks[check.anomaly] = answer = Answer()
@@ -190,7 +190,7 @@ def _find_own_tables(views: Iterable[View]) -> set[str]:
 def _find_wanted_tables() -> frozenset[str]:
     """Returns the tables of all families that queries over all keys read."""
     own = _find_own_tables(view for family in FAMILIES if family.by_key for view in _list_views(family))
-    own |= {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, PreparedInRounds)}
+    own |= {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, PreparedByIteration)}
     texts = [*_COVERAGE, *(text for family in FAMILIES for text in _find_global_texts(family))]
     found: set[str] = set()
     seen: set[str] = set()
@@ -205,7 +205,7 @@ def _find_wanted_tables() -> frozenset[str]:
 
 
 def _find_global_texts(family: Family) -> Iterator[str]:
-    if isinstance(family.prepare, PreparedInRounds | PreparedTables) and isinstance(
+    if isinstance(family.prepare, PreparedByIteration | PreparedTables) and isinstance(
         family.prepare.doubts, UndecidedKeys
     ):
         yield family.prepare.doubts.table

@@ -24,7 +24,7 @@ from assay.checkers.check import (
     Check,
     CheckCount,
     Family,
-    PreparedInRounds,
+    PreparedByIteration,
     PreparedTables,
     build,
     findings,
@@ -395,7 +395,10 @@ class _Judging:
     def _prepare(self, family: Family) -> list[str]:
         """Makes a family's tables. Returns why the verdict cannot be pass."""
         prepare = family.prepare
-        if isinstance(prepare, PreparedInRounds) and (table := self.known.tables.get(prepare.doubts.table)) is not None:
+        if (
+            isinstance(prepare, PreparedByIteration)
+            and (table := self.known.tables.get(prepare.doubts.table)) is not None
+        ):
             self.engine.load(prepare.doubts.table, table)
             return prepare.doubts(self.engine)
         return [] if prepare is None else prepare(self.engine)

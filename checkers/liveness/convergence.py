@@ -26,7 +26,14 @@
 from typing import Final
 
 from assay.checkers.check import EPOCH, parse_views
-from assay.checkers.liveness.snapshots import BROKER, FOLLOWING, ON_NODE, TOPIC_ON_NODE, at_rest_check, select_lasting
+from assay.checkers.liveness.snapshots import (
+    BROKER,
+    FOLLOWING,
+    ON_NODE,
+    TOPIC_ON_NODE,
+    make_snapshot_check,
+    select_lasting,
+)
 from assay.checkers.sql_idioms import (
     count_in_list,
     extract_topic,
@@ -37,7 +44,7 @@ from assay.checkers.sql_idioms import (
     select_first,
 )
 
-UNREGISTERED: Final = at_rest_check(
+UNREGISTERED: Final = make_snapshot_check(
     anomaly="unregistered",
     meaning="a server that answers was not registered by the deadline",
     views=parse_views("""
@@ -55,7 +62,7 @@ UNREGISTERED: Final = at_rest_check(
 )
 
 
-DISOBEYED_SETTINGS: Final = at_rest_check(
+DISOBEYED_SETTINGS: Final = make_snapshot_check(
     anomaly="disobeyed-settings",
     meaning="a replica did not go by its topic's settings by the deadline",
     views=parse_views(f"""
@@ -77,7 +84,7 @@ DISOBEYED_SETTINGS: Final = at_rest_check(
 )
 
 
-NO_REJOIN: Final = at_rest_check(
+NO_REJOIN: Final = make_snapshot_check(
     anomaly="no-rejoin",
     meaning="a replica that could have been in sync again was not by the deadline",
     views=parse_views(f"""
@@ -102,7 +109,7 @@ NO_REJOIN: Final = at_rest_check(
 )
 
 
-DISOBEYED_STATE: Final = at_rest_check(
+DISOBEYED_STATE: Final = make_snapshot_check(
     anomaly="disobeyed-state",
     meaning="a replica did not obey its partition's state by the deadline",
     views=parse_views(f"""
@@ -131,7 +138,7 @@ DISOBEYED_STATE: Final = at_rest_check(
 )
 
 
-LATE_HIGH_WATERMARK: Final = at_rest_check(
+LATE_HIGH_WATERMARK: Final = make_snapshot_check(
     anomaly="late-high-watermark",
     meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
     views=parse_views(f"""
@@ -154,7 +161,7 @@ LATE_HIGH_WATERMARK: Final = at_rest_check(
 )
 
 
-LATE_FLUSH: Final = at_rest_check(
+LATE_FLUSH: Final = make_snapshot_check(
     anomaly="late-flush",
     meaning="a replica's log was not on its disk long after its time to be flushed",
     views=parse_views("""
@@ -183,7 +190,7 @@ LATE_FLUSH: Final = at_rest_check(
 )
 
 
-STALE_METADATA: Final = at_rest_check(
+STALE_METADATA: Final = make_snapshot_check(
     anomaly="stale-metadata",
     meaning="a broker's metadata was not what ZooKeeper had by the deadline",
     views=parse_views(f"""

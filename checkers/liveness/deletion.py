@@ -16,7 +16,7 @@ from typing import Final
 
 from assay.checkers.check import parse_views
 from assay.checkers.engine import INFINITY
-from assay.checkers.liveness.snapshots import BROKER, TOPIC_ON_NODE, at_rest_check, select_lasting
+from assay.checkers.liveness.snapshots import BROKER, TOPIC_ON_NODE, make_snapshot_check, select_lasting
 from assay.checkers.sql_idioms import (
     count_in_list,
     extract_topic,
@@ -26,7 +26,7 @@ from assay.checkers.sql_idioms import (
     strip_incarnation,
 )
 
-UNDELETED_TOPIC: Final = at_rest_check(
+UNDELETED_TOPIC: Final = make_snapshot_check(
     anomaly="undeleted-topic",
     meaning="a topic that was deleted was not gone everywhere by the deadline",
     views=parse_views(f"""

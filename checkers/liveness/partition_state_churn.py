@@ -10,35 +10,35 @@ passed, at least once of them after all of it, two writers have conflicting goal
 from typing import Final
 
 from assay.checkers.check import parse_views
-from assay.checkers.liveness.snapshots import at_rest_check
+from assay.checkers.liveness.snapshots import make_snapshot_check
 from assay.checkers.sql_idioms import row_number, select_first
 
 MIN_RISES: Final = 3
 
 
-RESTLESS_STATE: Final = at_rest_check(
+RESTLESS_STATE: Final = make_snapshot_check(
     anomaly="restless-state",
     meaning="a partition's state was written again and again, although nothing changed that it follows from",
     views=parse_views(f"""
         -- States of partitions that are neither moved nor deleted (`rest_busy` has those that are).
         create view churn_states as
-        select p.look, p.key, p.zxid, p.replicas, p.epoch, l.lives, l.time, l.ended
+        select p.look, p.key, p.zxid, p.replicas, p.epoch, l.zxid_sum, l.time, l.ended
         from looks p join rest_looks l on l.look = p.look
             left join rest_busy m on m.look = p.look and m.key = p.key
         where p.what = 'partition' and p.epoch >= 0 and m.key is null
 
         -- `island` is equal for consecutive looks without another change of the cluster.
         create table churn_stretches as
-        select look, key, zxid, replicas, epoch, lives, time, ended,
-            look - {row_number(by="key, zxid, replicas, lives", order="look")} as island
+        select look, key, zxid, replicas, epoch, zxid_sum, time, ended,
+            look - {row_number(by="key, zxid, replicas, zxid_sum", order="look")} as island
         from churn_states
 
         -- Stretches that last until the last look.
         create table churn_intervals as
-        select g.key, g.zxid, g.replicas, g.lives, g.island, g.since, g.until, d.obedience_deadline as deadline
+        select g.key, g.zxid, g.replicas, g.zxid_sum, g.island, g.since, g.until, d.obedience_deadline as deadline
         from (
-            select key, zxid, replicas, lives, island, min(ended) as since, max(time) as until, max(look) as look
-            from churn_stretches group by key, zxid, replicas, lives, island) g
+            select key, zxid, replicas, zxid_sum, island, min(ended) as since, max(time) as until, max(look) as look
+            from churn_stretches group by key, zxid, replicas, zxid_sum, island) g
             join (select max(look) as look from rest_looks) e on e.look = g.look
             cross join deadlines_declared d
         """),
@@ -46,7 +46,7 @@ RESTLESS_STATE: Final = at_rest_check(
         select b.key, b.since, b.until, b.deadline, min(s.epoch) as low, max(s.epoch) as high,
             min(s.time) as settled
         from churn_intervals b join churn_stretches s on s.key = b.key and s.zxid = b.zxid
-            and s.replicas = b.replicas and s.lives = b.lives and s.island = b.island
+            and s.replicas = b.replicas and s.zxid_sum = b.zxid_sum and s.island = b.island
         where 2 * (s.time - b.since) >= b.deadline
         group by b.key, b.since, b.until, b.deadline
         having max(s.epoch) - min(s.epoch) >= {MIN_RISES}

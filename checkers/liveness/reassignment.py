@@ -15,7 +15,7 @@ from typing import Final
 
 from assay.checkers.check import parse_views
 from assay.checkers.engine import INFINITY
-from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
+from assay.checkers.liveness.snapshots import make_snapshot_check, select_lasting
 from assay.checkers.sql_idioms import (
     HAS_BEGUN,
     count_in_list,
@@ -34,7 +34,7 @@ _ALL_REGISTERED: Final = " and ".join(
 """All brokers of each of these lists are registered."""
 
 
-UNFINISHED_MOVE: Final = at_rest_check(
+UNFINISHED_MOVE: Final = make_snapshot_check(
     anomaly="unfinished-move",
     meaning="a move of replicas that was accepted did not end by the deadline",
     views=parse_views(f"""

@@ -13,7 +13,7 @@ The time of day is the harness's, because nodes' clocks are right when no fault 
 from typing import Final
 
 from assay.checkers.check import parse_views
-from assay.checkers.liveness.snapshots import at_rest_check, select_lasting
+from assay.checkers.liveness.snapshots import make_snapshot_check, select_lasting
 from assay.checkers.sql_idioms import extract_topic, first_rows_subquery, milliseconds, order_by
 
 _EXPIRED: Final = f"""
@@ -22,7 +22,7 @@ _EXPIRED: Final = f"""
 """
 
 
-RETENTION_UNDONE: Final = at_rest_check(
+RETENTION_UNDONE: Final = make_snapshot_check(
     anomaly="retention-undone",
     meaning="a segment that retention no longer covers was not deleted by the deadline",
     views=parse_views(f"""

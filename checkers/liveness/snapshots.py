@@ -5,8 +5,9 @@ disks. Its parts are read one after another, so a single look proves nothing. A 
 the last fault was healed and its targets had recovered. No two successive looks of a stretch are further apart than
 ``MAX_PAUSE``. If a fault was never healed, there is no stretch.
 
-Rows that are compared from look to look include incarnations (``lives``: the sum of all registrations; epochs if they
-matter). So a restart, another epoch or another request starts a new interval. All times are the harness's own.
+Rows that are compared from look to look include incarnations: ``zxid_sum`` is the sum of the zxids of all broker
+registrations, and some rows have epochs. So a restart, another epoch or another request starts a new interval. All
+times are the harness's own.
 
 A row ``look`` is written when its look is complete. ``docs/reference/history.md`` describes all rows; used here:
 
@@ -47,7 +48,7 @@ QUIET: Final = View(
 """When the last fault was healed and its targets had recovered. It is infinite if a fault was never healed."""
 
 
-at_rest_check = partial(
+make_snapshot_check = partial(
     Check,
     examined="select count(*) as examined from rest_looks",
     time="until",
@@ -71,13 +72,13 @@ REST_VIEWS: Final = (
     *parse_views(f"""
     -- The looks of the last stretch. Complete looks are numbered without a gap.
     create table rest_looks as
-    select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.lives, 0) as lives
+    select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.zxid_sum, 0) as zxid_sum
     from looks l cross join rest_quiet q cross join (
         select coalesce(max(case when pause > {MAX_PAUSE} then look end), 0) as look from (
             select look, time - {previous("ended", by="what", order="look")} as pause
             from looks where what = 'look') as pauses) b
         left join (
-            select look, cast(sum({cast_large("zxid")}) as {LARGE}) as lives from looks where what = 'broker'
+            select look, cast(sum({cast_large("zxid")}) as {LARGE}) as zxid_sum from looks where what = 'broker'
             group by look) r
         on r.look = l.look
     where l.what = 'look' and l.look >= b.look and l.time >= q.since
@@ -115,13 +116,13 @@ def select_lasting(states: str, columns: str, deadline: str, *, duration: str = 
     return f"""
         select {selected}, g.last_look, a.ended as since, b.time as until, d.{deadline} as deadline
         from (
-            select {columns}, lives, min(look) as first_look, max(look) as last_look from (
-                select {columns}, lives, look,
-                    look - {row_number(by=f"{columns}, lives", order="look")} as island
+            select {columns}, zxid_sum, min(look) as first_look, max(look) as last_look from (
+                select {columns}, zxid_sum, look,
+                    look - {row_number(by=f"{columns}, zxid_sum", order="look")} as island
                 from (
-                    select s.*, l.lives from {states} s join rest_looks l on l.look = s.look) as living
+                    select s.*, l.zxid_sum from {states} s join rest_looks l on l.look = s.look) as living
                 ) as numbered
-            group by {columns}, lives, island) g
+            group by {columns}, zxid_sum, island) g
             join rest_looks a on a.look = g.first_look
             join rest_looks b on b.look = g.last_look
             join (select max(look) as look from rest_looks) e on e.look = b.look

@@ -11,7 +11,7 @@ finding has none. There are two exceptions to this exactness:
 
 from typing import Final
 
-from assay.checkers.check import Family, PreparedInRounds
+from assay.checkers.check import Family, PreparedByIteration
 from assay.checkers.register.chains import UNCLEAR_KEYS, make_tables
 from assay.checkers.register.order import STALE_READ
 from assay.checkers.register.values import FUTURE_READ, LOST_UPDATE, MISSING_WRITER
@@ -22,7 +22,7 @@ _APPLIES: Final = f"""
     select {total_of("many")} as examined from effect_kinds
     where kind in"""
 
-PREPARED: Final = PreparedInRounds(make_tables, UNCLEAR_KEYS)
+PREPARED: Final = PreparedByIteration(make_tables, UNCLEAR_KEYS)
 """Prepares every table that the checks read."""
 
 REGISTER: Final = Family(

@@ -218,7 +218,7 @@ def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *,
 
 
 def _print_account(account: "NightAccount") -> None:
-    from assay.harness.nightly.night_record import is_troubled
+    from assay.harness.nightly.night_record import needs_attention
 
     counts = Counter(result.outcome for cell in account.cells for result in cell.results)
     print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
@@ -231,7 +231,7 @@ def _print_account(account: "NightAccount") -> None:
         print(f"an outcome is lost: {line}")
     for cell in account.cells:
         outcomes = [result.outcome for result in cell.results]
-        for result in (one for one in cell.results if is_troubled(outcomes) and is_troubled([one.outcome])):
+        for result in (one for one in cell.results if needs_attention(outcomes) and needs_attention([one.outcome])):
             mark = cell.marks.get(result.attempt)
             rate = f"{outcomes.count(result.outcome)} of {len(outcomes)}"
             print(

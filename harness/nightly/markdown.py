@@ -8,7 +8,7 @@ from typing import Final
 from assay.checkers.judging.sensitivity import PlantedShare
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.printable import join_some
-from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, is_troubled
+from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, needs_attention
 from assay.harness.nightly.night_verdict import CellResult, NightAccount
 from assay.reports.index.entry import sanitize_command, sanitize_text
 from assay.reports.index.failures import Failure
@@ -74,7 +74,9 @@ def _make_blocks(night: NightAccount) -> Iterator[str]:
     yield from _make_failures("Open failures", [one for one in counting if not one.new])
     yield from _make_cells("Defects that were missed", night.cells, (AttemptOutcome.MISSED,))
     rest = [
-        one for one in AttemptOutcome if is_troubled([one]) and one not in (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
+        one
+        for one in AttemptOutcome
+        if needs_attention([one]) and one not in (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
     ]
     yield from _make_cells("Without an answer", night.cells, rest)
     yield from _make_failures("Known failures", [one for one in night.failures if not one.counts])
@@ -149,7 +151,7 @@ def _make_cells(title: str, cells: Sequence[CellResult], outcomes: Sequence[Atte
     found = [
         (cell, result)
         for cell in cells
-        if cell.failed or cell.troubled
+        if cell.failed or cell.needs_attention
         for result in cell.results
         if result.outcome in outcomes
     ]

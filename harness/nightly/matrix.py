@@ -20,13 +20,13 @@ import msgspec
 
 from assay.harness.core.files import decode_toml, read_file
 from assay.harness.nightly.night_record import (
-    NOT_OF_CELL,
+    NOT_CAUSED_BY_CELL,
     AttemptResult,
     CellKind,
     MatrixCell,
     NightError,
     group_by_cell,
-    is_troubled,
+    needs_attention,
 )
 from assay.harness.run.settings import CLUSTERS, SIM, SettingsError, parse_budget, parse_choice
 from assay.harness.run.systems import find_system
@@ -273,9 +273,14 @@ def _suggest(name: str, known: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class LastEnd:
-    """How a cell ended last: whether in trouble, its start (ISO 8601, UTC), and the seconds of its longest attempt."""
+    """How a cell ended last.
 
-    troubled: bool
+    - ``needs_attention``: as of ``night_record.needs_attention``
+    - ``started``: ISO 8601, UTC
+    - ``seconds``: duration of its longest attempt
+    """
+
+    needs_attention: bool
     started: str
     seconds: float
 
@@ -285,9 +290,9 @@ def read_last_ends(nights: Iterable[Sequence[AttemptResult]]) -> dict[str, LastE
     ends: dict[str, LastEnd] = {}
     for results in nights:
         for name, attempts in group_by_cell(results).items():
-            if counting := [one for one in attempts if one.outcome not in NOT_OF_CELL]:
+            if counting := [one for one in attempts if one.outcome not in NOT_CAUSED_BY_CELL]:
                 started, longest = max(one.started for one in counting), max(one.seconds for one in counting)
-                ends[name] = LastEnd(is_troubled([one.outcome for one in counting]), started, longest)
+                ends[name] = LastEnd(needs_attention([one.outcome for one in counting]), started, longest)
     return ends
 
 
@@ -297,7 +302,7 @@ def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd])
 
     def urgency(cell: MatrixCell) -> tuple[bool, str]:
         one = earlier.get(cell.name, never)
-        return not one.troubled, one.started
+        return not one.needs_attention, one.started
 
     return sorted(cells, key=urgency)
 

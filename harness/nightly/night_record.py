@@ -84,7 +84,7 @@ class AttemptOutcome(StrEnum):
 
 
 GREEN: Final = frozenset((AttemptOutcome.PASS, AttemptOutcome.DETECTED, AttemptOutcome.SKIPPED))
-NOT_OF_CELL: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_ENGINE, AttemptOutcome.NO_DISK))
+NOT_CAUSED_BY_CELL: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_ENGINE, AttemptOutcome.NO_DISK))
 """Outcomes caused by the machine or the user, not by the cell."""
 
 
@@ -363,7 +363,7 @@ def is_failed(outcomes: Collection[AttemptOutcome]) -> bool:
     )
 
 
-def is_troubled(outcomes: Collection[AttemptOutcome]) -> bool:
+def needs_attention(outcomes: Collection[AttemptOutcome]) -> bool:
     """Returns whether a cell with these attempts failed, or has no answer for another reason than the user."""
     if AttemptOutcome.DETECTED in outcomes:
         return False

@@ -30,7 +30,7 @@ from assay.harness.nightly.night_record import (
     find_unreadable,
     group_by_cell,
     is_failed,
-    is_troubled,
+    needs_attention,
     read_if_possible,
     read_nights,
 )
@@ -71,8 +71,8 @@ class CellResult:
         return is_failed(self.outcomes)
 
     @property
-    def troubled(self) -> bool:
-        return bool(self.outcomes) and is_troubled(self.outcomes)
+    def needs_attention(self) -> bool:
+        return bool(self.outcomes) and needs_attention(self.outcomes)
 
     @property
     def green(self) -> bool:
@@ -126,7 +126,7 @@ class NightAccount:
             or self.unended
             or self.lost
             or self.strays
-            or any(cell.troubled for cell in self.cells)
+            or any(cell.needs_attention for cell in self.cells)
             or not any(cell.green for cell in self.cells)
         ):
             return Verdict.UNKNOWN

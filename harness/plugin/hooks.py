@@ -341,7 +341,7 @@ def _settings_of_test(config: pytest.Config, parameter: Parameter, experiment: E
         cluster=session.cluster,
         seed=session.seed,
         nemesis=parameter.nemesis,
-        mix=parameter.mix,
+        workload_mix=parameter.mix,
         number=parameter.number,
         test=experiment.name,
         operation_timeout=experiment.operation_timeout,
@@ -380,7 +380,12 @@ def _skip_marks(
     from assay.harness.run.workload_mix import check_mixes
 
     sample = make_settings(
-        options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, set_counts=experiment.with_counts
+        options,
+        cluster=SIM,
+        seed=options.seed or 0,
+        nemesis=nemesis,
+        workload_mix=mix,
+        set_counts=experiment.with_counts,
     )
     reason = (
         check_mixes(experiment.name, mix, experiment.mixes)

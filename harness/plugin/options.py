@@ -267,7 +267,7 @@ def make_settings(
     cluster: str,
     seed: int,
     nemesis: tuple[str, ...],
-    mix: tuple[str, ...],
+    workload_mix: tuple[str, ...],
     number: int = 1,
     test: str = "",
     operation_timeout: float = 0.0,
@@ -285,4 +285,4 @@ def make_settings(
     if not options.timeout_given:
         shared = replace(shared, operation_timeout=max(shared.operation_timeout, operation_timeout))
     seed = seed_of_repetition(seed, number, test)
-    return replace(shared, seed=seed, cluster=cluster, nemesis=nemesis, workload_mix=mix)
+    return replace(shared, seed=seed, cluster=cluster, nemesis=nemesis, workload_mix=workload_mix)

@@ -58,7 +58,7 @@ OFFSETS = Family(
 )
 
 
-class Ends(Model):
+class LogEnd(Model):
     """A model: the end of a log is the sum of the sizes of all earlier sends."""
 
     name = "ends"
@@ -84,4 +84,4 @@ def pytest_assay_checks() -> list[Family]:
 
 
 def pytest_assay_models() -> list[Model]:
-    return [Ends()]
+    return [LogEnd()]

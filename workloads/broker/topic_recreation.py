@@ -58,7 +58,7 @@ class IncarnationStage:
 class TopicIncarnations(Generator, frozen=True):
     """Generator of the incarnations; see the module.
 
-    - ``name``: number of the topic's name
+    - ``name_number``: number of the topic's name
     - ``changing``: a change is requested and has not returned
     - ``adrift``: number of unfinished adrift operations
     - ``read``: number of partitions read once more
@@ -71,7 +71,7 @@ class TopicIncarnations(Generator, frozen=True):
 
     replication: int
     min_insync: int
-    name: int = 1
+    name_number: int = 1
     incarnation: int = 1
     stage: int = IncarnationStage.CREATED
     partitions: int = PARTITIONS
@@ -86,7 +86,7 @@ class TopicIncarnations(Generator, frozen=True):
 
     @property
     def topic(self) -> str:
-        return format_incarnation(f"{NAME}{self.name}", self.incarnation)
+        return format_incarnation(f"{NAME}{self.name_number}", self.incarnation)
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         if not context.free:
@@ -171,7 +171,13 @@ class TopicIncarnations(Generator, frozen=True):
         """Returns the state after a change ended. ``lost``: there was no answer."""
         retried = replace(self, changing=False, next_time=context.time + PAUSE)
         if lost and f != ListSettings.f:
-            return replace(retried, name=self.name + 1, incarnation=1, stage=IncarnationStage.CREATED, uncertain=False)
+            return replace(
+                retried,
+                name_number=self.name_number + 1,
+                incarnation=1,
+                stage=IncarnationStage.CREATED,
+                uncertain=False,
+            )
         if f == Create.f:
             if outcome is Outcome.OK or (error == "topic-already-exists" and self.uncertain):
                 duration = SHORTEST_INCARNATION + context.random_below(2 * NANOSECONDS, salt=46)

@@ -16,29 +16,29 @@ class StreamSubscription(Protocol):
 
     @property
     def streams(self) -> int:
-        """The total number of threads."""
+        """The total number of streams. Each stream has a thread id of its own in the assignment."""
 
-    def threads(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns the subscribed topics among existing ones, with their numbers of threads."""
+    def count_streams(self, topics: Iterable[str]) -> dict[str, int]:
+        """Returns the subscribed topics among existing ones, with their numbers of streams."""
 
     def to_registration(self, timestamp_ms: int) -> ConsumerRegistration: ...
 
 
 @dataclass(frozen=True)
 class StaticSubscription:
-    """A number of threads for each topic, which read that topic only. A topic need not exist yet."""
+    """A number of streams for each topic, which read that topic only. A topic need not exist yet."""
 
     topics: Mapping[str, int]
 
     def __post_init__(self) -> None:
         if not self.topics or any(count < 1 for count in self.topics.values()):
-            raise ValueError(f"a subscription needs at least one topic, each with at least one thread: {self.topics}")
+            raise ValueError(f"a subscription needs at least one topic, each with at least one stream: {self.topics}")
 
     @property
     def streams(self) -> int:
         return sum(self.topics.values())
 
-    def threads(self, topics: Iterable[str]) -> dict[str, int]:
+    def count_streams(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self.topics[topic] for topic in topics if topic in self.topics}
 
     def to_registration(self, timestamp_ms: int) -> ConsumerRegistration:
@@ -47,7 +47,7 @@ class StaticSubscription:
 
 @dataclass(frozen=True)
 class TopicFilter:
-    """A number of threads for all topics whose full names match ``expression``; with ``exclude``, for all others.
+    """A number of streams for all topics whose full names match ``expression``; with ``exclude``, for all others.
 
     As in Kafka, commas also separate alternatives.
     """
@@ -58,7 +58,7 @@ class TopicFilter:
 
     def __post_init__(self) -> None:
         if self.streams < 1:
-            raise ValueError(f"a filter needs at least one thread, not {self.streams}")
+            raise ValueError(f"a filter needs at least one stream, not {self.streams}")
         try:
             re.compile(self._alternatives)
         except re.error as error:
@@ -72,7 +72,7 @@ class TopicFilter:
         matches = re.fullmatch(self._alternatives, topic) is not None
         return matches != self.exclude and topic != INTERNAL_TOPIC
 
-    def threads(self, topics: Iterable[str]) -> dict[str, int]:
+    def count_streams(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self.streams for topic in topics if self.matches(topic)}
 
     def to_registration(self, timestamp_ms: int) -> ConsumerRegistration:

@@ -80,7 +80,7 @@ class GroupView:
         members: dict[tuple[str, str], str] = {}
         threads: dict[str, list[str]] = {}
         for member, wanted in self.members.items():
-            for topic, count in wanted.threads(self.partitions).items():
+            for topic, count in wanted.count_streams(self.partitions).items():
                 names = [to_thread_id(member, index) for index in range(count)]
                 threads.setdefault(topic, []).extend(names)
                 members |= {(topic, name): member for name in names}
@@ -103,7 +103,7 @@ async def read_view(
     Raises kazoo's errors.
     """
     await zookeeper.get_children(paths.BROKER_IDS, watch)
-    topics = subscription.threads(await zookeeper.get_children(paths.TOPICS, watch))
+    topics = subscription.count_streams(await zookeeper.get_children(paths.TOPICS, watch))
     partitions: dict[str, tuple[int, ...]] = {}
 
     def sort_partitions(path: str, assignment: TopicAssignment) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay.harness.nightly.matrix import AttemptQueue, LastEnd, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import is_troubled
+from assay.harness.nightly.night_record import needs_attention
 
 from helpers.night_cells import cell, result
 
@@ -48,7 +48,7 @@ def test_every_cell_has_one_place_and_no_quiet_cell_is_before_a_troubled_one(
     never = LastEnd(False, "", 0.0)
     for one, other in pairwise(found):
         first, second = earlier.get(one.name, never), earlier.get(other.name, never)
-        assert (not first.troubled, first.started) <= (not second.troubled, second.started)
+        assert (not first.needs_attention, first.started) <= (not second.needs_attention, second.started)
 
 
 TIMES = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 5).map(float))
@@ -93,4 +93,4 @@ def test_attempts_are_not_made_before_their_time() -> None:
 def test_a_cell_is_remembered_by_all_its_attempts(outcomes: list[Outcome]) -> None:
     found = read_last_ends([[result("a", one, attempt=number) for number, one in enumerate(outcomes, 1)]])
     said = [one for one in outcomes if one not in (Outcome.INTERRUPTED, Outcome.NO_ENGINE, Outcome.NO_DISK)]
-    assert {name: one.troubled for name, one in found.items()} == ({"a": is_troubled(said)} if said else {})
+    assert {name: one.needs_attention for name, one in found.items()} == ({"a": needs_attention(said)} if said else {})

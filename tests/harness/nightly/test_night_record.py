@@ -20,7 +20,7 @@ from assay.harness.nightly.night_record import (
     NightFolder,
     group_by_cell,
     is_failed,
-    is_troubled,
+    needs_attention,
 )
 from assay.harness.run import store
 
@@ -127,4 +127,4 @@ def test_an_interrupted_attempt_gives_way_to_the_one_that_does_it_again() -> Non
 def test_one_failure_is_enough_and_of_a_canary_one_detection(
     outcomes: list[Outcome], fails: bool, trouble: bool
 ) -> None:
-    assert (is_failed(outcomes), is_troubled(outcomes)) == (fails, trouble)
+    assert (is_failed(outcomes), needs_attention(outcomes)) == (fails, trouble)

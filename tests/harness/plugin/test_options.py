@@ -40,7 +40,7 @@ def test_operations_are_given_the_time_they_need_unless_the_user_said_less(
     given: bool, needs: float, has: float
 ) -> None:
     options = replace(OPTIONS, timeout_given=given)
-    made = make_settings(options, cluster="sim", seed=1, nemesis=("mix",), mix=(), operation_timeout=needs)
+    made = make_settings(options, cluster="sim", seed=1, nemesis=("mix",), workload_mix=(), operation_timeout=needs)
     assert made.operation_timeout == has
 
 
@@ -70,7 +70,7 @@ def played(command: str, needs: float) -> Settings:
     nemesis = tuple(name for text in options.nemesis for name in text.split(","))
     mix = tuple(name for text in options.workload_mix for name in text.split(","))
     made = make_settings(
-        options, cluster=options.cluster, seed=options.seed, nemesis=nemesis, mix=mix, operation_timeout=needs
+        options, cluster=options.cluster, seed=options.seed, nemesis=nemesis, workload_mix=mix, operation_timeout=needs
     )
     return replace(made, nemesis=()) if made.replay is not None else made
 
@@ -110,7 +110,7 @@ def test_the_command_that_repeats_a_run_plays_its_settings(settings: Settings, n
 
 def test_after_a_reset_the_options_of_the_project_do_not_count() -> None:
     """``addopts`` come first, and a command that repeats a run leaves out what has its default."""
-    ini = ["--nemesis=kill", "--workload-mix=bulk", "--rate=20", "--set=a=b", "--watch", "--reports=failed"]
+    ini = ["--nemesis=kill", "--workload-workload_mix=bulk", "--rate=20", "--set=a=b", "--watch", "--reports=failed"]
     config: Any = Typed([*ini, make_reset(RECORDED_OPTIONS), "--nemesis=stop", "--seed=7"])
     found = read_options(config)
     assert (found.nemesis, found.workload_mix, found.seed, found.reports) == (("stop",), (), 7, "failed")

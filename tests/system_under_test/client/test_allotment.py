@@ -100,23 +100,23 @@ def test_all_members_come_to_the_same_end(members: dict[str, int], counts: dict[
     }
     taken: dict[tuple[str, int], str] = {}
     for name, mine in subscriptions.items():
-        topics = {topic: tuple(range(count)) for topic, count in counts.items() if mine.threads([topic])}
+        topics = {topic: tuple(range(count)) for topic, count in counts.items() if mine.count_streams([topic])}
         for partition, owner in GroupView(subscriptions, topics).find_share(name).items():
             assert partition not in taken, f"{partition} is {taken[partition]}'s and {owner}'s"
             taken[partition] = owner
-    wanted = {topic for topic in counts if any(one.threads([topic]) for one in subscriptions.values())}
+    wanted = {topic for topic in counts if any(one.count_streams([topic]) for one in subscriptions.values())}
     assert taken.keys() == {(topic, index) for topic in wanted for index in range(counts[topic])}
 
 
 def test_filters_let_through_whole_names_and_never_the_offsets_topic() -> None:
     white, black = TopicFilter("orders.*, audit", 1), TopicFilter("orders.*", 1, exclude=True)
     topics = ["orders", "orders-2", "audit", "audit2", "my-orders", "__consumer_offsets"]
-    assert list(white.threads(topics)) == ["orders", "orders-2", "audit"]
-    assert list(black.threads(topics)) == ["audit", "audit2", "my-orders"]
+    assert list(white.count_streams(topics)) == ["orders", "orders-2", "audit"]
+    assert list(black.count_streams(topics)) == ["audit", "audit2", "my-orders"]
     for wrong in ("*", "(", "["):
         with pytest.raises(ValueError, match="not a regular expression"):
             TopicFilter(wrong, 1)
-    with pytest.raises(ValueError, match="at least one thread"):
+    with pytest.raises(ValueError, match="at least one stream"):
         TopicFilter(".*", 0)
     with pytest.raises(ValueError, match="at least one topic"):
         StaticSubscription({})
