@@ -37,22 +37,22 @@ _LINES: Final = """
 """Completions precede invocations of the same time, so that the real-time order is preserved."""
 
 
-def compress_history(recording: HistoryDatabase) -> bytes | None:
+def compress_history(database: HistoryDatabase) -> bytes | None:
     """Returns the export compressed with gzip, or None if the history is too long for a page."""
-    if recording.operations > MOST_OPERATIONS:
+    if database.operations > MOST_OPERATIONS:
         return None
-    (total,) = recording.rows(
+    (total,) = database.rows(
         "select sum(coalesce(length(argument), 0) + coalesce(length(result), 0)) as characters from ops"
     )
     if (total["characters"] or 0) > MOST_CHARACTERS:
         return None
-    data = gzip.compress("".join(iterate_lines(recording)).encode(errors="replace"), _LEVEL, mtime=0)
+    data = gzip.compress("".join(iterate_lines(database)).encode(errors="replace"), _LEVEL, mtime=0)
     return data if len(data) <= MOST_BYTES else None
 
 
-def iterate_lines(recording: HistoryDatabase) -> Iterator[str]:
+def iterate_lines(database: HistoryDatabase) -> Iterator[str]:
     """Yields the lines, each with its line ending."""
-    for number, row in enumerate(recording.rows(_LINES)):
+    for number, row in enumerate(database.rows(_LINES)):
         parts = [
             f":index {number}",
             f":type :{row['type']}",

@@ -102,7 +102,7 @@ class FaultBand:
     """Number of operations that began and succeeded while the fault was in force, counted as in the verdict."""
 
     @property
-    def who(self) -> str:
+    def target_text(self) -> str:
         return (", ".join(self.targets) or "—") + (f" ({self.process})" if self.process else "")
 
     @property
@@ -130,12 +130,12 @@ def format_duration(began: int | None, injected: int, healed: int | None, digits
     return f"from {since}" + (", and was never healed" if healed is None else f" to {in_seconds(healed, digits)} s")
 
 
-def read_fault_bands(recording: HistoryDatabase) -> tuple[tuple[FaultBand, ...], int]:
+def read_fault_bands(database: HistoryDatabase) -> tuple[tuple[FaultBand, ...], int]:
     """Returns the first faults by id, and the number of further faults."""
-    total = int(recording.rows("select count(distinct id) as total from faults")[0]["total"])
+    total = int(database.rows("select count(distinct id) as total from faults")[0]["total"])
     if total == 0:
         return (), 0
-    rows = recording.rows(
+    rows = database.rows(
         "select id, fault, targets, phase, time, left(detail, 20000) as detail, took_effect, "
         "coalesce(ends_process and not gradual, false) as ended_at_once "
         "from faults where id in (select distinct id from faults order by id limit ?) order by id, time",
@@ -144,13 +144,13 @@ def read_fault_bands(recording: HistoryDatabase) -> tuple[tuple[FaultBand, ...],
     by_id: dict[int, list[Row]] = {}
     for row in rows:
         by_id.setdefault(row["id"], []).append(row)
-    succeeded = _count_successes(recording)
+    succeeded = _count_successes(database)
     return tuple(_to_band(id, steps, succeeded.get(id, 0)) for id, steps in by_id.items()), total - len(by_id)
 
 
-def _count_successes(recording: HistoryDatabase) -> dict[int, int]:
-    make_successes(recording.engine)
-    rows = recording.rows(
+def _count_successes(database: HistoryDatabase) -> dict[int, int]:
+    make_successes(database.engine)
+    rows = database.rows(
         "with band as (select id, min(time) filter (phase = 'injected') as injected, "
         "coalesce(max(time) filter (phase = 'healed'), 9223372036854775807) as healed from faults group by id "
         "order by id limit ?) "
@@ -160,14 +160,14 @@ def _count_successes(recording: HistoryDatabase) -> dict[int, int]:
     return {row["id"]: int(row["total"]) for row in rows}
 
 
-def _to_band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
+def _to_band(id: int, phase_rows: Sequence[Row], succeeded: int) -> FaultBand:
     def when(phase: str) -> int | None:
-        return next((int(step["time"]) for step in steps if step["phase"] == phase), None)
+        return next((int(row["time"]) for row in phase_rows if row["phase"] == phase), None)
 
-    details = [decode_detail(step["detail"]) for step in steps]
-    failed = [(step, detail) for step, detail in zip(steps, details, strict=True) if step["phase"] == "failed"]
-    fault = str(steps[0]["fault"])
-    targets = max((_decode_names(step["targets"]) for step in steps), key=len)
+    details = [decode_detail(row["detail"]) for row in phase_rows]
+    failed = [(row, detail) for row, detail in zip(phase_rows, details, strict=True) if row["phase"] == "failed"]
+    fault = str(phase_rows[0]["fault"])
+    targets = max((_decode_names(row["targets"]) for row in phase_rows), key=len)
     process = next((str(detail["process"]) for detail in details if detail.get("process")), None)
     return FaultBand(
         id=id,
@@ -180,8 +180,8 @@ def _to_band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
         healed=when("healed"),
         recovered=when("recovered"),
         cut=next((words for detail in details if (words := describe_cut(detail))), None),
-        took_effect=next((step["took_effect"] for step in steps if step["phase"] == "healed"), None),
-        ended_at_once=process in (None, "main") and any(step["ended_at_once"] for step in steps),
+        took_effect=next((row["took_effect"] for row in phase_rows if row["phase"] == "healed"), None),
+        ended_at_once=process in (None, "main") and any(row["ended_at_once"] for row in phase_rows),
         failures=tuple(_format_failure(detail) for _, detail in failed),
         failed_at=int(failed[0][0]["time"]) if failed else None,
         process=process,

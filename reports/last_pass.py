@@ -64,8 +64,8 @@ def compare_with_last_pass(run_dir: Path, files: RunFiles, this_run: RunTotals) 
     """Compares with the last passing run before this one; None if there is none that can be read."""
     for path, other in _iterate_earlier_passes(run_dir, files):
         try:
-            with HistoryDatabase(HistoryReader(path / "history", optional=tuple(SCHEMAS))) as recording:
-                last_pass = summarize(recording.end(), count_operations(recording), read_fault_bands(recording)[0])
+            with HistoryDatabase(HistoryReader(path / "history", optional=tuple(SCHEMAS))) as database:
+                last_pass = summarize(database.end(), count_operations(database), read_fault_bands(database)[0])
         except (HistoryError, EngineError, pa.ArrowException, OSError):
             continue
         settings = other.settings.get("settings") or {}

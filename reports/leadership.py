@@ -60,17 +60,17 @@ class Leadership:
 
 
 def read_leadership(
-    recording: HistoryDatabase, faults: Sequence[FaultBand], wanted: Sequence[str], end: int
+    database: HistoryDatabase, faults: Sequence[FaultBand], wanted: Sequence[str], end: int
 ) -> Leadership:
     """Computes the lanes. ``wanted``: the keys of the findings, which come first; keys that clients used follow. Each
     of these has a lane; other keys with equal leadership share one.
     """
-    from_queries = bool(recording.rows("select 1 from events where event = 'seen-leading' limit 1"))
+    from_queries = bool(database.rows("select 1 from events where event = 'seen-leading' limit 1"))
     leaders = "select distinct key from events where event in ('became-leader', 'seen-leading') and key is not null"
-    used = {row["key"] for row in recording.rows("select distinct key from effects where key is not null")}
-    keys = [row["key"] for row in recording.rows(leaders)]
+    used = {row["key"] for row in database.rows("select distinct key from effects where key is not null")}
+    keys = [row["key"] for row in database.rows(leaders)]
     ordered = sorted(keys, key=lambda key: (key not in wanted, key not in used, natural_sort_key(key)))
-    rows = recording.rows(
+    rows = database.rows(
         "select time, node, incarnation, event, key, epoch, controller_epoch from events "
         "where list_contains(?, event) "
         "and (key is null or list_contains(?, key)) order by time, node, incarnation, seq limit ?",

@@ -29,12 +29,12 @@ from assay.reports.operations import (
     FirstOccurrence,
     OperationLanes,
     OperationRow,
-    PossibleTakes,
+    PossibleDequeues,
     choose_lanes,
     find_earliest,
     find_first_occurrence,
     find_operations,
-    find_possible_takes,
+    find_possible_dequeues,
     list_first_operations,
     sort_for_display,
 )
@@ -113,11 +113,11 @@ class FindingView:
     """The first ``LONGEST_LIST`` operations contradict each other. They are sorted by time, and so are the rest."""
     unlisted: int
     """Number of involved operations that are not listed."""
-    possible_takes: PossibleTakes | None
+    possible_dequeues: PossibleDequeues | None
     """For a lost element of a queue."""
     first: FirstOccurrence | None
     """The first occurrence of the contradiction, if it is earlier than the operations above."""
-    also: tuple[Finding, ...]
+    same_cause: tuple[Finding, ...]
     """Findings of the same cause, shown only beneath this one."""
     start: int | None
     stop: int | None
@@ -164,12 +164,12 @@ class RecordedRun:
     leadership: Leadership
     zookeeper_activity: ZooKeeperActivity
     log: LogLines
-    moment: int | None
+    log_view_time: int | None
     """Initial time of the log view: the first finding, otherwise the first fault."""
     lanes: OperationLanes
     phases: Mapping[str, int]
     resources: ResourceLines
-    through: Mapping[str, str]
+    worker_nodes: Mapping[str, str]
     """Node through which a worker's clients reached the system, by worker, if known."""
     edn: bytes | None
     """All operations in the format of :mod:`assay.reports.edn_export`, compressed; None if there are too many."""
@@ -182,7 +182,7 @@ class RecordedRun:
 @dataclass(frozen=True)
 class Report:
     """A run's report. ``recorded`` None: there is no operation to draw. ``problems``: what could not be read or done.
-    ``earlier``: comparison with the last passing run of its cell; None if there is none, or this run passed.
+    ``last_pass``: comparison with the last passing run of its cell; None if there is none, or this run passed.
     """
 
     name: str
@@ -192,7 +192,7 @@ class Report:
     checks: tuple[CheckRow, ...]
     recorded: RecordedRun | None
     roles: Roles
-    earlier: Comparison | None
+    last_pass: Comparison | None
     problems: tuple[str, ...]
 
     @property
@@ -215,10 +215,10 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
     if (run_dir / "history").is_dir():
         try:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
-            with HistoryDatabase(history) as recording:
-                rows = find_operations(recording, _list_operations(shown))
-                takes = {number: find_possible_takes(recording, finding) for number, finding in enumerate(shown, 1)}
-                recorded = _read_recorded(recording, run_dir, files, shown, rows, history.worker_nodes)
+            with HistoryDatabase(history) as database:
+                rows = find_operations(database, _list_operations(shown))
+                takes = {number: find_possible_dequeues(database, finding) for number, finding in enumerate(shown, 1)}
+                recorded = _read_recorded(database, run_dir, files, shown, rows, history.worker_nodes)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:
@@ -233,7 +233,7 @@ def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
         checks=() if judgement is None else build_rows(judgement),
         recorded=recorded,
         roles=read_roles(files.settings),
-        earlier=None
+        last_pass=None
         if recorded is None or passed
         else compare_with_last_pass(run_dir.resolve(), files, recorded.summary),
         problems=tuple(problems),
@@ -245,7 +245,7 @@ def group_findings(
     shown: Sequence[Finding],
     rows: Mapping[int, OperationRow],
     faults: Sequence[FaultBand],
-    takes: Mapping[int, PossibleTakes | None],
+    takes: Mapping[int, PossibleDequeues | None],
 ) -> tuple[AnomalyGroup, ...]:
     """Returns the anomalies in the order of their first finding; those without a finding on the page come last.
 
@@ -315,7 +315,7 @@ def _to_view(
     rows: Mapping[int, OperationRow],
     faults: Mapping[int, FaultBand],
     listed: Collection[int],
-    possible_takes: PossibleTakes | None,
+    possible_dequeues: PossibleDequeues | None,
 ) -> FindingView:
     calls = {index: rows[index].call for index in finding.operations if index in listed and index in rows}
     parts = finding.operations[:LONGEST_LIST], finding.operations[LONGEST_LIST:]
@@ -336,9 +336,9 @@ def _to_view(
         faults=tuple(faults[id] for id in finding.faults if id in faults),
         last_fault=None if finding.faults else _find_last_fault(finding, faults.values()),
         operations=found,
-        also=find_beneath(judgement, finding),
+        same_cause=find_beneath(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
-        possible_takes=possible_takes,
+        possible_dequeues=possible_dequeues,
         first=find_first_occurrence(finding, finding, calls),
         start=min(times, default=None),
         stop=max(times, default=None),
@@ -352,42 +352,42 @@ def _find_last_fault(finding: Finding, faults: Iterable[FaultBand]) -> FaultBand
 
 
 def _read_recorded(
-    recording: HistoryDatabase,
+    database: HistoryDatabase,
     run_dir: Path,
     files: RunFiles,
     shown: Sequence[Finding],
     rows: Mapping[int, OperationRow],
-    through: Mapping[str, str],
+    worker_nodes: Mapping[str, str],
 ) -> RecordedRun | None:
-    if recording.operations == 0:
+    if database.operations == 0:
         return None
-    end = recording.end()
-    faults, more = read_fault_bands(recording)
-    suspects = list(dict.fromkeys(finding.key for finding in shown if finding.key is not None))
-    leadership = read_leadership(recording, faults, suspects, end)
+    end = database.end()
+    faults, more = read_fault_bands(database)
+    keys_with_findings = list(dict.fromkeys(finding.key for finding in shown if finding.key is not None))
+    leadership = read_leadership(database, faults, keys_with_findings, end)
     keys = [lane for lane in leadership.lanes if lane != CONTROLLER]
     moments = _list_moments(shown, rows, faults)
-    phases = recording.rows("select phase, min(call) as start from ops where phase <> 'main' group by phase")
+    phases = database.rows("select phase, min(call) as start from ops where phase <> 'main' group by phase")
     return RecordedRun(
         end=end,
-        closed=recording.closed,
-        operations=recording.operations,
-        effects=recording.effects,
-        series=compute_series(recording, end),
-        operation_counts=count_operations(recording),
-        error_counts=count_errors(recording),
-        ownership_counts=count_ownership(recording),
+        closed=database.closed,
+        operations=database.operations,
+        effects=database.effects,
+        series=compute_series(database, end),
+        operation_counts=count_operations(database),
+        error_counts=count_errors(database),
+        ownership_counts=count_ownership(database),
         faults=faults,
         more_faults=more,
         leadership=leadership,
-        zookeeper_activity=read_activity(recording, faults, keys, end),
-        log=read_node_logs(recording, run_dir / "logs", files.run.origin, moments),
-        moment=moments[0] if moments else None,
-        lanes=choose_lanes(recording, [rows[index] for index in _list_operations(shown) if index in rows], end),
+        zookeeper_activity=read_activity(database, faults, keys, end),
+        log=read_node_logs(database, run_dir / "logs", files.run.origin, moments),
+        log_view_time=moments[0] if moments else None,
+        lanes=choose_lanes(database, [rows[index] for index in _list_operations(shown) if index in rows], end),
         phases={row["phase"]: int(row["start"]) for row in phases},
         resources=build_lines(files.resources, simulated=files.run.cluster == "sim"),
-        through=through,
-        edn=compress_history(recording),
+        worker_nodes=worker_nodes,
+        edn=compress_history(database),
     )
 
 

@@ -70,11 +70,11 @@ class LogLines:
         return any(line.time_source is TimeSource[time_source] for line in self.lines)
 
 
-def read_node_logs(recording: HistoryDatabase, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
+def read_node_logs(database: HistoryDatabase, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
     """Reads events and log files. ``logs``: the run's ``logs/``; without ``origin`` only events have a time and are
     shown. A link that leads out of the run is left out.
     """
-    found, timeless = [*_iterate_events(recording)], []
+    found, timeless = [*_iterate_events(database)], []
     if origin is not None:
         for path in sorted(path for path in logs.glob("*/*.log") if not leads_outside(path, logs.parent)):
             lines = list(read_log(path, path.parent.name, origin))
@@ -173,8 +173,8 @@ def _parse_line(line: str, origin: Origin) -> tuple[int | None, str]:
     return None if time is None else int((time - origin.wall) * NANOSECONDS), text
 
 
-def _iterate_events(recording: HistoryDatabase) -> Iterator[LogLine]:
-    rows = recording.rows(
+def _iterate_events(database: HistoryDatabase) -> Iterator[LogLine]:
+    rows = database.rows(
         "select time, node, event, key, epoch, controller_epoch, zxid, replica, from_state, to_state, isr, osr, "
         "left(detail, 240) as detail from events order by time limit ?",
         [MOST_EVENTS],

@@ -71,11 +71,11 @@ class OperationLanes:
         return len(self.bars) == self.operations
 
 
-def find_operations(recording: HistoryDatabase, indexes: Collection[int]) -> dict[int, OperationRow]:
+def find_operations(database: HistoryDatabase, indexes: Collection[int]) -> dict[int, OperationRow]:
     """Returns the operations with these indexes that the history has, by index."""
     if not indexes:
         return {}
-    found = recording.rows(
+    found = database.rows(
         f"select {_select_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))]
     )
     return {row["index"]: to_operation(row) for row in found}
@@ -138,7 +138,7 @@ MOST_POSSIBLE_TAKES: Final = 10
 
 
 @dataclass(frozen=True)
-class PossibleTake:
+class PossibleDequeue:
     """A dequeue or a drain that may have taken a lost element, or whose client said that it did not."""
 
     row: OperationRow
@@ -147,14 +147,14 @@ class PossibleTake:
 
 
 @dataclass(frozen=True)
-class PossibleTakes:
+class PossibleDequeues:
     """The first of them, and the number of all."""
 
-    first: tuple[PossibleTake, ...]
+    first: tuple[PossibleDequeue, ...]
     total: int
 
 
-def find_possible_takes(recording: HistoryDatabase, finding: Finding) -> PossibleTakes | None:
+def find_possible_dequeues(database: HistoryDatabase, finding: Finding) -> PossibleDequeues | None:
     """Returns the dequeues and drains of the queue that did not end ok, from the lost element's enqueue to the drain.
 
     None for a finding that is not about a lost element. Any operation counts that is no enqueue by its effects, because
@@ -162,7 +162,7 @@ def find_possible_takes(recording: HistoryDatabase, finding: Finding) -> Possibl
     """
     if finding.anomaly != QUEUE_LOST or finding.since is None or finding.until is None:
         return None
-    found = recording.rows(
+    found = database.rows(
         f"""
         with about as (
             select op, list(case when value is null then [kind, outcome] else [kind, outcome, value::varchar] end
@@ -177,8 +177,8 @@ def find_possible_takes(recording: HistoryDatabase, finding: Finding) -> Possibl
         """,
         [finding.until, finding.since, finding.key, finding.key],
     )
-    takes = tuple(PossibleTake(to_operation(row), _describe_effects(row["effects"])) for row in found)
-    return PossibleTakes(takes, int(found[0]["total"]) if found else 0)
+    takes = tuple(PossibleDequeue(to_operation(row), _describe_effects(row["effects"])) for row in found)
+    return PossibleDequeues(takes, int(found[0]["total"]) if found else 0)
 
 
 SAYS: Final = {
@@ -198,9 +198,9 @@ def _describe_effects(effects: Iterable[Sequence[str]]) -> str:
     return "; ".join(said) or "no effect: to the check, it took nothing"
 
 
-def choose_lanes(recording: HistoryDatabase, named: Sequence[OperationRow], end: int) -> OperationLanes:
+def choose_lanes(database: HistoryDatabase, named: Sequence[OperationRow], end: int) -> OperationLanes:
     """Returns the bars to draw; ``named``: the operations of the findings, the most important first."""
-    known = recording.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
+    known = database.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
     suspects = dict.fromkeys(row.worker for row in named)
     order = {row["worker"]: number for number, row in enumerate(known)}
     chosen = sorted(order, key=lambda worker: (worker not in suspects, order[worker]))[:MOST_LANES]
@@ -209,8 +209,8 @@ def choose_lanes(recording: HistoryDatabase, named: Sequence[OperationRow], end:
     if not workers:
         return OperationLanes((), (), 0, 0)
     indexes = {row.index for row in named}
-    _create_chosen_table(recording, workers, named, total)
-    rows = recording.rows(
+    _create_chosen_table(database, workers, named, total)
+    rows = database.rows(
         f"with picked as (select {_select_columns(LABEL)} from ops where index in (select index from chosen)) "
         "select p.*, l.call as following from picked p "
         "asof left join (select worker, call from lane) l on p.worker = l.worker and p.call < l.call order by p.index"
@@ -258,26 +258,26 @@ def to_operation(row: Row) -> OperationRow:
 
 
 def _create_chosen_table(
-    recording: HistoryDatabase, workers: Sequence[str], named: Sequence[OperationRow], total: int
+    database: HistoryDatabase, workers: Sequence[str], named: Sequence[OperationRow], total: int
 ) -> None:
     """Creates the table ``chosen``: all operations, or the named ones and at most both limits."""
     # Only times and indexes are copied, because texts are needed for the chosen operations alone.
-    recording.table("lane", "select index, worker, call, ret from ops where list_contains(?, worker)", [list(workers)])
+    database.table("lane", "select index, worker, call, ret from ops where list_contains(?, worker)", [list(workers)])
     if total <= MOST_COMPLETE:
-        recording.table("chosen", "select index from lane")
+        database.table("chosen", "select index from lane")
         return
     around = merge_spans({(row.call - MARGIN, (row.ret or row.call) + MARGIN) for row in named})
-    recording.table(
+    database.table(
         "spans",
         "select unnest(?::bigint[]) as start, unnest(?::bigint[]) as stop",
         [[start for start, _ in around], [stop for _, stop in around]],
     )
-    recording.table(
+    database.table(
         "near",
         "select index from lane l asof join spans s on l.call <= s.stop where s.start <= coalesce(l.ret, l.call)",
     )
     stride = "select greatest(1, ceil(count(*) / ?)::bigint) from"
-    recording.table(
+    database.table(
         "chosen",
         "select index from lane where list_contains(?::bigint[], index) "
         f"or index in (select index from near where index % ({stride} near) = 0) "

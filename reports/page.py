@@ -283,7 +283,7 @@ def _build_log_data(recorded: RecordedRun, roles: Roles) -> dict[str, Any]:
         "roles": [[roles.by_node.get(node, ""), roles.node_tone(node) or ""] for node in nodes]
         if roles.has_several
         else None,
-        "moment": None if recorded.moment is None else recorded.moment / NANOSECONDS,
+        "moment": None if recorded.log_view_time is None else recorded.log_view_time / NANOSECONDS,
         "lines": [
             [round(line.time / NANOSECONDS, 6), place[line.node], int(line.event), line.text, line.time_source.value]
             for line in recorded.log.lines

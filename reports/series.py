@@ -109,17 +109,17 @@ def choose_interval(span: int, most: int = MOST_POINTS) -> int:
         width *= 10
 
 
-def compute_series(recording: HistoryDatabase, end: int) -> Series:
+def compute_series(database: HistoryDatabase, end: int) -> Series:
     """Computes the series from the begin of the run to ``end`` (ns)."""
     width = choose_interval(end + 1)
     count = end // width + 1
-    rates = recording.columns(
+    rates = database.columns(
         f"select {_select_bucket('coalesce(ret, call)', width, count)} as bucket, "
         "count(*) filter (outcome = 'ok') as ok, count(*) filter (outcome = 'fail') as fail, "
         "count(*) filter (outcome not in ('ok', 'fail')) as info from ops group by 1 order by 1"
     )
     due, called = (_select_bucket(time, width, count) for time in ("coalesce(scheduled, call)", "call"))
-    latencies = recording.columns(
+    latencies = database.columns(
         f"with ended as (select {due} as due, {_LATENCY} as latency, case when scheduled is not null then {called} end "
         "as called from ops where outcome = 'ok' and ret is not null), "
         f"last as (select {_select_bucket('max(scheduled)', width, count)} as due from ops) "
@@ -147,9 +147,9 @@ def compute_series(recording: HistoryDatabase, end: int) -> Series:
     )
 
 
-def count_operations(recording: HistoryDatabase, most: int = 20) -> tuple[OperationCounts, ...]:
+def count_operations(database: HistoryDatabase, most: int = 20) -> tuple[OperationCounts, ...]:
     """Returns the most frequent kinds of operation."""
-    found = recording.rows(
+    found = database.rows(
         "select f, count(*) as total, count(*) filter (outcome = 'ok') as ok, "
         "count(*) filter (outcome = 'fail') as fail, count(*) filter (outcome not in ('ok', 'fail')) as info, "
         f"approx_quantile(case when outcome = 'ok' then {_LATENCY} end, 0.5) as median, "
@@ -161,9 +161,9 @@ def count_operations(recording: HistoryDatabase, most: int = 20) -> tuple[Operat
     return tuple(_to_counts(row) for row in found)
 
 
-def count_errors(recording: HistoryDatabase, most: int = 12) -> tuple[ErrorCount, ...]:
+def count_errors(database: HistoryDatabase, most: int = 12) -> tuple[ErrorCount, ...]:
     """Returns the most frequent errors."""
-    found = recording.rows(
+    found = database.rows(
         "select f, outcome, left(split_part(error, ':', 1), 80) as error, count(*) as count from ops "
         "where error is not null group by all order by count desc, f, outcome, error limit ?",
         [most],
@@ -171,13 +171,13 @@ def count_errors(recording: HistoryDatabase, most: int = 12) -> tuple[ErrorCount
     return tuple(ErrorCount(**row) for row in found)
 
 
-def count_ownership(recording: HistoryDatabase, most: int = 20) -> tuple[GroupOwnership, ...]:
+def count_ownership(database: HistoryDatabase, most: int = 20) -> tuple[GroupOwnership, ...]:
     """Returns the ownership changes of each group, by name."""
     efforts = ", ".join(
         f"coalesce(sum(try_cast(json_extract(result, '$.effort.{name}') as bigint)), 0)::bigint as {name}"
         for name in ("watches", "rebalances", "unchanged")
     )
-    found = recording.rows(
+    found = database.rows(
         "with asked as (select json_extract_string(argument, '$.group') as name, count(*) filter "
         f"(f in ('leave', 'die', 'silence') and outcome = 'ok') as partings, {efforts} from ops group by name) "
         'select e."group", coalesce(min(partings), 0) as partings, count(distinct e.generation) as generations, '

@@ -63,18 +63,18 @@ class ZooKeeperActivity:
 
 
 def read_activity(
-    recording: HistoryDatabase, faults: Sequence[FaultBand], keys: Collection[str], end: int
+    database: HistoryDatabase, faults: Sequence[FaultBand], keys: Collection[str], end: int
 ) -> ZooKeeperActivity:
     """Reads the events; ``keys``: the partitions whose in-sync replicas are needed."""
-    registered = recording.rows(
+    registered = database.rows(
         "select time, node, incarnation, event from events where event in ('registered', 'session-lost') "
         "order by time, node, seq limit ?",
         [MOST_EVENTS],
     )
-    written = recording.rows(
+    written = database.rows(
         "select time, node, event, key, zxid from events where zxid is not null order by time limit ?", [MOST_EVENTS]
     )
-    synced = recording.rows(
+    synced = database.rows(
         "select time, node, event, key, epoch, isr, osr, left(detail, 2000) as detail from events "
         "where event in ('became-leader', 'isr-change', 'partition-state-written') and list_contains(?, key) "
         "order by time, node, seq limit ?",

@@ -25,7 +25,7 @@ from assay.reports.operations import (
     TEXT,
     choose_lanes,
     find_operations,
-    find_possible_takes,
+    find_possible_dequeues,
     merge_spans,
     to_python_notation,
 )
@@ -147,8 +147,8 @@ def queue_history(folder: Path) -> Finding:
 def test_a_lost_element_is_shown_with_all_that_may_have_taken_it_and_what_their_effects_say(tmp_path: Path) -> None:
     finding = queue_history(tmp_path / "history")
     with HistoryDatabase(open_history(tmp_path / "history")) as recording:
-        takes = find_possible_takes(recording, finding)
-        assert find_possible_takes(recording, msgspec.structs.replace(finding, anomaly="queue-duplicate")) is None
+        takes = find_possible_dequeues(recording, finding)
+        assert find_possible_dequeues(recording, msgspec.structs.replace(finding, anomaly="queue-duplicate")) is None
     assert takes is not None
     assert takes.total == 4
     assert {take.row.index: take.says for take in takes.first} == {
