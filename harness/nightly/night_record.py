@@ -388,7 +388,7 @@ def find_strays(nights: Sequence[Night]) -> dict[str, str]:
     return strays
 
 
-def find_missing(nights: Sequence[Night]) -> tuple[int, ...]:
+def find_missing_parts(nights: Sequence[Night]) -> tuple[int, ...]:
     """Returns the numbers of the parts without a record among the parts of one night."""
     return tuple(sorted({*range(1, nights[-1].parts + 1)} - {night.part for night in nights}))
 

@@ -25,7 +25,7 @@ from assay.harness.nightly.night_record import (
     NightError,
     NightFolder,
     find_misdated,
-    find_missing,
+    find_missing_parts,
     find_strays,
     find_unreadable,
     group_by_cell,
@@ -162,7 +162,7 @@ def read_account(store: Path, name: str | None, known: KnownFailures, part: str 
     return NightAccount(
         name=name,
         nights=tuple(night for _, night in parts),
-        missing=() if part else find_missing([night for _, night in parts if night.night not in strays]),
+        missing=() if part else find_missing_parts([night for _, night in parts if night.night not in strays]),
         cells=tuple(cells),
         idle=tuple(cell for _, night in parts for cell in night.cells if cell.name not in begun),
         failures=tuple(failure for failure in failures if entries.intersection(failure.entries)),

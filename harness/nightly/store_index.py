@@ -25,7 +25,7 @@ from assay.harness.nightly.night_record import (
     AttemptOutcome,
     AttemptResult,
     NightFolder,
-    find_missing,
+    find_missing_parts,
     find_strays,
     to_utc,
 )
@@ -168,7 +168,7 @@ def _make_night_entry(parts: list[_NightPart], problems: list[str]) -> NightEntr
     problems += strays.values()
     nights = [night for night in every if night.night not in strays]
     name = sanitize_text(nights[0].name)
-    problems += [f"{name}: part {one} of {nights[0].parts} has left no record" for one in find_missing(nights)]
+    problems += [f"{name}: part {one} of {nights[0].parts} has left no record" for one in find_missing_parts(nights)]
     ends = [to_utc(str(night.ended)) for night in nights if night.ended is not msgspec.UNSET]
     return NightEntry(
         name=name,
