@@ -91,7 +91,7 @@ JEPSEN_HISTORY: Final = "history.edn"
 
 
 def check(request: CheckRequest, engines: Engines, registry: Registry, progress: ProgressCallback) -> JudgedHistory:
-    """Judges the history at ``request.path``; ``progress`` is called with the current stage and its progress.
+    """Judges the history at ``request.path``; ``progress`` is called with the stage and what is done of it.
 
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
     usage.

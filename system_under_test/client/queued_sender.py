@@ -112,7 +112,7 @@ class Ledger:
         return ticketed
 
     def resolve(self, envelope: Envelope, outcome: SendResult | ClientError) -> None:
-        """Settles a ticket, once. The callbacks are called before the future of ``send`` is done."""
+        """Resolves a ticket, once. The callbacks are called before the future of ``send`` is done."""
         ticket = envelope.ticket
         assert ticket is not None
         del self.open[ticket]
@@ -134,7 +134,7 @@ class Ledger:
             call_logged(envelope.on_done, envelope, outcome)
 
     def begin_collecting(self) -> OutcomeCollector:
-        """Begins an collector of all open messages; :meth:`end_collecting` must end it."""
+        """Begins to collect the outcomes of all open messages; :meth:`end_collecting` must end it."""
         collector = OutcomeCollector(set(self.open))
         if not collector.tickets:
             collector.done.set()
@@ -249,7 +249,7 @@ class QueuedSender:
             self._ledger.resolve(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._sender.close()
         await collector.done.wait()
-        if self._waiting_for_slot:  # each caller that now finds room sees the end, and releases the room to the next
+        if self._waiting_for_slot:  # each caller that now gets a slot sees the end, and releases the slot to the next
             self._no_one_waits.clear()
             await self._no_one_waits.wait()
         self._ledger.end_collecting(collector)

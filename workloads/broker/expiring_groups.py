@@ -35,7 +35,7 @@ MILLISECOND: Final = 1_000_000
 JITTER: Final = 0.02
 """Maximum seconds from the expiry of an offset to its renewal."""
 LOOK_PERCENT, PART_PERCENT = 50, 30
-"""WeightedSources of these operations in the traffic."""
+"""Shares of these operations in the traffic."""
 OFFSETS: Final = 1_000
 SESSION_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
