@@ -365,7 +365,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def _make_irregular_file_error(path: str) -> IrregularFileError:
-    return IrregularFileError(errno.EINVAL, "this is no regular file: remove it, because one belongs here", path)
+    return IrregularFileError(errno.EINVAL, "this is no regular file, but a regular file belongs here: remove it", path)
 
 
 def make_lock_error(holder: str, path: str) -> BlockingIOError:
