@@ -262,7 +262,7 @@ def test_what_is_wrong_with_a_history_is_said_with_its_place(tmp_path: Path, nam
     [
         ("INFO  jepsen.util - 0 :oops :read nil\n", 1, 23, "':oops', which is none of :invoke"),
         ("\nINFO  jepsen.util - 0 :invoke :read\n", 2, 21, "is not process, :type, :f and value"),
-        ("INFO  jepsen.util - 0 :in", 1, 26, "the last line has no end: the file may be cut short"),
+        ("INFO  jepsen.util - 0 :in", 1, 26, "the last line has no line end, so the file may be cut short"),
         ("INFO  jepsen.util - 0 :invoke :write [1\n", 1, 38, "this '[' is never closed"),
         ("INFO  jepsen.util - 0\t:ok\t:read\t1\n", 1, 21, "process 0 ends :read, but has no open call"),
         ("INFO  jepsen.util - 99999999999 :ok :read 1\n", 1, 21, ":process is '99999999999'"),
@@ -316,7 +316,7 @@ def test_a_lost_line_end_never_loses_an_operation(
     lost = data.draw(st.integers(1, len(lines)))
     text = "\n".join(lines[:lost]) + between + "\n".join([*lines[lost:], end])
     with pytest.raises(
-        MalformedError, match=rf": line {lost}, column \d+: (a second operation|the last line has no end)"
+        MalformedError, match=rf": line {lost}, column \d+: (a second operation|the last line has no line end)"
     ):
         read_history(written(folder, text), ForeignFormat.JEPSEN_LOG, MODEL, keys=keys(recorded))
 

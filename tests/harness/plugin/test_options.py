@@ -110,7 +110,7 @@ def test_the_command_that_repeats_a_run_plays_its_settings(settings: Settings, n
 
 def test_after_a_reset_the_options_of_the_project_do_not_count() -> None:
     """``addopts`` come first, and a command that repeats a run leaves out what has its default."""
-    ini = ["--nemesis=kill", "--workload-workload_mix=bulk", "--rate=20", "--set=a=b", "--watch", "--reports=failed"]
+    ini = ["--nemesis=kill", "--workload-mix=bulk", "--rate=20", "--set=a=b", "--watch", "--reports=failed"]
     config: Any = Typed([*ini, make_reset(RECORDED_OPTIONS), "--nemesis=stop", "--seed=7"])
     found = read_options(config)
     assert (found.nemesis, found.workload_mix, found.seed, found.reports) == (("stop",), (), 7, "failed")
