@@ -82,12 +82,17 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     found: dict[Path, Path] = {}
     others: list[Path] = []
     carried: list[Path] = []
+    removed: dict[Path, Path] = {}
+    reason = ""
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise InputError(f"{path} does not exist")
         for one in store.list_runs_below(path) or [path]:
             try:
                 found.setdefault(store.resolve_history(one), one)
+            except store.RemovedHistoryError as error:
+                removed.setdefault(store.follow_links(one), one)
+                reason = str(error)
             except FileNotFoundError:
                 if store.is_carried(one):
                     carried.append(one)
@@ -97,6 +102,8 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
                     others.append(one)
             except OSError:  # its judgement will say why it cannot be read
                 found.setdefault(store.follow_links(one), one)
+    if removed and not found:
+        raise InputError(reason if len(removed) == 1 else _describe_removed(list(removed.values())))
     if not found:
         raise InputError(
             f"there is no run or history folder, with ops/ or history/ops/ in it, at {join_some(paths, MOST_NAMED)}"
@@ -105,7 +112,16 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
         note(f"neither runs nor history folders, skipped: {join_some(others, MOST_NAMED)}")
     if carried:
         note(f"carried from another store without their histories, and not judged: {join_some(carried, MOST_NAMED)}")
+    if removed:
+        note(_describe_removed(list(removed.values())))
     return list(found.values())
+
+
+def _describe_removed(runs: Sequence[Path]) -> str:
+    return (
+        "not judged again, because they passed and their histories were removed (--keep-history=failures): "
+        f"{join_some(runs, MOST_NAMED)}"
+    )
 
 
 def describe_result(judged: BatchResult, verdict: str) -> str:

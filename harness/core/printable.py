@@ -31,6 +31,15 @@ def count_noun(number: int, noun: str) -> str:
     return f"{number} {inflect(number, noun)}"
 
 
+def format_size(size: int) -> str:
+    """Returns a number of bytes with three digits: ``999 B``, ``1.21 GB``."""
+    value, units = float(size), iter(("B", "KB", "MB", "GB", "TB"))
+    unit = next(units)
+    while value >= 999.5 and unit != "TB":
+        value, unit = value / 1000, next(units)
+    return f"{value:.0f} {unit}" if value >= 99.95 or unit == "B" else f"{value:.3g} {unit}"
+
+
 def join_some(names: Sequence[object], most: int) -> str:
     """Joins the first names by commas, and counts the others: ``a, b, c and 4 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -178,7 +178,7 @@ def carry(
     into, runs, nights = _Target(target, refused), 0, 0
     for run in store.list_runs(source):
         place = target / run.relative_to(source)
-        if (place / "history").exists() or is_link_elsewhere(run) or is_unjudged(run):
+        if _is_complete(place) or is_link_elsewhere(run) or is_unjudged(run):
             continue
         files = [run / name for name in ORIGIN_RUN if is_file(run / name)]
         if not into.accepts(place, _is_our_run) or not into.accepts_run(place, run):
@@ -210,6 +210,11 @@ def _find_strays(source: Path, target: Path) -> dict[str, str]:
     for parts in nights.values():
         strays |= find_strays(sorted(parts.values(), key=lambda part: (to_utc(part.started), part.night)))
     return strays
+
+
+def _is_complete(run: Path) -> bool:
+    """Returns whether a run has its history, or is the original of a run whose history was removed after its pass."""
+    return (run / "history").exists() or (store.has_removed_history(run) and not store.is_carried(run))
 
 
 def _identify(run: store.RunInfo) -> tuple[object, ...]:

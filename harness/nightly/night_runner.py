@@ -124,6 +124,7 @@ MEASURING_GRACE: Final = 5.0
 """Seconds for a measurement to end after SIGINT. It has nothing to heal or to report."""
 SHARE_USED: Final = f"the share of the budget for measuring, {MEASURING_SHARE:.0%}, was used up"
 CELL_OVER: Final = "the time limit of the cell was over"
+HISTORY_REMOVED: Final = "the history was removed (--keep-history=failures)"
 LONGEST: Final = 1e9
 """Maximum seconds of a time in a record."""
 
@@ -254,6 +255,8 @@ class NightRunner:
         reason = min(limits, key=limits.__getitem__)
         if self.interrupt.requested:
             detail = "not begun, because the night was interrupted"
+        elif runs_of.has_removed_history(self.store / result.runs[0]):
+            detail = f"not begun, because {HISTORY_REMOVED}"
         elif limits[reason] <= 0:
             detail = f"not begun, because {reason}"
         else:

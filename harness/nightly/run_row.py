@@ -37,7 +37,7 @@ from assay.harness.nightly.dataset_schema import (
     to_table,
 )
 from assay.harness.run import store
-from assay.harness.run.store import RunInfo
+from assay.harness.run.store import RemovedHistoryError, RunInfo
 from assay.harness.stored.by_contract import StoredHistory, open_stored
 from assay.reports.figures import FIGURES, RunFigures
 
@@ -139,10 +139,7 @@ def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
     judgement = read_trusted_judgement(folder, info)
     if judgement is None:
         return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
-    stored = open_stored(folder)
-    if stored.lost is not None:
-        raise HistoryError(stored.lost)
-    faults, returns = _read_history(stored)
+    faults, returns = _read_faults_and_returns(folder)
     figures = read_figures(folder)
     return msgspec.structs.replace(
         run,
@@ -160,6 +157,17 @@ def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
         p99_ms=figures.p99_ms,
         recovery_seconds=figures.recovery_seconds,
     )
+
+
+def _read_faults_and_returns(folder: Path) -> tuple[tuple[FaultPhases, ...], tuple[RecoveryRow, ...]]:
+    """Reads the history; of one that was removed when its run had passed, nothing is known."""
+    try:
+        stored = open_stored(folder)
+    except RemovedHistoryError:
+        return (), ()
+    if stored.lost is not None:
+        raise HistoryError(stored.lost)
+    return _read_history(stored)
 
 
 def read_figures(folder: Path) -> RunFigures:

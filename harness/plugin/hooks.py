@@ -221,7 +221,13 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """Provides an attempt whose cluster and system have been started; ``run()`` does the rest."""
     from assay.harness.plugin.terminal import make_progress
-    from assay.harness.run.attempt import Attempt, FaultUnavailableError, InfrastructureError, ReportPolicy
+    from assay.harness.run.attempt import (
+        Attempt,
+        FaultUnavailableError,
+        HistoryPolicy,
+        InfrastructureError,
+        ReportPolicy,
+    )
     from assay.harness.run.experiment import NoGeneratorError, apply_mixes, find_experiment, resolve_random_mix
     from assay.harness.run.full_disk import FullDiskError
     from assay.harness.run.systems import draw_configuration
@@ -276,6 +282,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         progress=make_progress(request.config),
         interrupt=Interrupt(request.config.stash[SIGNALS]),
         reports=ReportPolicy(options.reports),
+        histories=HistoryPolicy(options.history),
         engines=assay_engines,
         registry=get_registry(request.config),
     )
@@ -297,6 +304,8 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         pass_remarks.keep_counts(request.node, attempt.operation_counts)
         if attempt.pass_summary is not None:
             pass_remarks.keep_pass(request.node, *attempt.pass_summary)
+        if attempt.removal is not None:
+            pass_remarks.keep_removal(request.node, *attempt.removal)
         if attempt.interrupted:  # even if the cluster cannot be removed
             request.session.shouldstop = signals.STOP_REASON
         attempt.tear_down()

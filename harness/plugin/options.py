@@ -20,6 +20,7 @@ from assay.harness.run.settings import (
     COVERAGE_CHOICES,
     DEFAULT_HOSTS,
     ENGINES,
+    HISTORY_CHOICES,
     INVARIANT_CHOICES,
     KEEP_CHOICES,
     ON_HOSTS,
@@ -118,6 +119,9 @@ def add_options(parser: pytest.Parser) -> None:
         "(docs/help/security.md)")  # fmt: skip
     add("--reports", default=None, metavar="|".join(REPORT_CHOICES),
         help="which runs get an HTML page (all; with --repeat, those that fail)")  # fmt: skip
+    add("--keep-history", default=HISTORY_CHOICES[0], metavar="|".join(HISTORY_CHOICES),
+        help="which runs keep their histories (all); with 'failures' the history of a run is removed once it has "
+        "passed and its page is written")  # fmt: skip
     add("--keep-cluster", default="never", metavar="|".join(KEEP_CHOICES), help="leave the containers running (never)")
     add("--watch", action="store_true",
         help="judge the history during the run and report findings at once (real clusters only; a simulated run takes "
@@ -169,6 +173,8 @@ class Options:
     """For a search: a value of ``COVERAGE_CHOICES``."""
     reports: str
     """A value of ``REPORT_CHOICES``."""
+    history: str
+    """A value of ``HISTORY_CHOICES``."""
     timeout_given: bool
     """Whether ``--operation-timeout`` was given."""
     nodes: str | None = None
@@ -250,6 +256,7 @@ def read_options(config: pytest.Config) -> Options:
         explore=None if explore is None else run_settings.parse_budget("--explore", explore),
         code_coverage=run_settings.parse_choice("--code-coverage", code_coverage or AUTO, COVERAGE_CHOICES),
         reports=run_settings.parse_choice("--reports", reports, REPORT_CHOICES),
+        history=run_settings.parse_choice("--keep-history", text("--keep-history"), HISTORY_CHOICES),
         timeout_given=optional("--operation-timeout") is not None,
         nodes=asked,
         concurrency=concurrency,

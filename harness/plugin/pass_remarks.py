@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from assay.harness.core.printable import inflect
+from assay.harness.core.printable import format_size, inflect
 
 REMARK: Final = "assay remark"
 """The user property of a test with a remark. pytest-xdist passes it on from its worker processes."""
@@ -19,6 +19,8 @@ PASSED: Final = "assay passed"
 """The user property of a passed test: its operations, the number of checks that had data, its folder, and its
 operations by outcome.
 """
+REMOVED: Final = "assay history removed"
+"""The user property of a passed test whose history was removed: its bytes, its remaining files in words, its folder."""
 SEARCHED: Final = "assay searched"
 """The user property of a search that found nothing: the number of its examples."""
 
@@ -38,6 +40,11 @@ def keep_pass(item: Any, operations: int, checks: int, folder: Path, outcomes: s
     item.user_properties.append((PASSED, (operations, checks, str(folder), outcomes)))
 
 
+def keep_removal(item: Any, size: int, remaining: str, folder: Path) -> None:
+    """Keeps that the history of a run was removed. ``remaining``: the other files of the run, in words."""
+    item.user_properties.append((REMOVED, (size, remaining, str(folder))))
+
+
 def keep_search(item: Any, examples: int) -> None:
     """Keeps the number of examples of a search that found nothing."""
     item.user_properties.append((SEARCHED, examples))
@@ -54,6 +61,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for one in report.user_properties
     ]
     for line in _summarize_passes([value for name, value in properties if name == PASSED]):
+        terminalreporter.write_line(line)
+    for line in _summarize_removals([value for name, value in properties if name == REMOVED]):
         terminalreporter.write_line(line)
     if searches := [value for name, value in properties if name == SEARCHED]:
         some = "a search" if len(searches) == 1 else f"{len(searches)} searches"
@@ -73,6 +82,20 @@ def _summarize_passes(runs: list[tuple[int, int, str, str]]) -> Iterator[str]:
     else:
         total = sum(number for number, *_ in runs)
         yield f"assay: {len(runs)} runs passed, of {_format_operations(total)}; the smallest of {smallest}"
+
+
+def _summarize_removals(runs: list[tuple[int, str, str]]) -> Iterator[str]:
+    if not runs:
+        return
+    size = format_size(sum(size for size, *_ in runs))
+    _, remaining, folder = runs[0]
+    if len(runs) == 1:
+        yield f"assay: history of {size} removed; {remaining} remain; `assay replay {folder}` can repeat it"
+    else:
+        yield (
+            f"assay: histories of {len(runs)} runs that passed removed, {size}; {remaining} remain; "
+            "`assay replay RUN` can repeat one"
+        )
 
 
 def _format_operations(number: int) -> str:

@@ -30,6 +30,7 @@ from assay.cluster.node import NodeError
 from assay.cluster.owner import current_owner, find_parent, read_machine_id
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
+from assay.harness.core.printable import format_size
 from assay.harness.core.report import describe_with_location, find_location
 from assay.harness.run import store
 from assay.harness.run.environments import World, cancel_tasks, close_loop
@@ -41,7 +42,7 @@ from assay.harness.run.live_judging import FOUND_LIVE_ONLY, LiveJudge
 from assay.harness.run.node_logs import read_last_lines
 from assay.harness.run.progress import Progress, SilentProgress
 from assay.harness.run.registry import Registry
-from assay.harness.run.resource_recorder import ResourceRecorder
+from assay.harness.run.resource_recorder import ResourceRecorder, measure_folder
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd, make_trial
@@ -50,7 +51,14 @@ from assay.reports.evidence import look_up_evidence
 from assay.reports.failure_text import FailureFooter, describe
 from assay.reports.figures import FIGURES, measure_run
 
-__all__ = ["Attempt", "FaultUnavailableError", "InfrastructureError", "ReportPolicy", "SkippedTooLateError"]
+__all__ = [
+    "Attempt",
+    "FaultUnavailableError",
+    "HistoryPolicy",
+    "InfrastructureError",
+    "ReportPolicy",
+    "SkippedTooLateError",
+]
 
 
 class ReportPolicy(enum.Enum):
@@ -59,6 +67,13 @@ class ReportPolicy(enum.Enum):
     ALL = "all"
     FAILED = "failed"
     NEVER = "never"
+
+
+class HistoryPolicy(enum.Enum):
+    """Which runs keep their histories."""
+
+    ALL = "all"
+    FAILURES = "failures"
 
 
 class InfrastructureError(Exception):
@@ -75,6 +90,7 @@ class Attempt:
 
     - ``test``: the pytest node id. ``command``: repeats the run.
     - ``reports``: which runs get an HTML page; no one reads those of hundreds of repetitions that pass.
+    - ``histories``: which runs keep their histories; that of a soak that passed may be too large to keep.
     - ``engines``: the session's engines, which judge the run.
     """
 
@@ -85,6 +101,7 @@ class Attempt:
     progress: Progress = field(default_factory=SilentProgress)
     interrupt: Interrupt = field(default_factory=Interrupt)
     reports: ReportPolicy = ReportPolicy.ALL
+    histories: HistoryPolicy = HistoryPolicy.ALL
     engines: Engines = field(default_factory=Engines)
     registry: Registry = field(default_factory=Registry.standard)
     judgement: Judgement | None = None
@@ -139,6 +156,17 @@ class Attempt:
             return None
         checks = sum(one.rows > 0 for one in judgement.examined)
         return judgement.operations, checks, self.folder.path, describe_totals(judgement)
+
+    @property
+    def removal(self) -> tuple[int, str, Path] | None:
+        """If the history was removed: its bytes, the remaining files in words, and the folder."""
+        if self._info is None or not self._info.history_removed:
+            return None
+        path = self.folder.path
+        logs = measure_folder(self.folder.logs)
+        remaining = ["verdict", *(["page"] if (path / "report.html").exists() else []), "schedule"]
+        remaining += [f"logs ({format_size(logs)})"] if logs else []
+        return self._info.history_removed, f"{', '.join(remaining[:-1])} and {remaining[-1]}", path
 
     def set_up(self) -> None:
         """Starts the cluster and the system.
@@ -249,6 +277,7 @@ class Attempt:
         reported = self.reports is ReportPolicy.ALL or (self.reports is ReportPolicy.FAILED and not passed)
         report = self._write_report(history) if reported else ""
         if passed:
+            self._remove_history(reported)
             return None
         footer = FailureFooter(self.settings.seed, self.command, report, end.digest, end.remarks)
         return describe(judgement, look_up_evidence(history, judgement), footer)
@@ -337,6 +366,25 @@ class Attempt:
         if live is None or not live.found or judgement.verdict is Verdict.FAIL:
             return judgement
         return add_doubts(judgement, [f"{', '.join(sorted(live.found))}: {FOUND_LIVE_ONLY}"])
+
+    def _remove_history(self, reported: bool) -> None:
+        """Removes the history of a run that passed, if the session wants that.
+
+        It stays if the page that was asked for is missing, and if a defect was switched on: then a pass is a miss.
+
+        ``run.json`` says first that it is removed. If this process is killed in between, the history is complete and
+        is still read.
+        """
+        wanted = self.histories is HistoryPolicy.ALL or self.settings.defect is not None
+        if wanted or (reported and not (self.folder.path / "report.html").exists()):
+            return
+        try:
+            self._update_info(history_removed=max(1, measure_folder(self.folder.history)))
+            self.folder.remove_history()
+        except OSError as error:
+            self.progress.note(f"the history was not removed: {error}")
+            if self.folder.history.exists():
+                self._update_info(history_removed=0)
 
     def _write_report(self, history: HistoryReader) -> str:
         """Writes the report. Returns its path, or the reason for its absence, which must not affect the verdict."""

@@ -29,6 +29,8 @@ DEFAULT_HOSTS: Final = "hosts.toml"
 KEEP_CHOICES: Final = ("never", "failed", "always")
 REPORT_CHOICES: Final = ("all", "failed", "never")
 """Which runs get an HTML page: the values of ``ReportPolicy``."""
+HISTORY_CHOICES: Final = ("all", "failures")
+"""Which runs keep their histories: the values of ``HistoryPolicy``."""
 ENGINES: Final = ("auto", "sqlite", "duckdb", "spark")
 """The engines of ``assay.checkers.engine``, which is not imported here because it loads DuckDB."""
 AUTO: Final = "auto"

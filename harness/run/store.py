@@ -99,6 +99,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Mistakes of a client that do not affect the verdict, such as one that ignores cancellation."""
     stood_still: float = 0.0
     """Seconds for which the machine paused the tester: see ``harness.run.observers.StallMeter``."""
+    history_removed: int = 0
+    """Bytes of the history that was removed when the run had passed (``--keep-history=failures``); 0 if it was not."""
     problem: str | None = None
     """Why the run did not end regularly, if so."""
     in_use: bool = False
@@ -199,6 +201,12 @@ class RunFolder:
 
     def write_run(self, info: RunInfo) -> None:
         self.write_json("run.json", info)
+
+    def remove_history(self) -> None:
+        """Removes the history. It disappears at once, so that no reader takes a part of it for the whole."""
+        removed = self.path / f".{self.history.name}"
+        self.history.rename(removed)
+        shutil.rmtree(removed)
 
     def publish(self) -> list[Path]:
         """Makes this run the latest of its test and of the store.
@@ -352,6 +360,12 @@ def looks_like_run(folder: Path) -> bool:
 def is_carried(run: Path) -> bool:
     """Returns whether a run has only its small files, because it was carried from another store."""
     return (run / CARRIED).exists() and not (run / "history").exists()
+
+
+def has_removed_history(run: Path) -> bool:
+    """Returns whether the history of a run was removed when it had passed."""
+    info = None if (run / "history").exists() else read_info(run)
+    return info is not None and info.history_removed > 0
 
 
 def schedule_name(run: str, anomalies: Iterable[str]) -> str:
@@ -615,7 +629,17 @@ def resolve_history(path: Path) -> Path:
                 raise OutsideLinkError(folder, path)
             require_regular_below(folder)
             return folder.resolve()
+    if has_removed_history(path):
+        remaining = "verdict and page remain" if (path / "report.html").exists() else "verdict remains"
+        raise RemovedHistoryError(
+            f"{path}: its history was removed when the run had passed (--keep-history=failures); its {remaining}, and "
+            f"`assay replay {path}` repeats it"
+        )
     raise FileNotFoundError(f"{path} is neither a run nor a history folder: there is no ops/ in it, nor history/ops/")
+
+
+class RemovedHistoryError(FileNotFoundError):
+    """The history of a run that passed was removed because its session asked for that. Such a run is complete."""
 
 
 class RunOutput(Protocol):

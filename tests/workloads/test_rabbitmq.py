@@ -19,7 +19,9 @@ from assay.workloads.systems import rabbitmq
 class Channel:
     """A queue. ``trouble`` by the name of a method: what it raises, after having done what it does."""
 
-    def __init__(self, *elements: int, **trouble: Exception) -> None:
+    is_closed = False
+
+    def __init__(self, *elements: int, **trouble: BaseException) -> None:
         self.elements, self.acknowledged, self._trouble = list(elements), list[int](), trouble
 
     def _ends(self, method: str) -> None:
@@ -43,9 +45,22 @@ class Channel:
         self._ends("basic_ack")
 
 
+class Connection:
+    """Its channel, which is closed with it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def channel(self) -> Channel:
+        return self._channel
+
+    async def close(self) -> None:
+        self._channel.is_closed = True
+
+
 def asked(channel: Channel, f: str, argument: int | None = None) -> Completion:
     client: Any = rabbitmq_test.RabbitElements()
-    client.channel = channel
+    client.channel, client.connection = channel, Connection(channel)
     completion: Completion = asyncio.run(client.invoke(Operation(f, rabbitmq_test.QUORUM, argument)))
     return completion
 
@@ -77,6 +92,45 @@ def test_a_take_that_breaks_off_says_what_it_has_taken(f: str) -> None:
     assert asked(Channel(3, 4, basic_ack=GONE), f) == Completion(Outcome.INFO, [3], type(GONE).__name__)
     nothing = Outcome.FAIL if f == queues.DEQUEUE else Outcome.INFO  # what was not acknowledged is delivered again
     assert asked(Channel(3, 4, basic_get=GONE), f) == Completion(nothing, [], type(GONE).__name__)
+
+
+def test_a_client_connects_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late answer would end its channel."""
+    channels = [Channel(3, basic_get=TimeoutError()), Channel(5)]
+
+    async def connect(address: str) -> Connection:
+        return Connection(channels.pop(0))
+
+    async def run() -> list[Completion]:
+        client: Any = rabbitmq_test.RabbitElements()
+        await client.open(SimpleNamespace(address="198.18.0.11:5672"), None)
+        return [await client.invoke(Operation(queues.DEQUEUE, rabbitmq_test.QUORUM)) for _ in range(2)]
+
+    monkeypatch.setattr(rabbitmq_test, "connect", connect)
+    assert asyncio.run(run()) == [Completion(Outcome.FAIL, [], "TimeoutError"), Completion(Outcome.OK, [5])]
+
+
+def test_a_cancellation_by_the_library_ends_the_operation_alone() -> None:
+    cancelled = asyncio.CancelledError()
+    assert asked(Channel(3, basic_get=cancelled), queues.DEQUEUE).outcome is Outcome.FAIL
+    assert asked(Channel(basic_publish=cancelled), queues.ENQUEUE, 8).outcome is Outcome.INFO
+
+
+def test_a_cancellation_by_the_tester_goes_on() -> None:
+    class Waiting(Channel):
+        async def basic_get(self, queue: str) -> Any:
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        client: Any = rabbitmq_test.RabbitElements()
+        client.channel = Waiting()
+        task = asyncio.create_task(client.invoke(Operation(queues.DEQUEUE, rabbitmq_test.QUORUM)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
 
 
 def test_nodes_know_each_other_and_what_a_partition_means() -> None:

@@ -636,6 +636,18 @@ def test_a_measurement_without_a_result_is_recorded(tmp_path: Path) -> None:
     assert line.detail == "it ended with exit code 1 and without a result"
 
 
+def test_a_run_without_its_history_is_not_measured_and_the_record_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.harness.run.store.has_removed_history", lambda run: True)
+    store = tmp_path / "store"
+    one = msgspec.structs.replace(begun(store, [cell("pass")], "n"), sensitivity=True)
+    gone_on_with(store, one, measurer=(sys.executable, "-c", MEASURER))
+    (line,) = night_record.night_folder(store, "n").read_measured()
+    assert line.detail == f"not begun, because {night_runner.HISTORY_REMOVED}"
+    assert measured(store) == []
+
+
 def test_a_night_that_was_killed_while_it_measured_records_it(tmp_path: Path) -> None:
     store = tmp_path / "store"
     one = msgspec.structs.replace(begun(store, [cell("pass")], "n"), sensitivity=True)

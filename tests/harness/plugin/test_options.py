@@ -30,6 +30,7 @@ OPTIONS = Options(
     spark_master=None,
     explore=None,
     reports="all",
+    history="all",
     timeout_given=False,
     code_coverage="auto",
 )
