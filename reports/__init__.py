@@ -13,6 +13,7 @@ The page:
 - parts of the model: ``files``, ``history_db`` (queries of the history), ``coverage`` (what was checked), ``faults``,
   ``roles`` (of the nodes), ``leadership``, ``zookeeper``, ``operations``, ``series`` (rates and latencies),
   ``node_logs`` with ``log_times``
+- ``resources``: memory and disk space over time
 - ``last_pass``: compares with the last passing run of the same cell
 
 Other outputs:

@@ -10,6 +10,7 @@ In reading order:
 - ``identity``, ``registrar``: make a broker part of the cluster; ``shutdown``: ends that
 - ``client``: producers and consumers
 - ``runtime``: the interface to the world; ``process`` implements it for a real machine, the simulation has its own
+- ``clocks``: a moment by the wall clock and the monotonic clock
 - ``tasks``, ``events`` (the event log), ``assignors``: serve all layers
 - ``defects``: the historic defects that can be built in
 

@@ -15,6 +15,7 @@
 - ``preloaded``: shifted clocks, slow and failing disks, by preloaded libraries
 - ``stream``: lines of a long-running command
 - ``node``: the node, built from all of these
+- ``usage``: the memory and the disk space that a node uses
 - ``logs``: when each log had which size, and the collection of the logs
 
 ``cluster.docker``, ``cluster.hosts``, ``cluster.doctor``, ``cluster.journal`` and the worlds of the harness import it.

@@ -18,6 +18,7 @@ may import it. In reading order:
 - ``history``: ``HistoryWriter``, ``HistoryReader``, the schemas of the data sets and ``HistoryError``.
 - ``worker``: one task per worker, its back-off, and the tasks of clients that ignore cancellation.
 - ``effect_recording``: records what clients return, or reports why it cannot.
+- ``resources``: the memory and the disk space of a run over time.
 - ``report``: counts, exceptions and connection failures of a run.
 - ``transactions``: effects of transactions made of micro-operations.
 - ``printable``: text that is safe on a terminal.

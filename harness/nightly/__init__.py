@@ -17,7 +17,7 @@ A single night:
 
 Many nights:
 
-- ``rows``: the row of a run
+- ``dataset_schema``: a run as one row
 - ``run_row``: makes a row from a run's folder
 - ``dataset``: the files of the rows
 - ``tables``: the tables, in SQL

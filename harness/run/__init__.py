@@ -22,6 +22,7 @@ The execution:
 - ``event_logs``: collects the nodes' event logs.
 - ``observers``: record what operations do not show: leaders, invariants, processes, snapshots of the system at rest,
   and how long the tester itself was paused.
+- ``resource_recorder``: samples memory and disk space.
 - ``drain_watchdog``: ends a drain that would never end.
 - ``interrupt``: requests to stop.
 - ``progress``: progress for a user. ``node_logs``: logs of simulated processes, and the last log lines for errors.

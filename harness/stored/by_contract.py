@@ -2,7 +2,7 @@
 
 The contract is the one stored with the run. A run whose contract is lost never passes (see ``contracts``). A history
 from elsewhere has no contract. It is judged by the strictest one: every applicable anomaly is forbidden, and no faults
-are known. What it could not have shown makes it not unknown, because its workload cannot be changed here.
+are known. Its verdict does not depend on exposure, because its workload cannot be changed here.
 """
 
 from __future__ import annotations

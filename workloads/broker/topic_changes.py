@@ -98,8 +98,8 @@ def move_and_revert(keys: Sequence[str], brokers: int) -> Generator:
 def change_leaders(keys: Sequence[str], brokers: int, *, back: bool = False) -> Generator:
     """Elects another leader than the usual one for all partitions; with ``back``, then the usual leader again.
 
-    With ``back``, the leader changes at least once, whoever led before. Elections are requested several times, because
-    a move needs some time before the new replica can be elected.
+    With ``back``, the leader changes at least once, whichever broker led before. Elections are requested several times,
+    because a move needs some time before the new replica can be elected.
     """
 
     number = min(3, brokers)

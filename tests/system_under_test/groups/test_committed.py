@@ -24,9 +24,9 @@ def test_an_offset_is_seen_when_its_commit_is_settled_and_not_when_it_failed() -
     offsets.begin([record(1)])
     assert offsets
     assert offsets.values == {}
-    offsets.settle([record(1)], NOW)
+    offsets.resolve([record(1)], NOW)
     offsets.begin([record(2)])
-    offsets.settle([record(2)], None)
+    offsets.resolve([record(2)], None)
     assert offsets.values["orders", 0].offset == 1
 
 
@@ -37,10 +37,10 @@ def test_an_offset_expires_after_its_time_unless_a_commit_is_open() -> None:
     assert offsets.list_expired(at(100)) == [("orders", 0)]
     offsets.begin([record(2)])
     assert offsets.list_expired(at(100)) == []
-    offsets.settle([record(2)], None)
+    offsets.resolve([record(2)], None)
     gone = OffsetRecord("g", "orders", 0, None)
     offsets.begin([gone])
-    offsets.settle([gone], NOW)
+    offsets.resolve([gone], NOW)
     assert not offsets
 
 

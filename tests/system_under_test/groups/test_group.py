@@ -377,7 +377,7 @@ def test_a_group_of_which_a_commit_is_under_way_is_not_forgotten() -> None:
         assert group.deletable
         group.offsets.begin([record])
         assert not group.deletable
-        group.offsets.settle([record], None)
+        group.offsets.resolve([record], None)
         assert group.deletable
 
     simulate(check())
