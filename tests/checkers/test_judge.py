@@ -194,7 +194,9 @@ def test_a_tester_that_stood_still_holds_no_missed_deadline_against_anyone(tmp_p
     judged = verdict(tmp_path / "late", late, faults=partition(), **stalled)
     assert judged.verdict is Verdict.UNKNOWN
     assert judged.anomalies["unseen"] > 0
-    assert judged.unknown[0].startswith("unseen: deadlines were missed, but for 3.0 s in all")
+    assert judged.unknown[0].startswith(
+        "unseen: deadlines were missed, but the tester itself stood still for 3.0 s in all"
+    )
     stuck = verdict(tmp_path / "stuck", run(stuck=True), COVERAGE, partition(), families=TABLES, **stalled)
     assert (stuck.verdict, stuck.anomalies) == (Verdict.UNKNOWN, {NO_RECOVERY: 1})
     assert (
@@ -476,7 +478,7 @@ def test_a_kind_that_a_users_own_check_names_is_read(tmp_path: Path) -> None:
 def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Path) -> None:
     watched: list[tuple[str, int, int]] = []
     families = (*FAMILIES, OWN)
-    given = {"families": families, "watch": lambda *step: watched.append(step)}
+    given = {"families": families, "progress": lambda *step: watched.append(step)}
     judged = verdict(tmp_path / "a", run(), CONTRACT.tolerate("early-send"), faults=partition(), **given)
     assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
     assert judged.anomalies["early-send"] > 1

@@ -783,7 +783,7 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
     assert err == ""
     judgement = msgspec.json.decode(out, type=Judgement)
     assert (code, judgement.engine) == (1, "spark")
-    by_duck = judge(folder, Contract())
+    by_duck = judge(folder, Contract(), requires_exposure=False)
     assert (by_duck.verdict, by_duck.anomalies[anomaly]) == (Verdict.FAIL, 1)
     assert (by_duck.findings[0].leader, by_duck.findings[0].faults) == ("n1", (1,))
     assert _but_times(judgement) == _but_times(by_duck)

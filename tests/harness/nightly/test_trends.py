@@ -91,7 +91,7 @@ def test_the_rows_are_those_of_plain_python_packed_or_not_and_added_again(tmp_pa
         store_run(tmp_path, date.fromisoformat(night), run)
     found = compute_trends(tmp_path, ZOO)
     assert without_detection(drawn(found)) == without_detection(plain(list(model.values())))
-    with lock_dataset(tmp_path, alone=True):
+    with lock_dataset(tmp_path, exclusive=True):
         pack(tmp_path)
     assert compute_trends(tmp_path, ZOO) == found
     for night, run in runs[:10]:

@@ -287,7 +287,7 @@ def test_effects_that_are_missing_accuse_no_one(tmp_path: Path) -> None:
     assert run.judgement is not None
     assert run.judgement.anomalies["counter-duplicate"] > 0
     assert run.judgement.verdict is Verdict.UNKNOWN
-    assert text.startswith("UNKNOWN: counter-duplicate: the client's effects() raised for 1 operation,")
+    assert text.startswith("UNKNOWN: counter-duplicate: the client's effects() raised for 1 operation. ")
     assert "JSONDecodeError" in text
 
 

@@ -42,6 +42,7 @@ REWORDED: Final = {
     "nobody wrote it": "no one wrote it",
     "was told to begin": "had to begin",
     "Nobody of": "No one of",
+    "the history has nothing to which it applies": "the history has no data for it",
     "Of the 26 adds below 26 the acknowledged ones are 25": "Only 25 of the 26 adds below 26 had been acknowledged",
 }
 """Findings, and reasons not to pass, whose words have changed on purpose."""
@@ -49,6 +50,8 @@ LOG_END: Final = re.compile(
     r"Offset (\d+) of (\S+) was there by ([\d.]+ s) \((process \d+)\), but the lower log end offset (\d+) of \S+ was "
     r"filled by an operation of (process \d+) that began only at ([\d.]+ s)\."
 )
+STALE_KEY: Final = re.compile(r'("claim": ?")([^ "]+ (?:held (?:the initial )?value|had its initial value))')
+"""The beginning of a stale read, which now says that it names a key."""
 EARLIER: Final = re.compile(r"had been (?:acknowledged|read) [\d.]+ s earlier")
 """A part of the sentence that the text of :data:`LOG_END` lacks."""
 
@@ -98,6 +101,7 @@ def claims(judgement: dict[str, Any]) -> list[str]:
 def reworded(text: str) -> str:
     for former, present in REWORDED.items():
         text = text.replace(former, present)
+    text = STALE_KEY.sub(r"\1key \2", text)
     return LOG_END.sub(
         r"The end of \2 was reported as \5 (\6, which asked at \7), although offset \1 had been there (\4, by \3).",
         text,
