@@ -167,12 +167,12 @@ class Trial:
 
     async def run(self) -> TrialEnd:
         """Runs the workload under faults, the heal and the drain."""
-        stamps = Stamps()
-        self.origin = Origin(stamps.loop_time(0), time.time())
         loop = asyncio.get_running_loop()
         # Simulated seconds pass quickly, and a killed simulation can be replayed: nothing is sealed before its end.
         sealing = None if getattr(loop, "simulated", False) else loop
         history = self.output.open_history(sealing)
+        stamps = Stamps()
+        self.origin = Origin(stamps.loop_time(0), time.time())
         try:
             report = await self._drive(history, stamps)
             self.output.write(f"history/{WORKER_NODES}", msgspec.json.encode(report.worker_nodes, order="sorted"))

@@ -42,3 +42,8 @@ def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBa
             raise HistoryError(f"column {field.name} of the history must have a value in every row")
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def load_conversion() -> None:
+    """Imports what the first conversion of rows imports. That includes pandas, which takes up to a second."""
+    to_batch(OPS, [[] for _ in OPS])

@@ -30,7 +30,7 @@ from assay.harness.core.history.data_sets import CLOSED, ORIGIN_KEY, ORIGIN_OTHE
 from assay.harness.core.history.digest import HistoryDigest, hash_footer
 from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, ReadUnfinished, part_path
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
-from assay.harness.core.history.schema import SCHEMAS, to_batch
+from assay.harness.core.history.schema import SCHEMAS, load_conversion, to_batch
 from assay.harness.core.operation import Completed, Effect
 
 TEXT_COLUMNS = {
@@ -134,6 +134,8 @@ class HistoryWriter(History):
         self._reported = HistoryDigest(names=REPORTED)
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
+        if loop is not None:
+            load_conversion()  # the first seal would stop the loop meanwhile, and so the operations under test
         (self._folder / UNFINISHED).mkdir(parents=True)
         self._manifest = LiveManifestWriter(self._folder)
         self._read_unfinished: ReadUnfinished | None = None

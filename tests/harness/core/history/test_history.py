@@ -313,6 +313,29 @@ def test_an_abandoned_run_is_readable_and_not_marked_as_complete(tmp_path: Path)
         writer.completed(row(2))
 
 
+SEAL_IN_A_NEW_PROCESS = """
+import asyncio, sys
+from pathlib import Path
+from assay.harness.core.history import HistoryWriter
+
+async def main():
+    writer = HistoryWriter(Path(sys.argv[1]), loop=asyncio.get_running_loop())
+    before = set(sys.modules)
+    writer.look(look=1, time=1, ended=2, what="partition")
+    writer.close()
+    print(sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_seal_of_a_real_run_imports_nothing(tmp_path: Path) -> None:
+    """An import would stop the event loop, and so the operations under test."""
+    command = [sys.executable, "-c", SEAL_IN_A_NEW_PROCESS, str(tmp_path / "history")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_parts_are_sealed_by_the_loops_time_even_when_nothing_more_happens(tmp_path: Path) -> None:
     async def go() -> None:
         writer = HistoryWriter(tmp_path, loop=asyncio.get_running_loop(), seal_seconds=5.0)
