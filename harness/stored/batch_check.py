@@ -1,8 +1,9 @@
 """Judges many stored runs in one pass, with the same verdicts and texts as ``assay check`` but at lower cost.
 
 Some dozens of histories are judged at once, in one database (``open_together``); a large history is judged alone. On
-Spark each task judges one batch from the files, so any number of runs is one job. The executors need this package, the
-modules of ``plugins``, and the files under the same paths.
+Spark each task judges one batch from the files, so any number of runs is one job. A large history is a task of its own,
+and large ones come first, so that no executor works long after the others. The executors need this package, the modules
+of ``plugins``, and the files under the same paths.
 """
 
 import pickle
@@ -14,12 +15,15 @@ from pathlib import Path
 from typing import Final
 
 from assay.checkers.engine import EngineError, Engines
+from assay.checkers.engine.duck import DEFAULT_MEMORY
+from assay.checkers.engine.spark_parts import PART_MEMORY
 from assay.checkers.judging.cause_grouping import find_attribution
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.run.judging import SupportsOpen, open_together
 from assay.harness.run.registry import Registry
+from assay.harness.run.store import resolve_history
 from assay.harness.stored.by_contract import StoredHistory, explain, judge_again, open_stored
 
 BATCH: Final = 48
@@ -30,6 +34,9 @@ part of its cost.
 """
 BATCH_ROWS: Final = 500_000
 """Most rows of the histories that are judged at once, because all of them are in memory."""
+
+TASK_BYTES: Final = 4 * 1024**2
+"""Most bytes of the files of a Spark task's histories, unless it has only one. ``SMALL_ROWS`` rows take half of it."""
 
 Progress = Callable[[int], None]
 """Called with the number of runs judged so far."""
@@ -70,14 +77,17 @@ def judge_many(
                 yield judged
         return
     # Absolute paths, because an executor has its own working folder.
-    tasks = [
-        pickle.dumps(([path.absolute() for path in batch], tuple(plugins), trust_runs))
-        for batch in _split_into_batches(paths)
+    tasks = list(_divide_among_tasks([path.absolute() for path in paths]))
+    arguments = [
+        pickle.dumps(([paths[place].absolute() for place in task], tuple(plugins), trust_runs)) for task in tasks
     ]
-    answers = spark.map_arguments(_judge_on_executor, tasks, lambda done: progress(min(done * BATCH, len(paths))))
-    results = (result for answer in answers for result in pickle.loads(answer))
-    for path, one in zip(paths, results, strict=True):
-        yield replace(one, path=path)
+    share = len(paths) / max(1, len(tasks))
+    answers = spark.map_arguments(_judge_on_executor, arguments, lambda done: progress(round(done * share)))
+    results: dict[int, BatchResult] = {}
+    for task, answer in zip(tasks, answers, strict=True):
+        results.update(zip(task, pickle.loads(answer), strict=True))
+    for place, path in enumerate(paths):
+        yield replace(results[place], path=path)
 
 
 def _split_into_batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
@@ -86,10 +96,33 @@ def _split_into_batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
         yield batch
 
 
-def _judge_on_executor(task: bytes) -> bytes:
-    batch, plugins, trust_runs = pickle.loads(task)
-    with Engines(threads=1, spark=False) as engines:
-        return pickle.dumps(list(_judge_batch(batch, engines, Registry.with_modules(plugins, trusts_runs=trust_runs))))
+def _divide_among_tasks(paths: Sequence[Path]) -> Iterator[list[int]]:
+    """Yields the places in ``paths`` of each task's histories, the largest histories first."""
+    sizes = list(map(_count_bytes, paths))
+    task: list[int] = []
+    for place in sorted(range(len(paths)), key=sizes.__getitem__, reverse=True):
+        if task and (len(task) == BATCH or sum(sizes[other] for other in (*task, place)) > TASK_BYTES):
+            yield task
+            task = []
+        task.append(place)
+    if task:
+        yield task
+
+
+def _count_bytes(path: Path) -> int:
+    """Returns the bytes of a history's files. They are 0 if it cannot be read, which its judgement will say."""
+    try:
+        return sum(part.stat().st_size for part in resolve_history(path).rglob("*.parquet"))
+    except OSError:
+        return 0
+
+
+def _judge_on_executor(argument: bytes) -> bytes:
+    task, plugins, trust_runs = pickle.loads(argument)
+    # A task has one core, and so its share of the executor's memory; histories that are judged together are small.
+    memory = PART_MEMORY if len(task) == 1 else DEFAULT_MEMORY
+    with Engines(threads=1, memory=memory, spark=False) as engines:
+        return pickle.dumps(list(_judge_batch(task, engines, Registry.with_modules(plugins, trusts_runs=trust_runs))))
 
 
 @dataclass(frozen=True)

@@ -348,6 +348,39 @@ def test_executors_get_whole_paths_and_what_they_say_has_those_that_were_given(m
     assert [one.judgement and one.judgement.verdict for one in there] == [Verdict.FAIL, Verdict.PASS]
 
 
+def test_large_histories_are_tasks_of_their_own_and_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [10, 70, 20, 90, 15]
+    paths = [tmp_path / str(size) / "history" for size in sizes]
+    for size, path in zip(sizes, paths, strict=True):
+        (path / "ops").mkdir(parents=True)
+        (path / "ops" / "part-000000.parquet").write_bytes(bytes(size))
+    missing = tmp_path / "missing"
+    monkeypatch.setattr(batch_check, "TASK_BYTES", 60)
+    divide = batch_check._divide_among_tasks
+    assert list(divide([*paths, missing])) == [[3], [1], [2, 4, 0, 5]]
+    monkeypatch.setattr(batch_check, "BATCH", 2)
+    assert list(divide([*paths, missing])) == [[3], [1], [2, 4], [0, 5]]
+
+
+def test_results_of_tasks_come_in_the_order_of_the_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Here:
+        def map_arguments(self, function: Any, tasks: Any, progress: Any) -> list[bytes]:
+            progress(len(tasks))
+            return [function(task) for task in tasks]
+
+    known = {path / "history": by_itself(path).judgement for path in (SOME[1], SOME[3])}
+    monkeypatch.setattr(batch_check, "judge_again", lambda stored, *_: known[stored.history])
+    monkeypatch.setattr(batch_check, "TASK_BYTES", 1)
+    done: list[int] = []
+    for paths in ([SOME[1], SOME[3]], [SOME[3], SOME[1]]):
+        with Engines("duckdb") as engines:
+            monkeypatch.setattr(engines, "spark", lambda rows: Here())
+            there = list(judge_many(paths, engines, (), done.append))
+        assert [one.path for one in there] == paths
+        assert [one.judgement for one in there] == [known[path / "history"] for path in paths]
+    assert done == [2, 2]
+
+
 @pytest.mark.spark
 @pytest.mark.long
 def test_spark_says_the_same_as_one_job(monkeypatch: pytest.MonkeyPatch, application: Any, damaged: Path) -> None:
