@@ -37,11 +37,12 @@ def stored(folder: Path, runs: int, operations: int, different: int) -> Iterator
             plant = ("lost-write",) if number % 2 else ()
             generate("log", Plan(operations=operations, clients=5, keys=2, seed=number, plant=plant), path)
         else:
-            _link(folder / f"{number % different:05}", path)
+            link_files(folder / f"{number % different:05}", path)
         yield path
 
 
-def _link(source: Path, target: Path) -> None:
+def link_files(source: Path, target: Path) -> None:
+    """Makes the folder ``target`` with hard links to the files of ``source``."""
     for root, _, files in os.walk(source):
         there = target / Path(root).relative_to(source)
         there.mkdir()

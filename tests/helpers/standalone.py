@@ -28,23 +28,23 @@ QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 """Machine code in a hurry: nothing here runs often enough for better."""
 
 DEFAULTS = """\
-spark.executor.memory 512m
+spark.executor.memory {memory}
 spark.eventLog.enabled true
 spark.eventLog.compress false
 spark.eventLog.rolling.enabled false
 spark.eventLog.dir {events}
-"""
+{settings}"""
 
 
 @contextmanager
-def process(folder: Path, name: str, *argv: str) -> Iterator[Path]:
-    """A JVM of Spark's until the block ends; gives its log."""
+def process(folder: Path, name: str, *argv: str, java: str = QUICK) -> Iterator[Path]:
+    """Runs a JVM of Spark until the block ends, and yields its log. ``java``: options of it and of its executors."""
     jars = _jars()
     log = folder / f"{name}.log"
     # A worker asks for the version of Scala before it starts an executor; a distribution tells it by its folders.
     env = {
         **os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_CONF_DIR": str(folder), "JAVA_TOOL_OPTIONS": QUICK, "PYTHONPATH": str(ROOT / "src"),
+        "SPARK_CONF_DIR": str(folder), "JAVA_TOOL_OPTIONS": java, "PYTHONPATH": str(ROOT / "src"),
     }  # fmt: skip
     with log.open("wb") as output:
         running = subprocess.Popen(
@@ -96,16 +96,22 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, events: Path) -> Iterator[Cluster]:
-    """Yields a master and ``WORKERS`` workers of one core each, their files in ``folder``."""
-    (folder / "spark-defaults.conf").write_text(DEFAULTS.format(events=events.as_uri()))
+def standalone_cluster(
+    folder: Path, events: Path, *, memory: str = "512m", java: str = QUICK, settings: str = ""
+) -> Iterator[Cluster]:
+    """Yields a master and ``WORKERS`` workers of one core each, their files in ``folder``.
+
+    ``memory`` is an executor's; ``settings`` are further lines of ``spark-defaults.conf``.
+    """
+    defaults = DEFAULTS.format(memory=memory, events=events.as_uri(), settings=settings)
+    (folder / "spark-defaults.conf").write_text(defaults)
     package = "org.apache.spark.deploy"
     with process(folder, "master", f"{package}.master.Master") as log:
         url = said(log, r"spark://127\.0\.0\.1:\d+")
-        worker = (f"{package}.worker.Worker", url, "--cores", "1", "--memory", "512m")
+        worker = (f"{package}.worker.Worker", url, "--cores", "1", "--memory", memory)
         with (
-            process(folder, "one", *worker, "--work-dir", str(folder / "work-one")) as one,
-            process(folder, "other", *worker, "--work-dir", str(folder / "work-other")) as other,
+            process(folder, "one", *worker, "--work-dir", str(folder / "work-one"), java=java) as one,
+            process(folder, "other", *worker, "--work-dir", str(folder / "work-other"), java=java) as other,
         ):
             for log in (one, other):
                 said(log, "Successfully registered with master")
