@@ -7,11 +7,12 @@ In reading order:
 - ``replication``: leaders, followers, acknowledgements
 - ``log``: segments on disk; ``records``: their bytes; ``storage``: files
 - ``controller``: elects leaders; ``groups``: coordinates consumers; ``zookeeper``: the cluster's state
-- ``identity``, ``registrar``: make a broker part of the cluster; ``shutdown``: ends that
+- ``identity``, ``registrar``: make a broker a member of the cluster; ``shutdown``: hands over its leadership
 - ``client``: producers and consumers
-- ``runtime``: the interface to the world; ``process`` implements it for a real machine, the simulation has its own
-- ``clocks``: a moment by the wall clock and the monotonic clock
-- ``tasks``, ``events`` (the event log), ``assignors``: serve all layers
+- ``runtime``: the interface to clocks, files and ZooKeeper; ``process`` implements it for a real machine, and the
+  simulation in its own way
+- ``clocks``: reads the wall clock and the monotonic clock together
+- ``tasks``, ``events`` (the event log), ``assignors``: used by all layers
 - ``defects``: the historic defects that can be built in
 
 For testers:
@@ -19,12 +20,12 @@ For testers:
 - ``deployment``: how a tester runs the broker, and creates its first topics
 - ``broker_rpc``: requests to brokers
 - ``disk_inspection``: the content of a broker's disk
-- ``cluster_snapshot``: what has settled when a run is over
-- ``event_columns``: what the columns of each event mean
+- ``cluster_snapshot``: the state of the cluster after a run, and whether it has settled
+- ``event_columns``: the meaning of each event's columns
 - ``inspection``: the brokers' logs at the instant of an acknowledgement
-- ``invariants``: what must hold at every instant
+- ``invariants``: the conditions that must hold at every instant
 
-Imports nothing else of this project; inside, imports go down only (tests/test_architecture.py, LAYERS). Only workloads
-import it: ``client``, ``deployment``, ``protocol`` and ``runtime``. The harness gets the broker from them as a system,
-and does not know this package.
+This package imports nothing else of this project. Inside it, each layer imports only lower layers
+(tests/test_architecture.py, LAYERS). Only workloads import it: ``client``, ``deployment``, ``protocol`` and
+``runtime``. They give the broker to the harness as a system; the harness does not know this package.
 """

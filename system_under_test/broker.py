@@ -49,9 +49,9 @@ _log = logging.getLogger("assay.broker")
 
 
 class BrokerProcess:
-    """A broker. ``run`` is its whole life; cancelling it is a clean shutdown.
+    """A broker. ``run`` runs it until it stops; cancelling ``run`` shuts it down cleanly.
 
-    Each layer gets its traits here: the functions of the layer that a built-in historic defect replaces.
+    Each layer gets its traits here: those of its functions that a historic defect replaces.
     """
 
     def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
@@ -151,12 +151,12 @@ class BrokerProcess:
         return error
 
     async def run(self) -> None:
-        """Runs the broker. Raises ``BrokerError``; otherwise ends only by cancellation, cleanly."""
+        """Runs the broker until it is cancelled, and then stops it cleanly. Raises ``BrokerError`` if it fails."""
         started = False
         try:
             await self._start()
             started = True
-            error = await asyncio.shield(self._failed)  # being stopped must not look like a failure
+            error = await asyncio.shield(self._failed)  # a cancellation must not cancel the future of failures
             if isinstance(error, BrokerError):
                 raise error
             raise BrokerError(f"broker {self.config.broker_id} stopped: {_describe(error)}") from error
@@ -165,7 +165,7 @@ class BrokerProcess:
                 self._failed.set_result(error)  # the start failed: errors of the shutdown are not the reason
             raise
         finally:
-            # in a separate task: this one was cancelled, and asyncio.timeout (3.11) cannot end anything in it
+            # In a separate task, because asyncio.timeout of Python 3.11 does not work in a cancelled one.
             await asyncio.get_running_loop().create_task(self._stop(started=started))
 
     async def _start(self) -> None:
@@ -197,7 +197,7 @@ class BrokerProcess:
         _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
 
     async def _retry_on_zookeeper_errors(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Repeats an idempotent step of the start until it succeeds: ZooKeeper may be unavailable for any time."""
+        """Repeats an idempotent step of the start until it succeeds, however long ZooKeeper is unavailable."""
         while True:
             try:
                 await step()
@@ -209,7 +209,7 @@ class BrokerProcess:
     async def _stop(self, *, started: bool) -> None:
         """Hands over leadership, flushes the logs, closes the sockets, and last ends the session.
 
-        Raises ``BrokerError`` if the disk fails meanwhile, unless the broker stops for an earlier failure.
+        Raises ``BrokerError`` if the disk fails meanwhile, unless the broker stops because of an earlier failure.
         """
         flushed, had_failed = False, self._failed.done()
         try:
@@ -219,9 +219,9 @@ class BrokerProcess:
                     await self._manager.replicas.flush()
                     flushed = True
                 elif not self._failed.done():
-                    self._shutdown.leave_early()
+                    self._shutdown.report_early_stop()
             finally:
-                # records whose flush failed once may be lost, although the next fsync succeeds
+                # After a failed flush, records may be lost even if the next fsync succeeds.
                 await self._close(clean=flushed and not self._failed.done())
         except OSError as error:
             reason = self._find_reason(error)
@@ -247,7 +247,7 @@ def _describe(error: BaseException) -> str:
     return repr(error) if path is None else f"{error!r}: {path}"
 
 
-def reserve_directory(config: BrokerConfig, runtime: Runtime) -> None:
+def lock_directory(config: BrokerConfig, runtime: Runtime) -> None:
     """Locks the data directory until this process has ended. Raises ``BrokerError``."""
     try:
         select_log_traits(config.defects).lock(runtime.storage, config.data_dir)
@@ -274,10 +274,12 @@ def _open_nothing() -> None:
 async def run_broker(
     runtime: Runtime, argv: Sequence[str], on_directory_locked: Callable[[], None] = _open_nothing
 ) -> int:
-    """Runs the process in any world. Returns its exit code: 0 after a clean stop, 1 after one clear line.
+    """Runs a broker process, real or simulated. Returns its exit code.
 
-    ``on_directory_locked`` opens the event log. It is called once this process holds the data directory, because a
-    second process must leave the log of the first one as it is, wherever the log lies. It may raise ``OSError``.
+    The code is 0 after a clean stop, and 1 after an error, which is printed as one line.
+
+    ``on_directory_locked`` opens the event log, and may raise ``OSError``. It is called after this process has locked
+    the data directory, because a second process on the same directory must not change the first one's event log.
     """
     options = parse_arguments(argv)
     try:
@@ -286,7 +288,7 @@ async def run_broker(
         except OSError as error:
             raise ConfigError(f"configuration {options.config}: {error.strerror or error}") from error
         config = parse_config(data, options.config)
-        reserve_directory(config, runtime)
+        lock_directory(config, runtime)
         try:
             on_directory_locked()
         except OSError as error:

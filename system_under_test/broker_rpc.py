@@ -19,7 +19,7 @@ R = TypeVar("R")
 ASK_TIMEOUT = 1.0
 """Seconds; a node that takes longer to answer is ignored."""
 VOTE_SECONDS = 0.5
-"""Seconds to wait when several brokers get the same question; a live one answers within some milliseconds."""
+"""Seconds to wait when several brokers get the same request; a live broker answers within milliseconds."""
 CONTROLLER_TIMEOUT = 2.0
 """Seconds to wait for a controller's answer."""
 VERSION = 0
@@ -28,7 +28,7 @@ LIST_OFFSETS_VERSION = 1
 
 
 async def try_ask(host: str, port: int, request: Request[R], version: int, timeout: float) -> R | None:
-    """Returns the answer as :func:`ask` does, or None if there is none."""
+    """Sends a request and returns the answer, as :func:`ask`, but returns None if there is no answer."""
     try:
         return await ask(host, port, request, version, timeout)
     except CallError:
@@ -36,7 +36,7 @@ async def try_ask(host: str, port: int, request: Request[R], version: int, timeo
 
 
 async def ask_replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
-    """Returns the brokers of a partition; None during a reassignment, or if this controller does not answer."""
+    """Returns the ids of a partition's brokers; None during a reassignment, or if this controller does not answer."""
     names = [control.PartitionName(topic=topic, partition=index)]
     request = topics.DescribeReassignmentsRequest(partitions=names, timeout_ms=int(CONTROLLER_TIMEOUT * 1000))
     answer = await try_ask(host, port, request, VERSION, CONTROLLER_TIMEOUT)
@@ -60,7 +60,7 @@ async def request_reassignment(host: str, port: int, topic: str, index: int, bro
 
 @dataclass(frozen=True)
 class ReplicaPlacement:
-    """The registered brokers, and which of them have, get or give up replicas."""
+    """The registered brokers, the brokers of each partition, and the brokers involved in each reassignment."""
 
     members: Collection[int]
     replicas: Mapping[str, Sequence[int]]
@@ -68,7 +68,7 @@ class ReplicaPlacement:
 
 
 async def ask_placement(host: str, port: int) -> ReplicaPlacement | None:
-    """Returns this controller's answer; None if it has none."""
+    """Returns the placement of all replicas; None if this controller does not answer, or no controller is live."""
     metadata = await ask_metadata(host, port)
     if metadata is None or metadata.controller_id not in {broker.node_id for broker in metadata.brokers}:
         return None
@@ -121,8 +121,7 @@ async def ask_coordinator(host: str, port: int, group: str) -> int:
 async def find_majority(queries: Sequence[Coroutine[Any, Any, int]]) -> int | None:
     """Returns the most common answer, ignoring -1; None if there is none or a tie.
 
-    Waits until more than half agree, and for ``VOTE_SECONDS`` at most: a paused broker never answers, and the caller
-    has other work.
+    Waits until more than half agree, and for ``VOTE_SECONDS`` at most, because a paused broker never answers.
     """
     loop = asyncio.get_running_loop()
     tasks = {loop.create_task(query) for query in queries}

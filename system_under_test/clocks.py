@@ -1,6 +1,7 @@
-"""A moment by the two clocks of a broker: the wall clock, which may be wrong or set, and the monotonic clock.
+"""The present by both clocks of a broker: the wall clock, which may be wrong or be set, and the monotonic clock.
 
-Durations that end in a deletion are measured by both, so that a step of the wall clock alone deletes nothing.
+Committed offsets, and messages without timestamps, age by the monotonic clock, too. So a wall clock that was set
+forward does not delete them.
 """
 
 import asyncio
@@ -18,5 +19,5 @@ class Instant(NamedTuple):
 
 
 def read_clocks(wall_clock: Callable[[], float]) -> Instant:
-    """Returns the present. ``wall_clock`` returns seconds; the monotonic clock is that of the running event loop."""
+    """Returns the present. ``wall_clock`` returns seconds; the monotonic clock is the running event loop's."""
     return Instant(int(wall_clock() * 1000), int(asyncio.get_running_loop().time() * 1000))

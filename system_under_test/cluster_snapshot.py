@@ -1,7 +1,7 @@
-"""A snapshot of a cluster from outside: of ZooKeeper, the brokers' disks, and the brokers' own answers.
+"""Snapshot of a cluster, taken from outside: the state in ZooKeeper, on the brokers' disks, and in their answers.
 
-Testers take it when all faults are healed and no client works any more, so that all work must come to its end. The
-caller decides how long that may take.
+A tester takes it after all faults were healed and all clients have stopped. The cluster must then settle: all its
+background work must end. The caller decides how long that may take.
 """
 
 import itertools
@@ -46,24 +46,24 @@ class SnapshotFailed(OSError):
 class SnapshotRow:
     """A row of a snapshot. ``what`` is the kind of the row, which determines the other columns:
 
-    - ``broker`` (registered): ``node``, ``broker`` id, ``zxid`` of its registration
-    - ``answer``: ``node`` answered, registered or not; the rows that follow are of registered nodes only
+    - ``broker``, registered: ``node``, ``broker`` id, ``zxid`` of its registration
+    - ``answer``: ``node`` answered. An unregistered node may have this row, but no other
     - ``topic``: ``key``, ``zxid`` of its creation, a fingerprint of its ``settings``, and its effective
       ``retention_...``
     - ``partition``: ``key``, its topic's ``zxid``, leader ``epoch``, ``leader`` id (-1: none), assigned ``replicas``,
       in-sync ``members``
-    - ``move`` in progress: ``key``, target ``replicas``, replicas it is ``removing``
-    - ``deletion`` requested, ``settings`` in ZooKeeper, ``known`` to ``node``: ``key`` is a topic
-    - ``routed``: where ``node`` sends clients of ``key``: ``leader`` id, ``replicas``, in-sync ``members``
-    - ``role`` of a replica by its own answer: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
+    - ``move``, a reassignment in progress: ``key``, target ``replicas``, replicas it is ``removing``
+    - ``deletion``: the deletion of topic ``key`` was requested
+    - ``settings``: topic ``key`` has settings in ZooKeeper
+    - ``known``: ``node`` has metadata of topic ``key``
+    - ``routed``, the metadata of ``node`` about ``key``: ``leader`` id, ``replicas``, in-sync ``members``
+    - ``role``, a replica's own answer: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
       fingerprint of the effective ``settings``
-    - ``flushed`` of an undamaged replica: ``node``, ``key``, ``flushed`` offset by its own answer, ``log_end``,
-      effective ``flush_ms``. ``unsynced``: bytes of its segments that a power loss now could take, if the node's disk
-      can tell
-    - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic for which it was created
-    - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``;
-      no timestamp if a message has none, because the broker alone knows how old that message is
-      in bytes
+    - ``flushed``, an undamaged replica's own answer: ``node``, ``key``, ``flushed`` offset, ``log_end``, effective
+      ``flush_ms``; ``unsynced``: bytes of its segments that a power loss could take, if the node's disk can tell
+    - ``folder``, a replica's folder on a disk: ``node``, ``key``, ``zxid`` of the topic for which it was created
+    - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` (the next segment's base), greatest ``timestamp``,
+      ``size`` in bytes. No timestamp if a message has none, because only the broker knows how old that message is
     """
 
     what: str
@@ -95,7 +95,7 @@ class SnapshotRow:
 
 @dataclass(frozen=True)
 class SnapshotSource:
-    """The parts of a cluster to read. ``nodes`` are those of brokers; ``data`` is the folder of their logs."""
+    """The parts of a cluster to read. ``nodes``: the brokers' nodes; ``data``: the folder of their logs."""
 
     nodes: Sequence[Any]
     zookeepers: str
@@ -136,8 +136,8 @@ def _may_expire(topic: SnapshotRow) -> bool:
 
 async def _read_zookeeper(zookeeper: ZooKeeper, source: SnapshotSource, config: BrokerConfig) -> list[SnapshotRow]:
     names = {node.index: node.name for node in source.nodes}
-    lives = await cluster_state.read_brokers(zookeeper)
-    found = [SnapshotRow("broker", node=names[b], broker=b, zxid=life.czxid) for b, life in lives.items() if b in names]
+    brokers = await cluster_state.read_brokers(zookeeper)
+    found = [SnapshotRow("broker", node=names[b], broker=b, zxid=one.czxid) for b, one in brokers.items() if b in names]
     for name in await zookeeper.get_children(paths.TOPICS):
         try:
             topic = await cluster_state.read_topic(zookeeper, name)
@@ -191,7 +191,10 @@ async def _read_unsynced(node: Any, data: str) -> Mapping[str, int] | None:
 
 
 async def _ask_node(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[SnapshotRow]:
-    """Returns the rows of a node's own answers; none if it does not answer. ``unsynced``: by folder, from its disk."""
+    """Returns the rows of a node's own answers; none if it does not answer.
+
+    ``unsynced``: for each folder, the unsynced bytes on the node's disk; None if unknown.
+    """
     try:
         roles = await ask(node.address, port, RolesRequest(), 0, ANSWER_TIMEOUT)
         metadata = await ask(node.address, port, MetadataRequest(topics=None), 1, ANSWER_TIMEOUT)
@@ -214,18 +217,18 @@ async def _ask_node(node: Any, port: int, unsynced: Mapping[str, int] | None) ->
     for role in roles.partitions:
         key = directory.format_directory_name(role.topic, role.partition)
         common: dict[str, Any] = {"key": key, "node": node.name, "log_end": role.log_end}
-        mark = role.high_watermark
+        watermark = role.high_watermark
         found.append(
-            SnapshotRow("role", **common, epoch=role.leader_epoch, high_watermark=mark, settings=role.settings)
+            SnapshotRow("role", **common, epoch=role.leader_epoch, high_watermark=watermark, settings=role.settings)
         )
-        if mark >= 0:
+        if watermark >= 0:
             size = None if unsynced is None else unsynced.get(key, 0)
             found.append(SnapshotRow("flushed", **common, flushed=role.flushed, flush_ms=role.flush_ms, unsynced=size))
     return found
 
 
 async def _read_disk(node: Any, data: str, expiring: Collection[str | None]) -> list[SnapshotRow]:
-    """Returns the rows of folders with a partition's name; segments only of the ``expiring`` topics."""
+    """Returns the rows of a node's log folders, and the rows of their segments for ``expiring`` topics."""
     found = []
     for path in await node.find_files(f"{data}/*/{directory.INCARNATION}"):
         key = path.split("/")[-2]
@@ -242,10 +245,10 @@ async def _read_disk(node: Any, data: str, expiring: Collection[str | None]) -> 
 
 
 async def _read_segment_rows(node: Any, folder: str, key: str) -> list[SnapshotRow]:
-    """Returns the segments of a log.
+    """Returns the rows of a log's segments.
 
-    The last one may be preallocated, so only its entries count. An empty file before the end of another is ignored: a
-    failed roll may have left it, after which the segment before continued.
+    The last segment may be preallocated, so only its entries count. An empty file is ignored if its base offset lies
+    below the end of the last segment with entries: a failed roll left it, and the earlier segment was continued.
     """
     files = await node.find_files(f"{folder}/*")
     sizes = {path: size for path, size in files.items() if path.endswith(LOG_SUFFIX)}
@@ -283,38 +286,38 @@ async def _read_entries(node: Any, path: str) -> list[tuple[int, int, int]]:
 
 
 def count_unsettled(seen: Sequence[SnapshotRow], wall_ms: int) -> int:
-    """Counts the things that have not settled, as far as one snapshot shows."""
-    by: dict[str, list[SnapshotRow]] = defaultdict(list)
+    """Counts everything in one snapshot that has not settled."""
+    by_kind: dict[str, list[SnapshotRow]] = defaultdict(list)
     for one in seen:
-        by[one.what].append(one)
-    ids = {one.node: one.broker for one in by["broker"]}
-    topics = {one.key: one for one in by["topic"]}
-    roles = {(one.node, one.key): one.epoch for one in by["role"]}
-    assigned = {one.key: _parse_ids(one.replicas) for one in by["partition"]}
-    count = len(by["move"]) + len(by["deletion"])
-    count += sum(one.key not in topics for one in [*by["known"], *by["settings"]])
-    states = {one.key: (one.leader, one.replicas, one.members) for one in by["partition"]}
-    routed = {(one.node, one.key): (one.leader, one.replicas, one.members) for one in by["routed"]}
-    for answer in by["answer"]:
+        by_kind[one.what].append(one)
+    ids = {one.node: one.broker for one in by_kind["broker"]}
+    topics = {one.key: one for one in by_kind["topic"]}
+    roles = {(one.node, one.key): one.epoch for one in by_kind["role"]}
+    assigned = {one.key: _parse_ids(one.replicas) for one in by_kind["partition"]}
+    count = len(by_kind["move"]) + len(by_kind["deletion"])
+    count += sum(one.key not in topics for one in [*by_kind["known"], *by_kind["settings"]])
+    states = {one.key: (one.leader, one.replicas, one.members) for one in by_kind["partition"]}
+    routed = {(one.node, one.key): (one.leader, one.replicas, one.members) for one in by_kind["routed"]}
+    for answer in by_kind["answer"]:
         if answer.node not in ids:
             count += 1
             continue
         count += sum(routed.get((answer.node, key)) != state for key, state in states.items())
-    for partition in by["partition"]:
+    for partition in by_kind["partition"]:
         replicas = assigned[partition.key]
         count += set(replicas) != set(_parse_ids(partition.members))
         count += sum(roles.get((name, partition.key)) != partition.epoch for name in ids if ids[name] in replicas)
-    leaders = {(one.leader, one.key) for one in by["partition"]}
-    for role in by["role"]:
+    leaders = {(one.leader, one.key) for one in by_kind["partition"]}
+    for role in by_kind["role"]:
         is_leader = (ids.get(role.node), role.key) in leaders
         count += is_leader and 0 <= _or_unlimited(role.high_watermark) < _or_unlimited(role.log_end)
         topic = topics.get(_parse_topic(role.key))
         count += topic is not None and topic.settings != role.settings
-    count += sum(_is_unflushed(one) for one in by["flushed"] if _or_unlimited(one.flush_ms) < LONG_MS)
-    for folder in by["folder"]:
+    count += sum(_is_unflushed(one) for one in by_kind["flushed"] if _or_unlimited(one.flush_ms) < LONG_MS)
+    for folder in by_kind["folder"]:
         topic = topics.get(_parse_topic(folder.key))
         count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())
-    return count + _count_expired(by["segment"], topics, wall_ms)
+    return count + _count_expired(by_kind["segment"], topics, wall_ms)
 
 
 def _is_unflushed(replica: SnapshotRow) -> bool:

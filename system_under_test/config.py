@@ -40,12 +40,12 @@ CODECS: Final[Mapping[str, int | None]] = {PRODUCER: None, "uncompressed": 0, "g
 _MAGICS = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9.0": 0, "0.10.0": 1, "0.10.1": 1, "0.10.2": 1}
 """The message format of each version; a suffix, as in ``0.10.0-IV1`` or ``0.9.0.1``, is ignored."""
 
-MAXIMUM = 2**63 - 1
-"""The maximum of every number."""
+MAX_LONG = 2**63 - 1
+"""The maximum of a number without a smaller limit."""
 
 
 class TimestampType(StrEnum):
-    """Whether a message has its producer's time or that of its append (KIP-32)."""
+    """Whether a message's timestamp is the producer's time or the time of the append (KIP-32)."""
 
     CREATE = "CreateTime"
     APPEND = "LogAppendTime"
@@ -57,13 +57,13 @@ class TopicConfig(msgspec.Struct, frozen=True):
     min_insync_replicas: int = 1
     """With ``acks=all``, a record is acknowledged only while so many replicas are in sync."""
     unclean_leader_election_enable: bool = False
-    """May a replica outside the in-sync set lead when no other is left?"""
+    """Whether a replica outside the in-sync set may lead when no member of the set is left."""
     segment_bytes: int = 64 * 1024 * 1024
-    """A segment is rolled before it grows larger."""
+    """A segment is rolled before it would grow beyond this size."""
     segment_ms: int = 7 * 24 * 3600 * 1000
-    """A segment is rolled this long after it was begun."""
+    """A segment is rolled this long after its first append."""
     segment_jitter_ms: int = 0
-    """Each segment is rolled earlier by its own share of this, so that not all logs roll at once."""
+    """Each segment is rolled earlier by up to this time, so that not all logs roll at once."""
     segment_index_bytes: int = 10 * 1024 * 1024
     """A segment is rolled when its index has this size."""
     index_interval_bytes: int = 4096
@@ -71,7 +71,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     retention_ms: int = 7 * 24 * 3600 * 1000
     """The maximum age of a segment's youngest message; -1: unlimited."""
     retention_bytes: int = -1
-    """The bytes of a partition that retention keeps, rounded to whole segments; -1: all."""
+    """The bytes of a partition that retention keeps, rounded up to whole segments; -1: all."""
     preallocate: bool = False
     """Whether a new segment's file takes up its whole size on disk at once."""
     file_delete_delay_ms: int = 60_000
@@ -79,27 +79,27 @@ class TopicConfig(msgspec.Struct, frozen=True):
     max_message_bytes: int = 1_000_012
     """The size limit of a message or a compressed set, with its header."""
     flush_messages: int = 10_000
-    """Fewer than this many records of a replica count as replicated before their fsync; 1 or 0: none."""
+    """Fewer than this many unsynced records of a replica count as replicated; 1 or 0: none do."""
     flush_ms: int = 1_000
     """How long an append may wait for its fsync; 0: not at all."""
     compression_type: str = PRODUCER
-    """The codec of stored messages; ``producer``: that chosen by each producer."""
+    """The codec of stored messages; ``producer``: each producer's own choice."""
     message_format_version: str = "0.10.2"
     """Below 0.10, messages are stored in format 0, which has no timestamps."""
     message_timestamp_type: TimestampType = TimestampType.CREATE
     """The timestamp of a stored message: the producer's (``CreateTime``) or that of the append (``LogAppendTime``)."""
-    message_timestamp_difference_max_ms: int = MAXIMUM
+    message_timestamp_difference_max_ms: int = MAX_LONG
     """The maximum difference between a producer's time and the leader's."""
     cleanup_policy: str = DELETE
-    """``delete`` by age or size, ``compact`` to the last value of each key, both with a comma, or empty for neither."""
+    """``delete`` by age or size; ``compact`` to the last value of each key; ``delete,compact``; empty: neither."""
     min_cleanable_dirty_ratio: float = 0.5
     """Compaction waits until more than this share of the eligible bytes is new since the last one."""
     min_compaction_lag_ms: int = 0
     """A message stays at least this long, even if a later one has its key."""
     leader_replication_throttled_replicas: str = ""
-    """Replicas (``partition:broker,...``, or ``*``) that send to others at most at their brokers' rate."""
+    """Leader replicas (``partition:broker,...``, or ``*``) whose sends to followers their brokers throttle."""
     follower_replication_throttled_replicas: str = ""
-    """Replicas that copy at most at that rate."""
+    """Follower replicas, in the same form, whose fetches their brokers throttle."""
     delete_retention_ms: int = 24 * 3600 * 1000
     """How long a key's null value stays readable after compaction has removed the values before it."""
 
@@ -119,7 +119,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
     @property
     def append_time(self) -> bool:
-        """Whether the log gives messages their time."""
+        """Whether messages get the time of their append."""
         return self.message_timestamp_type is TimestampType.APPEND and self.magic > 0
 
     @property
@@ -184,7 +184,7 @@ def _parse_value(text: str, current: object) -> object:
 
 
 def _split_list(text: str) -> list[str]:
-    """Splits a list; an empty text has no words."""
+    """Splits a list at its commas; an empty text is an empty list."""
     return re.split(r"\s*,\s*", text) if text else []
 
 
@@ -195,7 +195,7 @@ def is_replica_list(text: str) -> bool:
     return text.strip() in ("", "*") or numbers
 
 
-_INT, _LONG = 2**31 - 1, MAXIMUM
+_INT, _LONG = 2**31 - 1, MAX_LONG
 _LIMITS = {
     "min_insync_replicas": (1, _INT),
     "segment_bytes": (14, _INT),
@@ -213,7 +213,7 @@ _LIMITS = {
     "min_compaction_lag_ms": (0, _LONG),
     "delete_retention_ms": (0, _LONG),
 }
-"""Kafka's minimum and maximum of settings for which a value outside them would be useless here, too."""
+"""Kafka's minimum and maximum of each setting for which other values would be useless here, too."""
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -236,31 +236,31 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout_ms: int = 15_000
     """How long a start waits for its first session with ZooKeeper."""
     request_timeout_ms: int = 2_000
-    """How long a broker waits for another one's answer, and for ZooKeeper's where a client waits for it."""
+    """How long a broker waits for another broker's answer, or for ZooKeeper's answer while a client waits."""
     replica_lag_time_max_ms: int = 2_000
     """A follower that has not caught up for this long leaves the in-sync set."""
     replica_fetch_wait_max_ms: int = 250
     """How long a follower's fetch waits at the leader for new records."""
     replica_fetch_max_bytes: int = 1_048_576
-    """How much one fetch of a follower returns of one partition; a larger message comes alone."""
+    """Maximum bytes of one partition in a fetch by a follower; a larger message comes alone."""
     checkpoint_interval_ms: int = 1_000
     """How often high watermarks and recovery points are written."""
     retention_check_interval_ms: int = 60_000
-    """How often logs are looked at for segments that retention takes out."""
+    """How often retention checks the logs."""
     controlled_shutdown_max_ms: int = 5_000
     """How long a stopping broker tries to hand over its leadership; 0: it does not try."""
     cleaner_backoff_ms: int = 1_000
-    """The interval at which logs that are due for compaction are looked for."""
+    """How often the cleaner looks for logs that are due for compaction."""
     cleaner_max_keys: int = 500_000
-    """The number of keys in one pass over a log, which bounds its memory (some 200 bytes each)."""
+    """Maximum number of keys in one pass over a log. Each needs some 200 bytes of memory."""
     default_partitions: int = 1
-    """How many partitions a topic gets that is created because a client asked about it."""
+    """Number of partitions of a topic that is created automatically (``auto_create_topics_enable``)."""
     default_replication: int = 1
-    """How many replicas such a topic gets; fewer if fewer brokers live."""
+    """Number of replicas of an automatically created topic; fewer if fewer brokers live."""
     connections_max_idle_ms: int = 600_000
     """A connection that sends no complete request, or does not take its response, is closed after this time."""
     max_connections: int = 2_000
-    """Limit over all addresses; beyond it the connection that was idle for longest is closed."""
+    """Limit over all addresses; beyond it, the connection that has been idle longest is closed."""
     max_connections_per_ip: int = 2**31 - 1
     """Further connections from the same address are rejected."""
     socket_request_max_bytes: int = 100 * 1024 * 1024
@@ -270,7 +270,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     auto_leader_rebalance_enable: bool = True
     """Whether the controller periodically returns leadership to the first replicas of the assignment."""
     leader_imbalance_per_broker_percentage: int = 10
-    """Percentage of a broker's preferred partitions that others may lead."""
+    """Percentage of a broker's preferred partitions that other brokers may lead before the controller acts."""
     leader_imbalance_check_interval_seconds: int = 300
     """How often the controller checks the balance of leaders."""
     auto_create_topics_enable: bool = False
@@ -282,22 +282,21 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offsets_commit_timeout_ms: int = 5_000
     """How long a commit waits for its replicas."""
     offsets_retention_ms: int = 24 * 3600 * 1000
-    """How long offsets of a group without members are kept, unless the committer sets it."""
+    """How long offsets of a group without members are kept, unless the commit sets another time."""
     offsets_retention_check_interval_ms: int = 600_000
-    """How often expired offsets are looked for."""
+    """How often the coordinator looks for expired offsets."""
     offset_metadata_max_bytes: int = 4096
-    """The longest text that a client may commit with an offset."""
+    """The maximum length of the text that a client commits with an offset."""
     group_min_session_timeout_ms: int = 500
     """A member that asks for less is rejected."""
     group_max_session_timeout_ms: int = 300_000
     """A member that asks for more is rejected."""
     topic: TopicConfig = TopicConfig()
-    """Defaults of all topics: an object of the settings below, with ``_`` in their names (``{"min_insync_replicas":
-    2}``)."""
+    """Defaults of all topics: an object with fields of ``TopicConfig``, such as ``{"min_insync_replicas": 2}``."""
     hold: list[str] = []
     """Events after which the process stops itself (SIGSTOP), so that a tester decides what happens next."""
     hold_file: str | None = None
-    """A file with more such events, read after each event: one ``event`` or ``event key`` per line."""
+    """A file with more events for ``hold``, read after each event: one ``event`` or ``event key`` per line."""
     defects: list[str] = []
     """Historic defects to switch on, by name; see ``assay.system_under_test.defects``."""
 

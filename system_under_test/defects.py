@@ -71,7 +71,7 @@ _ALL = (
     ),
     Defect(
         "epoch-not-recorded",
-        "a new leader stores its epoch with its first record, and not before it serves",
+        "a new leader stores its epoch with its first record instead of before it serves",
         "two kills of leaders, one soon after the other, of a partition that is idle between them",
         ("inconsistent-offset", "lost-write", "damaged-log"),
         "KAFKA-7415",
@@ -81,7 +81,7 @@ _ALL = (
     Defect(
         "zombie-follower",
         "a leader serves followers of any epoch, so a follower that missed changes of leader does not truncate its log",
-        "cut a follower from the controller while the lead goes from A to C and back to A",
+        "cut a follower from the controller while leadership goes from A to C and back to A",
         ("leader-completeness",),
         "KIP-320",
         "workloads/test_log.py --cluster=sim --replay=schedules/zombie-follower.json"
@@ -90,7 +90,8 @@ _ALL = (
     Defect(
         "stale-leader-and-isr",
         "a broker obeys a controller that was replaced, and goes back to a role of an earlier epoch",
-        "stop a controller past its session between what it writes and what it sends, then continue it",
+        "stop a controller after its write to ZooKeeper and before its requests, until its session has expired, then"
+        " continue it",
         ("stale-epoch-obeyed", "leader-completeness"),
         "KAFKA-1188",
         "workloads/test_controller.py -k moves --cluster=sim --replay=schedules/stale-leader-and-isr.json"
@@ -99,7 +100,7 @@ _ALL = (
     Defect(
         "last-replica",
         "a member of the in-sync set is elected although a power loss took its unsynced records",
-        "kill two replicas, have the last one lose its power, and start that one first",
+        "kill two replicas, let the last one lose power, and restart that one first",
         ("lost-write", "inconsistent-offset"),
         "KIP-966",
         "workloads/test_storage.py -k unflushed --cluster=sim --replay=schedules/last-replica.json"
@@ -123,7 +124,7 @@ _ALL = (
     ),
     Defect(
         "hw-regression",
-        "a new leader says where the log ends before its high watermark has reached the start of its epoch",
+        "a new leader reports the log end before its high watermark has reached the start of its epoch",
         "a change of leader with slow followers",
         ("real-time-order",),
         "KAFKA-2334, KIP-207",
@@ -150,7 +151,7 @@ _ALL = (
     ),
     Defect(
         "cached-zk-version",
-        "a leader tries to write its in-sync set at a version that it remembers wrongly, for ever",
+        "a leader keeps trying to write its in-sync set with a wrong cached version",
         "cut the leader from ZooKeeper for a moment while its in-sync set changes",
         ("no-rejoin",),
         "KAFKA-2729",
@@ -167,15 +168,15 @@ _ALL = (
     ),
     Defect(
         "zombie-controller",
-        "a controller that was replaced while it slept goes on writing to ZooKeeper",
-        "stop the controller past its session, then continue it",
+        "a controller that was replaced while it was paused continues to write to ZooKeeper",
+        "stop the controller until its session has expired, then continue it",
         ("stale-epoch-obeyed",),
         "KAFKA-6082",
         "workloads/test_controller.py --replay=schedules/zombie-controller.json --time-limit=60",
     ),
     Defect(
         "no-crc-recovery",
-        "recovery believes the sizes of the entries it finds, and looks at no CRC and no offset",
+        "recovery trusts the sizes of the entries, and checks no CRC and no offset",
         "garbage at the tail or flipped bits, then a restart",
         ("phantom", "inconsistent-offset"),
         "KAFKA-1112, KAFKA-1196",
@@ -186,7 +187,7 @@ _ALL = (
         "a broker does not lock its data directory, and a second one opens, repairs and truncates the live log",
         "start a broker a second time on the same directory, under load",
         ("inconsistent-offset", "unseen", "replica-hole"),
-        "what the file .lock in each log directory of Kafka is there for",
+        "the file .lock in each log directory of Kafka prevents this",
         "workloads/test_log.py --nemesis=start-twice --set=preallocate=true --set=segment.bytes=16777216"
         " --rate=200 --time-limit=20",
     ),
@@ -195,21 +196,21 @@ _ALL = (
         "a truncation leaves the index as it is, and a stale entry sends a reader to a wrong position",
         "cut the leader from its followers, kill it, make it leader again, and read from the middle of its log",
         ("poll-skip", "vanished"),
-        "what OffsetIndex.truncateTo is there for; KAFKA-1112 for an index believed at a start",
+        "OffsetIndex.truncateTo of Kafka prevents this; KAFKA-1112 (an index trusted at a start)",
         "workloads/test_storage.py --replay=schedules/index-trusted.json --rate=100 --time-limit=60",
     ),
     Defect(
         "hw-checkpoint-lost",
-        "the checkpoint of high watermarks has only led partitions, so a restarted follower truncates its log to 0",
-        "stop all replicas, start them again, and kill the leader while the others fetch everything again",
+        "the checkpoint of high watermarks has no followed partitions, so a restarted follower truncates its log to 0",
+        "stop all replicas, start them again, and kill the leader while the followers fetch everything again",
         ("lost-write", "vanished", "inconsistent-offset"),
         "KAFKA-1647",
         "workloads/test_storage.py --replay=schedules/hw-checkpoint-lost.json --nodes=5 --rate=100 --time-limit=60",
     ),
     Defect(
         "fetch-append-race",
-        "a new leader answers followers that they are out of range, and they start over from nothing",
-        "kill a leader and, while the last replica starts over, its successor",
+        "a new leader answers followers that their offset is out of range, so they empty their logs and start over",
+        "kill a leader, then its successor while the last replica starts over",
         ("lost-write", "vanished", "replica-divergence"),
         "KAFKA-2143",
         "workloads/test_log.py --cluster=sim --replay=schedules/fetch-append-race.json"
@@ -225,15 +226,15 @@ _ALL = (
     ),
     Defect(
         "zombie-commit",
-        "the coordinator takes a commit of any generation, so a member of an old one rewinds its group",
-        "let members come and go; each of them commits at times in the generation before",
+        "the coordinator accepts commits of any generation, so a member of an old generation rewinds its group",
+        "let members come and go, and sometimes commit in their previous generation",
         ("zombie-commit",),
-        "what generations are there for (KIP-62, KAFKA-2464)",
+        "checking the generation prevents this (KIP-62, KAFKA-2464)",
         "workloads/test_offsets.py --time-limit=20",
     ),
     Defect(
         "zk-owner-overlap",
-        "a consumer of the old design goes on with what it owned after its ZooKeeper session expired",
+        "a consumer of the old design keeps consuming its partitions after its ZooKeeper session has expired",
         "cut a consumer from ZooKeeper, not from the brokers, for longer than its session lasts",
         ("double-ownership", "offset-regression"),
         "split brain, one of the reasons that the design of the 0.9 consumer gives for a coordinator",
@@ -241,15 +242,15 @@ _ALL = (
     ),
     Defect(
         "coordinator-amnesia",
-        "a new coordinator serves before it has read what the former one had written",
+        "a new coordinator serves before it has read the offsets that the former coordinator has stored",
         "kill the leader of the group's partition of the offsets topic",
         ("stale-read",),
-        "KAFKA-1721; what GROUP_LOAD_IN_PROGRESS is there for",
+        "KAFKA-1721; the error GROUP_LOAD_IN_PROGRESS prevents this",
         "workloads/test_offsets.py --nemesis=restart-rolling --time-limit=60",
     ),
     Defect(
         "retry-reorders",
-        "a producer sends on while a message set waits to be sent again, and that set is overtaken",
+        "a producer sends later message sets while an earlier one waits for its retry, so they overtake it",
         "asynchronous sends while a leader does not answer, or is gone",
         ("nonmonotonic-send",),
         "KAFKA-3197",
@@ -257,16 +258,16 @@ _ALL = (
     ),
     Defect(
         "silent-consumer",
-        "after a rebalance that set it back, a consumer waits for what it had fetched before, and reads no more",
-        "rebalances under a partition, or any other fault that lets members come and go",
+        "after a rebalance has set a consumer back, it waits for offsets that it had fetched before, and reads no more",
+        "a network partition, or any other fault that makes members leave and join",
         ("unseen", "orphaned-partition"),
         "KAFKA-2978",
         "workloads/test_group.py --cluster=sim --nemesis=partition --rate=100 --time-limit=60",
     ),
     Defect(
         "offsets-expire-active",
-        "offsets expire by their age alone, though their group has members: one whose partition is idle starts over",
-        "keep offsets for a moment only, and commit nothing of one partition for longer",
+        "offsets expire by age even if their group has members, so the consumer of an idle partition starts over",
+        "retain offsets for a short time, and commit nothing of one partition for longer",
         ("stale-read",),
         "KAFKA-4682, KIP-211",
         "workloads/test_offsets.py --replay=schedules/offsets-expire-active.json --rate=100 --time-limit=30"

@@ -1,6 +1,6 @@
-"""How a tester runs this broker: satisfies ``assay.cluster.system.System`` structurally, without importing it.
+"""Deployment of this broker by a tester: satisfies ``assay.cluster.system.System`` without importing it.
 
-It queries the brokers over its own connections (``broker_rpc``); the workloads use ``client``.
+The deployment queries brokers over its own connections (``broker_rpc``); the workloads use ``client``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXISTS_CODES = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 @dataclass(frozen=True)
 class FirstTopic:
-    """A topic to create. ``configs`` are its own settings."""
+    """A topic to create at set-up. ``configs``: the settings in which it differs from the defaults."""
 
     name: str
     partitions: int
@@ -134,7 +134,7 @@ def list_brokers(cluster: Cluster) -> list[Any]:
 
 
 def list_possible_brokers(cluster: Cluster) -> list[Any]:
-    """Returns the initial brokers, and those that may have joined."""
+    """Returns the initial brokers, and the spares, which may have joined."""
     return [*list_brokers(cluster), *cluster.spares]
 
 
@@ -168,7 +168,7 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
         "log.cleaner.backoff.ms": "cleaner_backoff_ms",
     }
 )
-"""Settings of the brokers themselves: the field name here and in their configuration."""
+"""Settings of brokers, not of topics. The value is the field name in ``Broker`` and in ``BrokerConfig``."""
 
 
 _TOPIC_DEFAULTS = TopicConfig()
@@ -257,7 +257,10 @@ class Broker:
         return getattr(self.topic_config, name.replace(".", "_"))
 
     def with_setting(self, name: str, value: str) -> Broker:
-        """Returns a copy with a setting: of the workload's topic, by Kafka's name, or one of ``BROKER_SETTINGS``."""
+        """Returns a copy with a changed setting: one of ``BROKER_SETTINGS``, or Kafka's name of a topic setting.
+
+        A topic setting applies to the workload's topic. Raises ``ValueError``.
+        """
         if name in BROKER_SETTINGS:
             if not value.isascii() or not value.isdigit() or not int(value):
                 raise ValueError(
@@ -372,7 +375,10 @@ class Broker:
         return [f"{DATA}/{partition}/*.log" for partition in (*topic, *sorted(groups))]
 
     async def durable_size(self, node: Any, path: str) -> int:
-        """Records fsynced but not checkpointed count as not durable: an unclean start scans and may truncate them."""
+        """Returns the bytes of a log file that an unclean start keeps.
+
+        Records that were fsynced but not checkpointed do not count: such a start scans and may truncate them.
+        """
         return await disk_inspection.compute_durable_size(node, path)
 
     async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
@@ -421,7 +427,7 @@ class Broker:
         return None if found is None else [nodes[broker] for broker in found]
 
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
-        """Makes the controller reassign the partition; returns None once the request is stored, else the problem."""
+        """Requests a reassignment from the controller; returns None once the request is stored, else the problem."""
         controller = await self.find(cluster, "controller")
         if controller is None:
             return "no controller is known"
@@ -431,7 +437,7 @@ class Broker:
         )
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
-        """Recognizes the event of the controller that has done the last step of a reassignment."""
+        """Returns the partition and its replicas if this is the event of a completed reassignment, else None."""
         return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
     async def standing(self, cluster: Cluster) -> broker_rpc.ReplicaPlacement | None:
@@ -439,7 +445,11 @@ class Broker:
         return None if controller is None else await broker_rpc.ask_placement(controller.address, PORT)
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
-        """Recognizes the event that a broker emits before it closes its sockets."""
+        """Recognizes the event that ends a controlled shutdown, before the broker closes its sockets.
+
+        Returns how many partitions the broker led, and for each one that it still leads, the reason. Returns None for
+        any other event.
+        """
         if line.get("event") != "shutdown-handed-over":
             return None
         return line["detail"]["led"], line["detail"]["kept"]

@@ -1,6 +1,6 @@
-"""Reads a broker's disk from outside the process: how much of a file is durable, and the records.
+"""Reads a broker's disk from outside the process: the records, and how much of a file is durable.
 
-For testers. Files are read as they are, whether the broker runs or not; a damaged log counts up to its damage.
+For testers. The broker may run meanwhile. The records of a damaged log are read up to the damage.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_PO
 from assay.system_under_test.log.directory import format_directory_name
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.files import LOG_SUFFIX
-from assay.system_under_test.log.index import MAXIMUM
+from assay.system_under_test.log.index import MAX_RELATIVE
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CODEC_MASK, CRC_START, ENTRY_HEADER, encode
@@ -30,11 +30,12 @@ class StoredRecord:
     """A record of a replica's log.
 
     - ``value``: the workload's number, None for anything else
-    - ``crc``: as stored; in a compressed set, what it would be outside of it, because compaction rebuilds such sets
-    - ``epoch``: the leader epoch by the replica's own history, which begins at ``epoch_start``
+    - ``crc``: the CRC of the uncompressed message. A compressed set is not compared, because compaction rebuilds it
+    - ``epoch``: the record's leader epoch by the replica's own epoch history
+    - ``epoch_start``: the first offset of that epoch
 
-    The last row of each replica is not a record but its log end, with ``log_start`` and the checkpointed
-    ``high_watermark``.
+    The last row of each replica is no record. Its ``position`` is the log end, and it has ``log_start`` and the
+    checkpointed ``high_watermark``.
     """
 
     node: str
@@ -52,7 +53,7 @@ class StoredRecord:
 
 @dataclass(frozen=True)
 class LedPartition:
-    """A partition as its leader reports it; an empty in-sync set and -1 if no leader answers."""
+    """A partition as its leader reports it. If no leader answers, ``in_sync`` is empty and ``high_watermark`` -1."""
 
     assigned: Sequence[int]
     in_sync: Sequence[int] = ()
@@ -62,9 +63,10 @@ class LedPartition:
 async def read_stored_records(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
     """Returns all records of all replicas of every topic that any of these brokers knows.
 
-    Waits for full in-sync sets, but not forever: a replica that stays out of sync is compared as such. The replicas of
-    the offsets topic are compared, too. The content of its records is not judged, because it is no number of the
-    workload. It has no ``log_start``, because it is compacted: records may be missing anywhere.
+    Waits for full in-sync sets, for ``REJOIN_TIMEOUT`` at most.
+
+    The offsets topic is included. Its records have no ``value``, because they hold no number of the workload. Its
+    replicas have no ``log_start``, because records of a compacted log may be missing anywhere.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + REJOIN_TIMEOUT
@@ -92,11 +94,11 @@ async def read_led_partitions(
             (topic.topic, one.partition): one for topic in (answer.topics if answer else ()) for one in topic.partitions
         }
         mine = [name for name, one in found.items() if one.leader == node.index]
-        marks = await broker_rpc.ask_high_watermarks(node.address, port, mine) if high_watermarks else {}
+        watermarks = await broker_rpc.ask_high_watermarks(node.address, port, mine) if high_watermarks else {}
         for name, one in found.items():
             key = format_directory_name(*name)
             if one.leader == node.index:
-                known[key] = LedPartition(one.replicas, one.isr, marks.get(name, -1))
+                known[key] = LedPartition(one.replicas, one.isr, watermarks.get(name, -1))
             else:
                 known.setdefault(key, LedPartition(one.replicas))
     return known
@@ -127,13 +129,13 @@ async def compute_durable_size(node: Any, path: str) -> int:
 
 
 async def read_replica(node: Any, key: str, partition: LedPartition, checkpointed: int) -> list[StoredRecord]:
-    """Returns a replica's records, and the end of its log. Raises what reading the node's files raises.
+    """Returns a replica's records, and the end of its log. Passes on errors of reading the node's files.
 
-    Records count as committed below a high watermark: the leader's for a member of the in-sync set, the replica's own
-    ``checkpointed`` one for any other replica.
+    A record of an in-sync replica is committed if it lies below the leader's high watermark. For any other replica, its
+    own ``checkpointed`` high watermark counts.
     """
     in_isr = node.index in partition.in_sync
-    mark = partition.high_watermark if in_isr else checkpointed
+    watermark = partition.high_watermark if in_isr else checkpointed
     folder = f"{DATA}/{key}"
     epochs = [(int(words[1]), int(words[0])) for words in await _read_rows(node, f"{folder}/{EPOCHS}")]
     compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))
@@ -142,13 +144,14 @@ async def read_replica(node: Any, key: str, partition: LedPartition, checkpointe
     for base, data in segments:
         following = records[-1].position + 1 if records else base
         if base < following and not data:
-            continue  # left by a failed roll, after which the segment before continued
+            continue  # a failed roll left this file, and the segment before was continued
         if base < following or (base > following and not compacted):
             break
         for position, value, crc in _parse_records(data, base, compacted):
             begun = ((start, epoch) for start, epoch in epochs if start <= position)
             start, epoch = max(begun, default=(None, None))
-            records.append(StoredRecord(node.name, key, position, value, crc, epoch, position < mark, in_isr, start))
+            committed = position < watermark
+            records.append(StoredRecord(node.name, key, position, value, crc, epoch, committed, in_isr, start))
     first = segments[0][0] if segments else 0
     end = records[-1].position + 1 if records else first
     log_start = None if compacted else first
@@ -156,10 +159,7 @@ async def read_replica(node: Any, key: str, partition: LedPartition, checkpointe
 
 
 async def _read_segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
-    """Returns base offset and content of each segment.
-
-    Reads again if a running broker has merged some meanwhile.
-    """
+    """Returns base offset and content of each segment. Repeats the read if a running broker has removed a file."""
     while True:
         paths = sorted(await node.find_files(f"{folder}/*{LOG_SUFFIX}"))
         try:
@@ -172,7 +172,7 @@ async def _read_segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
 
 def _parse_records(data: bytes, base: int, compacted: bool) -> Iterator[tuple[int, int | None, int]]:
     """Yields offset, value and CRC of each record in the good prefix of a segment."""
-    good = data[: message_set.check(data, base, gaps=compacted, highest=base + MAXIMUM).size]
+    good = data[: message_set.check(data, base, gaps=compacted, highest=base + MAX_RELATIVE).size]
     for message in message_set.iterate_messages(good):
         crc = crc32(memoryview(encode(message._replace(attributes=message.attributes & ~CODEC_MASK)))[CRC_START:])
         yield message.offset, _parse_number(message.value), crc

@@ -1,7 +1,7 @@
-"""Columns of the events in a broker's event log: what ``key``, ``position``, ``value`` and ``owner`` of each mean.
+"""Meanings of ``key``, ``position``, ``value`` and ``owner`` for each event in a broker's event log.
 
-The generated page of the history has this table, and a test compares it with the calls that emit the events. No broker
-imports this module. An empty text means that the event does not have the column.
+The generated reference page of the history has this table. A test compares it with the calls that emit the events. No
+broker imports this module. An empty text means that the event does not have the column.
 """
 
 from collections.abc import Mapping

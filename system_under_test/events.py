@@ -15,11 +15,11 @@ _ENCODER = msgspec.json.Encoder()
 class Columns(TypedDict, total=False):
     """The optional columns of a line.
 
-    Each line also has ``event``, ``time`` (seconds of the loop's clock), ``broker``, ``incarnation`` (differs between
-    any two lives of a broker) and ``seq``.
+    Each line also has ``event``, ``time`` (seconds of the loop's clock), ``broker``, ``incarnation`` (changes with each
+    restart of the broker) and ``seq``.
 
-    - ``topic_zxid``: the czxid of the topic's znode, which identifies one of several topics with the name in ``key``
-    - ``isr``, ``elr``: those of the ``version`` of the state
+    - ``topic_zxid``: the czxid of the topic's znode; differs if a topic is created again under the name in ``key``
+    - ``isr``, ``elr``: the in-sync set and the eligible replicas in the partition state of ``version``
     - ``detail``: anything else that a reader needs
     """
 
@@ -51,8 +51,8 @@ class Columns(TypedDict, total=False):
 class EventLog:
     """Writes events; stops the process (``hold``) after an event at which a tester wants it stopped.
 
-    ``stop_events`` has the events given at the start. ``read_stop_events`` returns the lines added since, each
-    ``event`` or ``event key``. Reading them is cheap enough, because there are only a few events per second.
+    ``stop_events`` has the events given at the start. ``read_stop_events`` returns further ones, each ``event`` or
+    ``event key``. It is called after each event, because a tester changes them while the broker runs.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class EventLog:
         """For each partition whose log is here, the czxid of its topic, which the partition's events carry."""
 
     def emit(self, event: str, **columns: Unpack[Columns]) -> None:
-        """Writes an event, visible to observers when this returns; returns late if the process is held at it."""
+        """Writes an event, visible to observers at once. If the process is stopped there, returns when it continues."""
         self._seq += 1
         key = columns.get("key")
         if columns.get("topic_zxid") is None:

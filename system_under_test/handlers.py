@@ -1,4 +1,4 @@
-"""The table of request handlers: which part of the broker answers which request."""
+"""The table of request handlers: the part of the broker that answers each request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_handlers(
     metadata: MetadataHandler,
     public_control: PublicControl,
 ) -> Mapping[int, Handler]:
-    """Returns the handlers by the request's key."""
+    """Returns the handlers by API key."""
     handlers: dict[type[Request[Any]], Handler] = {
         internal.LeaderAndIsrRequest: lambda request, _: manager.leader_and_isr(request),
         internal.StopReplicaRequest: lambda request, _: manager.stop_replica(request),

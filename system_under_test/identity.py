@@ -1,7 +1,8 @@
 """The broker's id: from its configuration, else from its data directory, else generated.
 
-Generated ids lie above ``reserved_broker_max_id``, as in Kafka. Each is that number plus the version created by a write
-to ``/brokers/seqid``, so all are distinct. A number is lost if its owner is killed before its data directory has it.
+Generated ids lie above ``reserved_broker_max_id``, as in Kafka. Each is that number plus the znode version that a write
+to ``/brokers/seqid`` has returned, so all ids are distinct. An id is lost if the broker is killed before it has stored
+the id in its data directory.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from assay.system_under_test.zookeeper import paths
 _log = logging.getLogger("assay.broker")
 
 RETRIABLE_ERRORS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
-"""ZooKeeper errors after which a start retries: recovery can outlast a session, and ZooKeeper may fail at any time."""
+"""ZooKeeper errors after which a starting broker retries. For example, its session can expire during log recovery."""
 BACK_OFF = 0.1
 """Seconds between attempts to reach ZooKeeper."""
 

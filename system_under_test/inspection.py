@@ -1,12 +1,14 @@
-"""Inspects the brokers at the instant at which a client learns that its send was acknowledged.
+"""Inspects the brokers' logs at the instant at which a client learns that its send was acknowledged.
 
 For testers, in the simulation, where disks and ZooKeeper's tree can be read while no time passes. An acknowledgement
 with acks=all means that every in-sync member has the record; with ``flush.messages=1``, that each has it durably. A
 reading client notices a violation only if all members with the record are lost. This inspection shows it at once.
 
 A member of the in-sync set in ZooKeeper counts under two conditions: the registration under which it was admitted still
-exists, and the live process made it. A restarted broker may have lost its memory, and counts once it has caught up.
-This is valid at any instant after the acknowledgement, not only the leader's:
+exists, and the live process made that registration. A restarted broker may have lost unsynced records, so it counts
+only after it has rejoined the set.
+
+The inspection is valid at any instant after the leader sent the acknowledgement:
 
 - A replica that joins the set later has caught up with the high watermark.
 - A later leader was a member.
@@ -30,7 +32,7 @@ FLUSH_MESSAGES: Final = "flush.messages"
 
 @dataclass
 class _WalkedFile:
-    """The bytes of one log file that were walked so far, and the offset after the last entry in them."""
+    """How far a log file was read: ``size`` bytes of this ``version``, and the offset after their last entry."""
 
     version: object
     size: int
@@ -41,8 +43,8 @@ class _WalkedFile:
 class AcknowledgementInspection:
     """A cluster's disks and its tree in ZooKeeper.
 
-    ``epoch``: the wall clock, in seconds, when the loop's was 0; ``flushes``: whether brokers have ``flush.messages=1``
-    by default.
+    - ``epoch``: the wall clock, in seconds, at time 0 of the event loop
+    - ``flushes``: whether brokers have ``flush.messages=1`` by default
     """
 
     brokers: Mapping[int, Any]
@@ -50,16 +52,19 @@ class AcknowledgementInspection:
     data: str
     epoch: float
     flushes: bool
-    looks: int = 0
+    inspected: int = 0
+    """Number of acknowledgements inspected."""
     _walked: dict[tuple[int, str, bool], _WalkedFile] = field(default_factory=dict)
     _references: dict[tuple[int, str], object] = field(default_factory=dict)
     """References that keep the ``version`` of each walked file (an object id) from being reused."""
 
     def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
-        """Returns the members that violate the acknowledgement of ``position``. ``key`` is the history's.
+        """Returns a row for each member that violates the acknowledgement of the record at ``position``.
 
-        - ``lacking``: the member's log ends at or below it; ``log_end`` is its end
-        - ``undurable``: the member has it, but a power loss may take it; ``log_end`` is its durable end
+        ``key``: ``topic-partition``, or ``topic#incarnation-partition``. The rows:
+
+        - ``lacking``: the member does not have the record; ``log_end`` is the member's log end
+        - ``undurable``: the member has the record, but a power loss may take it; ``log_end`` is the durable log end
         """
         topic, _, index = key.rpartition("-")
         topic = topic.partition("#")[0]
@@ -70,7 +75,7 @@ class AcknowledgementInspection:
                 return ()
         except (NoNodeError, ValueError):
             return ()
-        self.looks += 1
+        self.inspected += 1
         found = []
         for member in self.list_counted_members(state):
             node = self.brokers[member]
@@ -86,7 +91,7 @@ class AcknowledgementInspection:
 
     def looked_at(self) -> Sequence[Mapping[str, Any]]:
         """Returns one row, ``inspected``: the number of ``acknowledgements``."""
-        return (vars(SnapshotRow("inspected", acknowledgements=self.looks)),)
+        return (vars(SnapshotRow("inspected", acknowledgements=self.inspected)),)
 
     def read(self, kind: Any, path: str) -> tuple[Any, Any]:
         """Returns the znode's value and its stat."""
@@ -118,11 +123,11 @@ class AcknowledgementInspection:
                 yield member
 
     def read_log_end(self, node: Any, partition: str, *, durably: bool) -> int:
-        """Returns the log end offset, or the durable one; -1 if there is no log.
+        """Returns the log end offset, or with ``durably`` the end of the durable records; -1 if there is no log.
 
-        Only the last file is walked, from where the last walk ended. Sealed files do not change, and are durable before
-        the next one's name is. An empty file is skipped: a failed roll may have left it, after which the file before
-        continued. If it is the only one, retention has removed everything below.
+        Only the last file is read, from where the last call ended: all other files are complete, and durable before
+        the last file's name is. An empty file is skipped, because a failed roll may have left it, and the file before
+        was continued. If the empty file is the only one, retention has removed everything below.
         """
         end = -1
         folder = f"{self.data}/{partition}"
@@ -143,7 +148,7 @@ class AcknowledgementInspection:
 
 
 def _walk(walked: _WalkedFile, data: bytes) -> None:
-    """Walks over the complete entries at the beginning of ``data``."""
+    """Advances ``walked`` over the complete entries at the beginning of ``data``."""
     position = 0
     while position + ENTRY_HEADER.size <= len(data):
         offset, size = ENTRY_HEADER.unpack_from(data, position)

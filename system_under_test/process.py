@@ -34,10 +34,10 @@ class ProcessRuntime:
         self._event_log: int | None = None
 
     def open_event_log(self) -> None:
-        """Opens the event log, if there is one, and makes its folder. Lines emitted before are dropped.
+        """Opens the event log, if there is one, and makes its folder. Lines written before this call are dropped.
 
-        A process whose data directory belongs to another process must not call it: the log is that process's, too.
-        Raises ``OSError``, also for a pipe, because its slow reader would stop the broker.
+        Must be called only after the data directory was locked: otherwise the event log may belong to another process.
+        Raises ``OSError``, also for a pipe, because a slow reader would block the broker.
         """
         if self._event_log_path is None:
             return
@@ -66,7 +66,7 @@ class ProcessRuntime:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def read_file(self, path: str) -> bytes:
-        """Raises ``OSError`` also for a FIFO or a device, which would be waited for without end."""
+        """Reads a regular file. Raises ``OSError``, also for a FIFO or a device, which might never end."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -78,7 +78,7 @@ class ProcessRuntime:
 def open_missing_streams() -> None:
     """Opens /dev/null in the place of each standard stream that was closed before the start (``2>&-``).
 
-    Otherwise a file of the data directory gets the number of the stream. The report of a crash would be written to it.
+    Otherwise a file of the data directory would get the stream's number, and a crash report would be written into it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -102,8 +102,8 @@ def run_process(entry: Coroutine[Any, Any, int]) -> int:
 async def _until_signalled(entry: Coroutine[Any, Any, int]) -> int:
     """Cancels the entry at the first signal. Later signals are ignored until the process has ended.
 
-    They must not cancel the stop itself, because the logs would not be flushed. The loop's own signal handlers end with
-    the loop, and a signal after that would kill the process.
+    A later signal must not cancel the shutdown, because the logs would not be flushed. The event loop's own signal
+    handlers are not used: they end with the loop, and a signal after that would kill the process.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(entry)
@@ -127,7 +127,7 @@ async def _until_signalled(entry: Coroutine[Any, Any, int]) -> int:
 def _raise_open_file_limit() -> None:
     """Raises the limit of open files to its maximum.
 
-    A login shell's 1,024 are fewer than connections alone may need, and a broker that cannot open a file ends.
+    The usual limit of 1,024 is fewer than connections alone may need, and a broker that cannot open a file stops.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -29,7 +29,10 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.broker")
 
 MAX_CLEAN_LIVES = 100
-"""Clean lives that a broker remembers; a member admitted in an older one counts as having come back uncleanly."""
+"""Maximum number of cleanly stopped incarnations that a broker remembers.
+
+An in-sync member that was admitted under an older registration counts as restarted uncleanly.
+"""
 REMEDY = (
     "correct the setting zookeeper, or give this broker a directory of its own. If ZooKeeper has lost its data: "
     "docs/broker/running_the_broker.md, After ZooKeeper lost its data"
@@ -59,13 +62,13 @@ class Registrar:
     _registered_in: int = 0
     """The session of the registration."""
     _clean_lives: tuple[int, ...] = ()
-    """The registrations of the unbroken series of cleanly stopped lives, ``MAX_CLEAN_LIVES`` at most."""
+    """The czxids of its latest registrations, each of which ended with a clean stop; ``MAX_CLEAN_LIVES`` at most."""
 
     async def prepare_zookeeper(self) -> None:
-        """Creates the folders that all brokers use, and the cluster's id.
+        """Creates the parent znodes that all brokers use, and the cluster's id.
 
-        Raises ``BrokerError`` if the directory names a cluster and ZooKeeper has none; both stay unchanged. An id
-        created here would make this very directory unusable.
+        Raises ``BrokerError``, and changes nothing, if the data directory names a cluster and ZooKeeper has no cluster
+        id: after the creation of a new id, the directory would belong to another cluster.
         """
         found = directory.read_meta_properties(self.runtime.storage, self.config.data_dir)
         if found is not None and found.cluster_id is not None:
@@ -120,8 +123,8 @@ class Registrar:
         The controller waits for dead brokers before it forgets a topic or ends a reassignment. So such a log means that
         an older copy of this disk was restored, and no one will ask for its deletion again.
 
-        Logs of partitions being reassigned are kept: the controller may still wait for this broker to delete them.
-        Nothing is set aside in a directory that names no cluster.
+        The log of a partition being reassigned is kept, because the controller may still ask for its deletion. Nothing
+        is set aside in a directory that names no cluster.
         """
         storage, where = self.runtime.storage, self.config.data_dir
         claimed = directory.read_meta_properties(storage, where)
@@ -137,7 +140,7 @@ class Registrar:
                 _log.warning("%s-%d was deleted or moved to other brokers: set aside as %s", topic, index, aside)
 
     async def _is_stray(self, path: str, topic: str, index: int) -> bool:
-        """Returns whether the log is a stray. A log that does not name its topic's incarnation counts as none."""
+        """Returns whether the log is a stray. A log that does not name its topic's incarnation is never a stray."""
         try:
             topic_czxid = directory.read_incarnation(self.runtime.storage, path)
             if topic_czxid is None:
@@ -152,8 +155,8 @@ class Registrar:
     async def _is_elsewhere(self, topic: str, index: int, data: bytes) -> bool:
         """Returns whether only other brokers have this partition, and no reassignment of it is in progress.
 
-        ``data``, the assignment, was read before the reassignments: a reassignment that ends first writes the
-        assignment, and then disappears.
+        ``data`` is the topic's znode, read before the reassignments. The order matters: a reassignment that ends writes
+        the assignment first, and then disappears.
         """
         try:
             replicas = parse_assignment(paths.topic(topic), data).get(index)
@@ -167,10 +170,10 @@ class Registrar:
     async def leave_directory(self) -> None:
         """Writes the marker of a clean stop; every log must be closed and every checkpoint written.
 
-        A damaged log breaks the series of clean stops, even if the broker was about to register again for that.
+        Writes none if this incarnation has lost records: the broker no longer has all that it had when it registered.
         """
         if self.manager.replicas.records_lost or not self._clean_lives:
-            return  # it no longer has everything it had when it registered
+            return
         directory.require_in_place(self.runtime.storage, self.config.data_dir)
         await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
 
@@ -195,7 +198,7 @@ class Registrar:
         )
 
     async def _await_controller_epoch(self) -> int:
-        """Waits for a valid epoch: without it this broker might obey a controller that was replaced."""
+        """Waits for a valid epoch. Without it, this broker might obey a controller that was replaced."""
         logged = ""
         while True:
             try:
@@ -207,7 +210,7 @@ class Registrar:
             await asyncio.sleep(BACK_OFF)
 
     def follow_sessions(self) -> None:
-        """Starts registering again whenever the session was replaced, or the registration deleted."""
+        """From now on, registers again whenever the session is replaced or the registration is deleted."""
         self.zookeeper.add_listener(self._session_changed)
         if self.stays_registered:
             self.background.spawn(self._stay_registered(), "registration that stays")
@@ -229,7 +232,7 @@ class Registrar:
             self.background.spawn(self._register_again(), "registration")
 
     async def _register_again(self) -> None:
-        """Registers in a new session. Others take it for a restarted broker, although this process has lost nothing."""
+        """Registers in a new session. Other brokers treat this as a restart, although the process has lost nothing."""
         session = self.zookeeper.session_id
         async with self._registering:
             while self.zookeeper.session_id == session:
@@ -247,7 +250,7 @@ class Registrar:
                 return
 
     async def _stay_registered(self) -> None:
-        """Keeps the registration until cancelled. A broker without one is dead to the others, even if it runs."""
+        """Checks and renews the registration until cancelled. Other brokers treat an unregistered broker as dead."""
         while True:
             await self._check_requested.wait()
             self._check_requested.clear()
@@ -262,7 +265,7 @@ class Registrar:
         """Watches the registration, and renews it if another process deleted or overwrote it. Raises kazoo's errors."""
         epoch, path = self.manager.broker_epoch, paths.broker(self.config.broker_id)
         if epoch == -1:
-            return  # it registers in a new session, and checks again after that
+            return  # the broker is about to register in a new session, and is checked again after that
         stat = await self.zookeeper.exists(path, self._on_registration_event)
         if stat is not None and stat.czxid == epoch:
             if stat.version == 0:

@@ -46,10 +46,11 @@ class ZooKeeper(Protocol):
 
     @property
     def alive_until(self) -> float:
-        """Loop time up to which the session ``session_id`` cannot have expired, if the servers' clocks run like ours.
+        """Loop time until which the session cannot expire, if the servers' clocks run at the same rate as this one.
 
         It is the time at which the latest answered request was *sent*, plus the session's timeout; 0.0 without a
-        session. Check it before acting on your own ephemerals: a client that is cut off is not notified of an expiry.
+        session. Check it before acting on ephemerals of this session: a client that is cut off is not notified of the
+        expiry.
         """
 
     def add_listener(self, listener: StateListener) -> None:
@@ -82,7 +83,7 @@ class ZooKeeper(Protocol):
 
 
 class Slice(Protocol):
-    """A range of stored bytes that knows the best way to send itself to a connection."""
+    """A range of stored bytes. ``send`` sends them to a connection in the most efficient way."""
 
     @property
     def size(self) -> int: ...
@@ -110,9 +111,9 @@ class File(Protocol):
     def reserve(self, size: int) -> None:
         """Makes the file take up at least ``size`` bytes of disk space, for later appends; a smaller size shrinks it.
 
-        The property ``size`` does not change. But a process that opens the file again finds zeros in the unfilled part,
-        unless a truncation or a smaller reservation has released it. Raises ``OSError``, and does nothing, if there is
-        no room.
+        The property ``size`` does not change. But a process that opens the file later finds zeros in the unfilled part,
+        unless a truncation or a smaller reservation has released that part. Raises ``OSError``, and does nothing, if
+        the disk is full.
         """
 
     async def fsync(self) -> None:
@@ -122,9 +123,9 @@ class File(Protocol):
 
 
 class IrregularFileError(FileExistsError):
-    """The path belongs to a regular file, but a link, a folder, a FIFO or a device is there; nothing was changed.
+    """A link, a folder, a FIFO or a device is in the place of a regular file; nothing was changed.
 
-    A write through a link would destroy a file of others.
+    A write through a link could destroy another program's file.
     """
 
 
@@ -169,7 +170,7 @@ class Storage(Protocol):
         """Renames atomically; replaces a file at ``target``."""
 
     def remove(self, path: str) -> None:
-        """Removes a file or an empty folder. A folder may hold files of others, so none is removed with its content."""
+        """Removes a file or an empty folder. A folder with content is never removed: it may hold a user's files."""
 
     def lock(self, path: str) -> None:
         """Takes the lock of a file, which is created empty if missing, until this process has ended.

@@ -1,10 +1,10 @@
-"""Controlled shutdown: hands over leadership before the sockets close, so that clients need not wait for a session end.
+"""Controlled shutdown: hands over leadership before the sockets close, so that clients need not wait for an election.
 
 1. The broker waits until every in-sync set is large enough without it, if a live replica may still join. In a rolling
-   restart that is the broker restarted before.
-2. It asks the controller to move its leadership away, repeatedly, until its own terms have ended.
+   restart, that replica is on the broker that was restarted before.
+2. It asks the controller repeatedly to move its leadership away, until it leads nothing that another broker could lead.
 
-Both together may take ``controlled_shutdown_max_ms``; then it stops anyway.
+After ``controlled_shutdown_max_ms`` in total, the broker stops anyway.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class BrokerShutdown:
     events: EventLog
 
     async def hand_over(self) -> None:
-        """Returns when this broker leads nothing that another could lead, or its time is over."""
+        """Hands over leadership, until this broker leads nothing that another could lead, or the time is over."""
         seconds, now = self.config.controlled_shutdown_max_ms / 1000, asyncio.get_running_loop().time()
         if not seconds:
             return
@@ -54,8 +54,8 @@ class BrokerShutdown:
         kept = self._find_led()
         self.events.emit("shutdown-handed-over", value=len(kept), detail={"led": led, "kept": kept})
 
-    def leave_early(self) -> None:
-        """Reports the end of a broker that is stopped while it starts: it leads nothing yet."""
+    def report_early_stop(self) -> None:
+        """Emits the event for a broker that is stopped while it starts, and so leads nothing yet."""
         self.events.emit("shutdown-handed-over", value=0, detail={"led": 0, "kept": {}})
 
     def _find_led(self) -> dict[str, str]:
@@ -65,7 +65,7 @@ class BrokerShutdown:
         return {replica.key: self._explain_kept(replica) for replica in led}
 
     def _explain_kept(self, replica: Partition) -> str:
-        others = self._live() & {*replica.leader.positions} if replica.leader is not None else set()
+        others = self._find_other_brokers() & {*replica.leader.positions} if replica.leader is not None else set()
         state = self.cache.state(replica.topic, replica.index)
         if not others:
             return "no other replica lives"
@@ -73,11 +73,11 @@ class BrokerShutdown:
             return "no other live replica is in sync"
         return "no controller moved it in time"
 
-    def _live(self) -> set[int]:
+    def _find_other_brokers(self) -> set[int]:
         return {broker.broker_id for broker in self.cache.brokers()} - {self.config.broker_id}
 
     async def _await_dispensable(self, deadline: float) -> None:
-        """Waits, until the deadline at most, while sends would not be acknowledged without this broker."""
+        """Waits while an in-sync set would be too small without this broker; until the deadline at most."""
         loop = asyncio.get_running_loop()
         while True:
             if loop.time() >= deadline or not self._is_needed():
@@ -98,7 +98,7 @@ class BrokerShutdown:
         return False
 
     async def _move_leadership(self) -> None:
-        """Asks until the controller is done and this broker's terms have ended: it then redirects clients."""
+        """Asks the controller repeatedly, until this broker leads nothing that another live broker could lead."""
         loop = asyncio.get_running_loop()
         while True:
             deadline = loop.time() + (
@@ -112,10 +112,10 @@ class BrokerShutdown:
     async def _ask_controller(self) -> bool:
         """Asks the controller, and returns whether it has moved all leadership that it can."""
         timeout = self.config.request_timeout_ms / 1000
-        controller, life = self.cache.controller(), self.manager.broker_epoch
-        if controller is None or life < 0:
+        controller, broker_epoch = self.cache.controller(), self.manager.broker_epoch
+        if controller is None or broker_epoch < 0:
             return False
-        request = ShutdownRequest(broker_id=self.config.broker_id, broker_epoch=life)
+        request = ShutdownRequest(broker_id=self.config.broker_id, broker_epoch=broker_epoch)
         try:
             answer = await ask(controller.host, controller.port, request, VERSION, timeout)
         except CallError as error:
@@ -124,9 +124,9 @@ class BrokerShutdown:
         return bool(answer.error_code == ErrorCode.NONE and not answer.partitions_remaining)
 
     def _leads_transferable(self) -> bool:
-        """Returns whether it leads a partition that a live broker could lead."""
+        """Returns whether this broker leads a partition that another live broker could lead."""
         return any(
-            self._live() & replica.leader.positions.keys()
+            self._find_other_brokers() & replica.leader.positions.keys()
             for replica in self.manager.replicas.all()
             if replica.leader is not None
         )

@@ -19,7 +19,7 @@ class BackgroundTasks:
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks[task] = None
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return task
 
     def fail(self, error: BaseException) -> None:
@@ -27,7 +27,7 @@ class BackgroundTasks:
         if not self._closed:
             self._on_error(error)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None and not self._closed:
             self._on_error(error)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass
 class ActiveTerm:
-    """A term: its right to write, its knowledge, and its channels to the brokers."""
+    """A controller's term: its fenced writer, the state that it has read, and its channels to the brokers."""
 
     term: ControllerTerm
     writer: FencedWriter
@@ -27,8 +27,8 @@ class ActiveTerm:
     def forget(self, topic: str, *, deleted: bool = False) -> None:
         """Forgets a topic that is gone from ZooKeeper.
 
-        ``deleted``: this term deleted it after all replicas had deleted their files. Otherwise the files stay, but the
-        brokers stop serving them.
+        ``deleted``: whether this term deleted the topic, after all replicas had deleted their files. If not, the files
+        stay, but the brokers stop serving them.
         """
         if not deleted:
             self.brokers.stop_topic(topic)
@@ -38,4 +38,4 @@ class ActiveTerm:
 
 
 Action = Callable[[ActiveTerm], Awaitable[T]]
-"""A request's work for the controller; it runs between two triggers."""
+"""The work for one request. The controller runs it between two triggers."""

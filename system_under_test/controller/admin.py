@@ -1,7 +1,7 @@
-"""Requests to change topics and partitions, served by the active controller only (NOT_CONTROLLER elsewhere).
+"""Requests to change topics and partitions. Only the active controller serves them; other brokers: NOT_CONTROLLER.
 
-A change that no broker could carry out is rejected here, before it is written to ZooKeeper. Otherwise every later
-controller would try it again.
+A change that no broker could carry out is rejected before it is written to ZooKeeper. Otherwise every later controller
+would try it again.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from assay.system_under_test.controller.topics import MAX_PARTITIONS, TopicError
 from assay.system_under_test.network.handler import RequestContext
 from assay.system_under_test.protocol import topics as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.replication.purgatory import time_limit
+from assay.system_under_test.replication.purgatory import to_wait_seconds
 
 Outcome = tuple[ErrorCode, str | None]
 """The error code and message of a change."""
 
 
 def compute_deadline(timeout_ms: int) -> float:
-    """Returns the deadline by the loop's clock; the time limit is that of a whole request."""
-    return asyncio.get_running_loop().time() + time_limit(timeout_ms)
+    """Returns the deadline of a whole request, by the loop's clock."""
+    return asyncio.get_running_loop().time() + to_wait_seconds(timeout_ms)
 
 
 async def await_outcome(change: Coroutine[Any, Any, None], deadline: float) -> Outcome:
@@ -113,14 +113,14 @@ async def describe_configs(
 
 
 async def _describe(controller: Controller, topic: str, found: list[messages.ConfigEntry]) -> None:
-    settings = await controller.topics.settings(topic)
+    settings = await controller.topics.read_settings(topic)
     found += [messages.ConfigEntry(name=name, value=value) for name, value in sorted(settings.items())]
 
 
 async def elect_preferred(
     controller: Controller, request: messages.ElectPreferredRequest, context: RequestContext
 ) -> messages.PartitionChangeResponse:
-    """Elects preferred leaders. If one is not in sync, the leader stays; the answer is LEADER_NOT_AVAILABLE."""
+    """Elects preferred leaders. Answers LEADER_NOT_AVAILABLE, and changes nothing, for one that is not in sync."""
 
     async def elect(partition: PartitionId, active: ActiveTerm) -> None:
         elected = await preferred.elect_preferred_leader(active, partition)
@@ -147,7 +147,7 @@ async def reassign(
 async def _perform_all(
     controller: Controller, timeout_ms: int, actions: Iterable[tuple[PartitionId, Action[None]]]
 ) -> messages.PartitionChangeResponse:
-    """Performs the actions in turn, each for a partition."""
+    """Performs one action for each partition, in turn."""
     deadline, results = compute_deadline(timeout_ms), []
     for (topic, index), act in actions:
         code, message = await await_outcome(controller.perform(act), deadline)

@@ -1,8 +1,9 @@
-"""Adds partitions to an existing topic: a user, or a request, writes a longer assignment to ZooKeeper.
+"""Assignments of topics: adds partitions, and checks changes of the assignments in ZooKeeper.
 
-Partitions are never removed, and only reassignment changes their replicas. A reassignment's write of unknown outcome
-may become visible here. Any other change of a topic's znode is rejected, and the former content is restored; otherwise
-the next controller would adopt it.
+A request or a user adds partitions by writing a longer assignment. Partitions are never removed, and only a
+reassignment changes their replicas. If a reassignment's write had an unknown outcome, its result becomes visible here.
+Any other change of a topic's znode is rejected, and the former content is restored. Otherwise the next controller would
+adopt the change.
 """
 
 import logging
@@ -26,7 +27,7 @@ _log = logging.getLogger("assay.controller")
 
 
 async def check_assignment(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch: Watch) -> None:
-    """Compares a known topic's znode, watched again, with the known assignment; adopts added partitions."""
+    """Reads a known topic's znode, sets a new watch, and adopts added partitions. Restores an invalid assignment."""
     known, path = active.cluster.topics[name], paths.topic(name)
     try:
         data, stat = await zookeeper.get(path, watch)
@@ -55,17 +56,17 @@ async def check_assignment(zookeeper: ZooKeeper, active: ActiveTerm, name: str, 
 
 
 async def _announce_again(active: ActiveTerm, partition: PartitionId, replicas: Sequence[int]) -> None:
-    """Sends the state with these replicas again, under the next leader epoch.
+    """Writes the state with these replicas under the next leader epoch, so that it is sent again.
 
-    The controller may have sent the state with the old replicas before it read this assignment. Brokers ignore a state
-    whose leader epoch they already know.
+    The controller may have sent the state with the old replicas before. Brokers ignore a state whose leader epoch they
+    already know.
     """
     alive, epoch = active.cluster.brokers_not_leaving(), active.term.epoch
     await active.partitions.rewrite(partition, lambda state: leaders.renew_epoch(state, replicas, alive, epoch))
 
 
 def merge_replicas(replicas: Sequence[int], target: Sequence[int]) -> list[int]:
-    """Returns the assignment of a partition while it moves from ``replicas`` to ``target``."""
+    """Returns the assignment of a partition during its reassignment from ``replicas`` to ``target``."""
     return [*replicas, *(replica for replica in target if replica not in replicas)]
 
 
@@ -77,9 +78,9 @@ def _find_targets(active: ActiveTerm, name: str) -> dict[int, list[int]]:
 def _require_extension(
     known: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[int]], moves: Mapping[int, list[int]]
 ) -> None:
-    """Checks that ``found`` extends ``known`` by further partitions at most. Raises ``ZnodeError``.
+    """Raises ``ZnodeError`` if ``found`` differs from ``known`` in anything but added partitions.
 
-    A partition in ``moves`` may have the replicas before, during or after its reassignment.
+    A partition in ``moves`` may have its replicas from before, during or after its reassignment.
     """
     for index, replicas in known.items():
         if index not in found:
@@ -92,7 +93,7 @@ def _require_extension(
 
 
 def make_assignment_write(name: str, assignment: Mapping[int, Sequence[int]], version: int) -> Any:
-    """Returns the write of a topic's assignment over that version of it."""
+    """Returns the write of a topic's assignment, on condition that its znode has this version."""
     data = znodes.encode(znodes.TopicAssignment({str(index): list(r) for index, r in sorted(assignment.items())}))
     return SetData(paths.topic(name), data, version)
 
@@ -112,7 +113,7 @@ async def add_partitions(
 ) -> None:
     """Writes an assignment of ``count`` partitions. Raises ``TopicError``.
 
-    ``assigned`` holds the new partitions' replicas; if it is empty, they are spread over all brokers.
+    ``assigned`` has the replicas of the new partitions; if it is empty, they are spread over all brokers.
     """
     if name in INTERNAL_TOPICS:  # groups are assigned by the number of partitions
         raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is internal; partitions cannot be added to it")
@@ -145,7 +146,7 @@ async def add_partitions(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"replication factor {len(first)} with {len(brokers)} live brokers",
             )
-        start = next((place for place, broker in enumerate(brokers) if broker >= first[0]), 0)
+        start = next((position for position, broker in enumerate(brokers) if broker >= first[0]), 0)
         wanted = dict(topics.spread_replicas(new, len(first), brokers, start, start))
     if not validate_only:
         try:

@@ -1,7 +1,7 @@
 """Requests from the controller to the brokers: the channels, and the changes that were not sent yet.
 
-A change is remembered until it is sent. So nothing is lost if a handler fails between writing a state and sending it:
-the next handler's ``send`` includes that change. A newly registered broker gets the whole state.
+A change is remembered until it is sent. If a handler fails between writing a state and sending it, the next handler's
+``send`` includes the change. A newly registered broker gets the whole state.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ BACK_OFF = 0.1
 class BrokerChannel:
     """The channel to one registration of one broker: sends requests one at a time, in order, until they are answered.
 
-    Every request is idempotent, so after a lost connection it is simply sent again. ``rejected`` is called if the
-    broker knows a newer controller, or has another registration.
+    Every request is idempotent, so it is sent again after a lost connection. ``rejected`` is called if the broker knows
+    a newer controller, or has another registration.
     """
 
     def __init__(self, broker: BrokerIncarnation, request_timeout: float, rejected: Callable[[], None]) -> None:
@@ -43,7 +43,7 @@ class BrokerChannel:
         self._filled = asyncio.Event()
 
     def send(self, request: Request[Any]) -> asyncio.Future[Any]:
-        """Returns the future answer; it is cancelled if the channel is closed first."""
+        """Queues a request, and returns its future answer, which is cancelled if the channel is closed first."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.append((request, future))
         self._filled.set()
@@ -94,10 +94,10 @@ class Broadcast:
     rejected: Callable[[], None]
     _channels: dict[int, tuple[BrokerChannel, asyncio.Task[None]]] = field(default_factory=dict, init=False)
     _pending_questions: dict[int, asyncio.Future[Any]] = field(default_factory=dict, init=False)
-    """By broker: the last answer to ``ask_log_end``."""
+    """By broker: the future answer to the last ``ask_log_end``."""
     _closed: bool = field(default=False, init=False)
     _brokers_left: bool = field(default=False, init=False)
-    """Whether a broker has gone since the last ``send``."""
+    """Whether a broker has failed or left since the last ``send``."""
     _newcomers: dict[int, None] = field(default_factory=dict, init=False)
     """Brokers that have not been sent the whole state yet."""
     _changed: dict[PartitionId, None] = field(default_factory=dict, init=False)
@@ -111,9 +111,9 @@ class Broadcast:
         return all(broker in self._channels for broker in brokers)
 
     def open(self) -> None:
-        """Opens channels to the live brokers. Closes those to former registrations, which drops their queued requests.
+        """Opens channels to the live brokers. Closes channels to former registrations, and drops their requests.
 
-        Raises ``ControllerReplaced`` after ``close``: a handler may still be running when its term has ended.
+        Raises ``ControllerReplaced`` after ``close``, because a handler may still be running when its term has ended.
         """
         if self._closed:
             raise ControllerReplaced(f"controller epoch {self.term.epoch} ended meanwhile")
@@ -138,7 +138,7 @@ class Broadcast:
         self._channels = {}
 
     def mark_changed(self, partition: PartitionId) -> None:
-        """Marks a partition whose state differs from what the brokers have."""
+        """Marks a partition whose state must be sent to the brokers."""
         self._changed[partition] = None
 
     def mark_deleted(self, topic: str) -> None:
@@ -168,9 +168,9 @@ class Broadcast:
         self._send(broker_id, partial(metadata, live_brokers=live, serial=serial))
 
     async def ask_log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
-        """Asks for a replica's (last epoch, log end); returns None if it is not available now.
+        """Asks a broker for its replica's (last epoch, log end). Returns None if there is no answer.
 
-        A broker that has not answered the previous question is not asked again, because it may be dead. While the
+        A broker that has not answered the previous request is not asked again, because it may be dead. While the
         controller waits for an answer, it handles no other changes, such as that broker's next registration.
         """
         former = self._pending_questions.get(broker_id)
@@ -198,11 +198,11 @@ class Broadcast:
     def stop_topic(self, topic: str) -> None:
         """Makes all brokers stop their replicas of a topic that is about to be forgotten."""
         known = [p for p in self.cluster.all_partitions() if p[0] == topic and p in self.cluster.states]
-        for broker_id in self.cluster.replicas_of(topic):
+        for broker_id in self.cluster.list_brokers_with_files(topic):
             self.stop_replicas(broker_id, known)
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
-        """Makes these brokers delete their replicas of the topic; returns False if a channel closed before that."""
+        """Makes these brokers delete their replicas of the topic. Returns whether all have answered."""
         partitions = [
             self._describe_stop(partition, later=1)
             for partition in self.cluster.all_partitions()
@@ -219,10 +219,7 @@ class Broadcast:
         return True
 
     async def delete_replica(self, partition: PartitionId, brokers: Iterable[int]) -> list[int]:
-        """Makes these brokers delete their replica; returns those that did.
-
-        The others' channels closed before an answer.
-        """
+        """Makes these brokers delete their replica of a partition; returns the brokers that have confirmed it."""
         deletion = self._make_stop_request([self._describe_stop(partition)], delete=True)
         answers = {broker: self._send(broker, deletion) for broker in brokers}
         deleted = []
@@ -245,13 +242,13 @@ class Broadcast:
         return partial(internal.StopReplicaRequest, delete=delete, partitions=partitions, serial=serial)
 
     def _describe_stop(self, partition: PartitionId, later: int = 0) -> internal.StopReplicaPartition:
-        """Describes a replica to stop, in the present leader epoch plus ``later``."""
+        """Describes a replica to stop, under the current leader epoch plus ``later``."""
         (topic, index), epoch = partition, self.cluster.states[partition].value.leader_epoch + later
         czxid = self.cluster.topics[topic].czxid
         return internal.StopReplicaPartition(topic=topic, partition=index, leader_epoch=epoch, topic_czxid=czxid)
 
     def _send(self, broker_id: int, make: Callable[..., Request[Any]]) -> asyncio.Future[Any] | None:
-        """Sends a request; ``make`` lacks only the fields that all requests to brokers have."""
+        """Sends a request. ``make`` makes it from the sender and epochs. Returns None if there is no channel."""
         if broker_id not in self._channels:
             return None
         channel = self._channels[broker_id][0]

@@ -1,13 +1,12 @@
-"""Requests of a broker that gives up its duties: before it stops, or because logs have lost records.
+"""Requests of a broker that gives up leadership: before it stops, or because logs have lost records.
 
 - ControlledShutdown (key 7) moves leadership away from a broker before it stops. Otherwise clients would wait until its
-  session expires. A partition with another in-sync member gets that one as its leader. The broker leaves all other
-  in-sync sets, and stops its replicas so that it does not rejoin. This lasts until it registers again, or the leader
-  epoch rises.
+  session expires. Another in-sync member becomes the leader of each partition that has one. The broker is removed from
+  the in-sync sets with other members, and stops these replicas until it registers again or the leader epoch rises.
 - DamagedReplicas reports logs that have lost records, so that other brokers no longer rely on them. The controller
-  removes each replica from its in-sync set and its eligible leader replicas, and takes its leadership away. The new
-  leader epoch tells the broker that it may discard the log. If the replica is the last member, it stays, and no replica
-  leads.
+  removes each such replica from its in-sync set and its eligible leader replicas, and from leadership. The new leader
+  epoch tells the broker that it may discard the log. If the replica is the last member, it stays a member, and the
+  partition has no leader.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import DamagedReplicasRequest, DamagedReplicasResponse, ShutdownRequest
 
 TIMEOUT = 30.0
-"""Seconds until the answer that the work continues; Kafka's ``controller.socket.timeout.ms``."""
+"""Seconds until the answer REQUEST_TIMED_OUT. The work continues. Kafka's ``controller.socket.timeout.ms``."""
 
 
 async def _perform(controller: Controller, action: Action[T]) -> tuple[ErrorCode, T | None]:
@@ -43,9 +42,9 @@ async def _perform(controller: Controller, action: Action[T]) -> tuple[ErrorCode
 
 
 def _require_registered(active: ActiveTerm, broker_id: int, broker_epoch: int | None) -> BrokerIncarnation:
-    """Returns the live broker. ``broker_epoch`` None means any registration. Raises ``TopicError``.
+    """Returns the live broker. Raises ``TopicError``. ``broker_epoch`` None means any registration.
 
-    A broker repeats its request until it gets an answer, so a request may arrive after its next registration.
+    A broker repeats its request until it gets an answer, so a request may arrive after the broker's next registration.
     """
     broker = active.cluster.brokers.get(broker_id)
     if broker is None or broker_epoch not in (None, broker.czxid):
@@ -59,7 +58,7 @@ def _require_registered(active: ActiveTerm, broker_id: int, broker_epoch: int | 
 async def handle_controlled_shutdown(
     controller: Controller, request: control.ControlledShutdownRequest, context: RequestContext
 ) -> control.ControlledShutdownResponse:
-    """Handles the public request: it means the registration that the broker has when its turn comes, as in 0.10.2."""
+    """Handles the public request, for whatever registration the broker has at that time, as in 0.10.2."""
     return await _shut_down(controller, request.broker_id, None)
 
 
@@ -83,10 +82,7 @@ async def _shut_down(
 
 
 async def _move_away(active: ActiveTerm, broker_id: int, broker_epoch: int | None) -> list[PartitionId]:
-    """Moves leadership away; returns the partitions that the broker still leads.
-
-    Partitions without other replicas are not included, because waiting for them is pointless.
-    """
+    """Moves leadership away; returns the partitions with other replicas that the broker still leads."""
     cluster = active.cluster
     cluster.leaving[broker_id] = _require_registered(active, broker_id, broker_epoch).czxid
     replicated = [

@@ -1,4 +1,4 @@
-"""The active controller's handlers: each reads ZooKeeper again, decides, and writes what follows."""
+"""The active controller's handlers of triggers: each reads ZooKeeper again, decides, and writes its decisions."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -78,7 +78,7 @@ class ChangeHandlers:
         self._queue.notify(Trigger.SETTINGS)
 
     async def _handle_brokers(self, active: ActiveTerm) -> None:
-        """Handles failed registrations first, then new ones. A quick restart is both: the czxid has changed."""
+        """Handles lost registrations first, then new ones. A quick restart is both, because the czxid changes."""
         cluster = active.cluster
         before: dict[int, BrokerIncarnation] = cluster.brokers
         now = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
@@ -91,7 +91,7 @@ class ChangeHandlers:
             await active.partitions.update(cluster.all_partitions())
             active.brokers.send()
             self._queue.notify(Trigger.DELETIONS)
-        # an election that waited for a broker's answer may be decided now that the brokers know their roles
+        # An election that waits for a broker's answer may be decided now.
         await active.partitions.update(cluster.all_partitions() if now == before else list(cluster.undecided))
         active.brokers.send()
         self._continue_reassignments(active)
@@ -100,7 +100,7 @@ class ChangeHandlers:
             self._background.spawn(later, "undecided elections")
 
     def _continue_reassignments(self, active: ActiveTerm) -> None:
-        """Triggers reassignments that may have waited for a change."""
+        """Triggers the reassignments, which may have waited for a change."""
         if active.cluster.moves:
             self._queue.notify(Trigger.MOVES)
 
@@ -153,7 +153,7 @@ class ChangeHandlers:
             changed.update(((notice.topic, notice.partition), None) for notice in notices)
         await active.partitions.update([partition for partition in changed if partition in active.cluster.states])
         active.brokers.send()
-        if names:  # fenced as all writes: a replaced controller must not delete notices that the next one has not read
+        if names:  # a fenced write: a replaced controller must not delete notices that its successor has not read
             await active.writer.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
         self._continue_reassignments(active)
 

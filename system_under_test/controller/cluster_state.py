@@ -28,10 +28,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class DamagedMember:
-    """A broker under one registration (czxid) whose replica was found damaged in this leader epoch.
-
-    In a later epoch the replica may be repaired.
-    """
+    """A broker, under one registration, whose replica was damaged in this leader epoch. It may be repaired later."""
 
     broker_id: int
     czxid: int
@@ -42,7 +39,7 @@ class DamagedMember:
 class ClusterState:
     """The state, by broker id, topic name and partition.
 
-    Dicts with None as values are ordered sets, so that runs are deterministic.
+    Dicts whose values are None serve as ordered sets, so that runs are deterministic.
     """
 
     brokers: dict[int, BrokerIncarnation] = field(default_factory=dict)
@@ -51,11 +48,11 @@ class ClusterState:
     undecided: dict[PartitionId, None] = field(default_factory=dict)
     """Partitions whose election waits for a replica's answer."""
     begun_deletions: dict[str, None] = field(default_factory=dict)
-    """Topics some of whose replicas may have been deleted already: they are never served again."""
+    """Topics whose deletion has begun. Some replicas may be gone, so they are never served again."""
     leaving: dict[int, int] = field(default_factory=dict)
     """Brokers that announced a shutdown, with their registration (czxid)."""
     damaged: dict[PartitionId, DamagedMember] = field(default_factory=dict)
-    """Partitions whose last in-sync member has a damaged log, with that member: no replica is left that could lead."""
+    """Partitions that no replica can lead, because the last in-sync member has a damaged log; with that member."""
     moves: dict[PartitionId, znodes.ReassignmentEntry] = field(default_factory=dict)
     """Reassignments, as last read."""
     moves_known: bool = False
@@ -65,12 +62,12 @@ class ClusterState:
     running_deletions: dict[str, None] = field(default_factory=dict)
     """Topics whose replicas are being deleted right now."""
     _forget_waiters: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
-    """By topic: the futures to complete once it is forgotten."""
+    """By topic: the futures to complete when the topic is forgotten."""
 
     def all_partitions(self) -> list[PartitionId]:
         return [(name, index) for name, topic in self.topics.items() for index in topic.assignment]
 
-    def replicas_of(self, name: str) -> list[int]:
+    def list_brokers_with_files(self, name: str) -> list[int]:
         """Returns all brokers that may have files of the topic."""
         groups = [*self.topics[name].assignment.values()]
         groups += [move.removing for move in self.moves.values() if move.topic == name]
@@ -80,7 +77,7 @@ class ClusterState:
         """Returns live brokers that have not announced a shutdown."""
         return {b: broker for b, broker in self.brokers.items() if self.leaving.get(b) != broker.czxid}
 
-    def electable(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
+    def find_electable(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
         """Returns live brokers that have not announced a shutdown, and whose replica is not known to be damaged."""
         intact = self.brokers_with_intact_replica(partition)
         return {b: broker for b, broker in self.brokers_not_leaving().items() if b in intact}
@@ -104,7 +101,7 @@ class ClusterState:
                 waiting.set_result(None)
 
     def notify_when_forgotten(self, name: str, done: asyncio.Future[None]) -> None:
-        """Sets ``done`` once the topic is forgotten."""
+        """Completes ``done`` when the topic is forgotten."""
         self._forget_waiters.setdefault(name, []).append(done)
 
     def configure(self, name: str, settings: VersionedSettings) -> bool:
@@ -165,7 +162,7 @@ class ClusterState:
 
 
 async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, BrokerIncarnation]:
-    """Returns all registered brokers, by id; watches the children."""
+    """Returns all registered brokers, by id; watches the list of them."""
     brokers = {}
     for name in await zookeeper.get_children(paths.BROKER_IDS, watch):
         path = f"{paths.BROKER_IDS}/{name}"
@@ -175,7 +172,7 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
         except (znodes.ZnodeError, ValueError) as error:
             _log.error("%s: %s; the registration is ignored", path, error)
             continue
-        if found is not None:  # otherwise it ended meanwhile, and the watch has fired
+        if found is not None:  # otherwise the registration ended meanwhile, and the watch has fired
             broker, stat = found
             brokers[broker_id] = BrokerIncarnation(
                 broker_id, broker.host, broker.port, stat.czxid, tuple(broker.clean_lives)
@@ -198,7 +195,7 @@ async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None
 
 
 def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:
-    """Parses replicas by partition. Raises ``ZnodeError`` for an assignment that could not be sent to brokers."""
+    """Parses a topic's assignment: replicas by partition. Raises ``ZnodeError`` if it is invalid."""
     found = znodes.decode(znodes.TopicAssignment, path, data).partitions
     if not found:
         raise znodes.ZnodeError(f"znode {path} names no partition")

@@ -1,8 +1,8 @@
-"""The controller: a queue of triggers, handled strictly in order. It is active on the broker that holds /controller.
+"""The controller: election, and a queue of triggers that are handled one by one. The active one holds /controller.
 
-A trigger says what may have changed. Its handler reads ZooKeeper again, compares it with the known state, and writes
-its decisions. So a trigger may come late, twice, or again after a failure. No request is sent before the write that it
-reports has succeeded.
+A trigger says what may have changed. Its handler reads ZooKeeper again, compares the result with the known state, and
+writes its decisions. So a trigger may come late, twice, or again after a failure. A request is sent to brokers only
+after the write that it reports has succeeded.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Controller:
             self._background.spawn(self._changes.balance_periodically(), "balance of leaders")
 
     def allow_candidacy(self) -> None:
-        """Allows this broker, now registered (again), to stand for election."""
+        """Allows this broker to stand for election. Called after each registration."""
         self._registered = True
         self._queue.notify(Trigger.CLAIM)
 
@@ -111,7 +111,7 @@ class Controller:
                 await asyncio.sleep(BACK_OFF)
                 if isinstance(item, Trigger):
                     self._queue.notify(item)
-                # after a failure it is unknown which watches are set, so everything is read again
+                # After a failure, any watch may be missing, so everything is read again.
                 for trigger in ZOOKEEPER_TRIGGERS:
                     self._queue.notify(trigger)
 
@@ -173,7 +173,7 @@ class Controller:
                 await self._begin(term)
 
     async def _check_epoch(self) -> bool:
-        """Returns whether the epoch's znode is valid. If not, logs each problem once; its next change is a trigger."""
+        """Returns whether the epoch's znode is valid. If not, logs each problem once, and watches the znode."""
         try:
             await read_epoch(self._zookeeper, self._queue.watch(Trigger.CLAIM))
         except ZnodeError as error:
@@ -190,9 +190,9 @@ class Controller:
             _log.info("the claim changed while it was being given up")
 
     async def _begin(self, term: ControllerTerm) -> None:
-        """Begins a term: reads brokers and topics, after the election's multi. If that fails, ends the term.
+        """Begins a term after the election: reads brokers and topics. If that fails, ends the term.
 
-        A term with an incomplete state would treat anything not read yet as missing.
+        A term with an incomplete state would treat brokers or topics that were not read as missing.
         """
         self._cache.controller_id = self._config.broker_id
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
@@ -215,7 +215,7 @@ class Controller:
             self._queue.notify(trigger)
 
     def _resign(self, reason: str) -> None:
-        """Ends the term; first closes all channels to brokers."""
+        """Ends the term, and closes all channels to brokers."""
         if self._active is None or not self._traits.resigns:
             return
         active, self._active = self._active, None

@@ -1,8 +1,8 @@
-"""Deletes topics that are marked in /admin/delete_topics, once every replica is alive and has deleted its files.
+"""Deletes topics. A deletion is requested by a znode of the topic's name in /admin/delete_topics.
 
-1. Until every broker with a replica is alive, a marked topic is served as any other.
-2. The mark records that the deletion has begun, before any replica is asked. From now on the topic is out of service,
-   under later controllers, too. Otherwise a replica without its files could be made leader, with an empty log.
+1. Until every broker with a replica is alive, the topic is served as any other.
+2. The controller writes into that znode that the deletion has begun, before it sends requests to the replicas. From
+   now on no controller serves the topic. Otherwise a replica without its files could become leader with an empty log.
 3. The replicas delete their files.
 4. The topic's znodes are removed.
 """
@@ -35,7 +35,7 @@ class TopicDeletions:
 
     - ``perform``: runs an action between two triggers
     - ``trigger``: causes a call of ``begin_due``
-    - ``plan_endings``: returns the writes that end everything else in progress for a topic
+    - ``plan_endings``: returns the writes that end the topic's reassignments
     """
 
     zookeeper: ZooKeeper
@@ -45,9 +45,9 @@ class TopicDeletions:
     plan_endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]]
 
     async def request(self, name: str) -> None:
-        """Marks the topic; returns once every replica and the topic itself are gone. Raises ``TopicError``.
+        """Requests the deletion; returns when every replica and the topic itself are gone. Raises ``TopicError``.
 
-        A caller that stops waiting does not stop the deletion.
+        If the caller stops waiting, the deletion continues.
         """
         gone = asyncio.get_running_loop().create_future()
 
@@ -55,9 +55,7 @@ class TopicDeletions:
             if name not in active.cluster.topics:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             if name not in active.cluster.begun_deletions:
-                with contextlib.suppress(
-                    NodeExistsError
-                ):  # marked by an earlier request, which waits for a dead replica
+                with contextlib.suppress(NodeExistsError):  # an earlier request waits for a dead replica
                     await active.writer.write([znodes.make_create(paths.delete_topic(name))])
             active.cluster.notify_when_forgotten(name, gone)
             self.trigger()
@@ -66,7 +64,7 @@ class TopicDeletions:
         await gone
 
     async def begin_due(self, active: ActiveTerm, watch: Watch) -> None:
-        """Begins all deletions that can begin; removes marks of topics that do not exist."""
+        """Begins all deletions that can begin; removes requests for missing and internal topics."""
         cluster = active.cluster
         for name in await self.zookeeper.get_children(paths.DELETE_TOPICS, watch):
             if name not in cluster.topics or (name in INTERNAL_TOPICS and name not in cluster.begun_deletions):
@@ -74,7 +72,9 @@ class TopicDeletions:
                     _log.error("znode %s: topic %s is internal and cannot be deleted", paths.delete_topic(name), name)
                 await active.writer.write([Delete(paths.delete_topic(name), -1)])
                 continue
-            if name not in cluster.running_deletions and active.brokers.has_channels(cluster.replicas_of(name)):
+            if name not in cluster.running_deletions and active.brokers.has_channels(
+                cluster.list_brokers_with_files(name)
+            ):
                 if name not in cluster.begun_deletions:
                     begun = znodes.encode(znodes.TopicDeletion(cluster.topics[name].czxid))
                     await active.writer.write([SetData(paths.delete_topic(name), begun, -1)])
@@ -84,10 +84,10 @@ class TopicDeletions:
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
 
     async def _delete(self, active: ActiveTerm, name: str) -> None:
-        """Tries the deletion once; the return of a failed replica triggers the next try."""
+        """Tries the deletion once. The return of a failed broker triggers the next try."""
         topic = active.cluster.topics[name]
         parts = [p for p in active.cluster.all_partitions() if p[0] == name]
-        deleted = await active.brokers.delete_replicas(name, active.cluster.replicas_of(name))
+        deleted = await active.brokers.delete_replicas(name, active.cluster.list_brokers_with_files(name))
 
         def is_same_topic() -> bool:
             now = active.cluster.topics.get(name)

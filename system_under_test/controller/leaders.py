@@ -1,10 +1,11 @@
 """Leader election: pure functions from the stored state and the live brokers to the state to write next.
 
-- A member of the ISR or of ``elr`` counts only under the registration with which it was admitted. Under another czxid
-  it has failed, whether the controller saw that or not (KIP-903).
-- A member that came back after a clean stop still has its whole log.
-- Any other returning member may have lost records that were not on disk. It is elected only if all members came back
-  after an unclean stop, and its log is the longest (KIP-966). Members with an equal log stay eligible.
+- A member of the ISR or of the ELR (eligible leader replicas) counts only under the registration with which it was
+  admitted. A broker with another czxid was restarted, even if the controller did not see it fail (KIP-903).
+- A member that has restarted after a clean stop still has its whole log.
+- A member that has restarted after an unclean stop may have lost records that were not on disk. It is elected only if
+  this is true for all members, all are alive, and its log is the longest (KIP-966). Members with an equal log stay
+  eligible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ class BrokerIncarnation:
     port: int
     czxid: int
     clean_lives: tuple[int, ...] = ()
-    """Former registrations of which it still has all records; none after an unclean start."""
+    """The czxids of earlier registrations whose records are all still on the broker's disk."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ElectionPolicy:
 
 @dataclass(frozen=True)
 class AskLogEnds:
-    """The decision needs the (last epoch, log end) of these brokers, which all came back after an unclean stop."""
+    """A decision that needs the (last epoch, log end) of these brokers. All have restarted after unclean stops."""
 
     members: tuple[int, ...]
 
@@ -62,17 +63,16 @@ def has_live_leader(state: PartitionState, brokers: Brokers) -> bool:
 def decide_next_state(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """Returns the state that follows from the live brokers; None if the present one is right."""
+    """Returns the next state, given the live brokers; None if the current state must stay."""
     members = InSyncMembers.from_state(state)
 
     def is_same_registration(member: int) -> bool:
         return member in brokers and members.epochs.get(member) == brokers[member].czxid
 
     def kept_all_records(member: int) -> bool:
-        """Returns whether the member still has all records from the registration with which it was admitted.
+        """Returns whether the member still has all records that it had under the registration when it was admitted.
 
-        A clean stop of its last process is not enough. If that process had started uncleanly and was never admitted
-        again, the lost records are still missing.
+        A clean stop of its last process is not enough: an earlier process may have lost records in an unclean stop.
         """
         return member in brokers and members.epochs.get(member) in brokers[member].clean_lives
 
@@ -87,10 +87,10 @@ def decide_next_state(
         for alive in (is_same_registration, kept_all_records):
             for candidate in assignment:
                 if candidate in group and alive(candidate):
-                    stay = [
+                    staying = [
                         m for m in members.isr if m == candidate or (group is members.isr and is_same_registration(m))
                     ]
-                    return _elect(candidate, stay, members, brokers, policy).to_state(
+                    return _elect(candidate, staying, members, brokers, policy).to_state(
                         controller_epoch, candidate, state.leader_epoch + 1
                     )
     everyone = (*members.isr, *members.elr)
@@ -132,7 +132,7 @@ def elect_longest(
 
 
 def elect_alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
-    """Makes this leader the only member, because the other logs may lack its records."""
+    """Makes this leader the only member, because the other replicas' logs may lack its records."""
     members = InSyncMembers((leader,), {leader: brokers[leader].czxid})
     return members.to_state(controller_epoch, leader, state.leader_epoch + 1)
 
@@ -142,10 +142,10 @@ def replace_leader(state: PartitionState, leader: int, controller_epoch: int) ->
 
 
 def remove_damaged(state: PartitionState, damaged: int, controller_epoch: int) -> PartitionState:
-    """Removes a damaged replica from both sets, under a new epoch; a partition that it led has no leader.
+    """Removes a damaged replica from ISR and ELR, under a new epoch. If it was the leader, the result has no leader.
 
-    - If the ISR becomes empty, the members of ``elr`` replace it: each has all acknowledged records.
-    - If both become empty, the damaged replica stays.
+    - If the ISR becomes empty, the members of the ELR replace it, because each has all acknowledged records.
+    - If both become empty, the damaged replica stays, and the result has no leader.
     """
     members = InSyncMembers.from_state(state)
     remaining = _remove_members(members, [damaged])
@@ -158,15 +158,15 @@ def remove_damaged(state: PartitionState, damaged: int, controller_epoch: int) -
 def renew_epoch(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """Restricts the state to these replicas, under a new epoch, so that the leader learns of a changed assignment.
+    """Returns the state under a new epoch, restricted to these replicas; None without a live leader among them.
 
-    Returns None without a leader.
+    The new epoch informs the leader of a changed assignment.
     """
     members = InSyncMembers.from_state(state)
     if state.leader not in replicas or not _are_in_sync([state.leader], members, brokers):
         return None
-    remaining = [member for member in (*members.isr, *members.elr) if member not in replicas]
-    return _remove_members(members, remaining).to_state(controller_epoch, state.leader, state.leader_epoch + 1)
+    removed = [member for member in (*members.isr, *members.elr) if member not in replicas]
+    return _remove_members(members, removed).to_state(controller_epoch, state.leader, state.leader_epoch + 1)
 
 
 def _remove_members(members: InSyncMembers, remaining: Sequence[int]) -> InSyncMembers:
@@ -179,7 +179,7 @@ def _remove_members(members: InSyncMembers, remaining: Sequence[int]) -> InSyncM
 def elect_first_replica(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """Makes the first replica of the assignment the leader; None if it leads already, or is not in sync."""
+    """Returns the state with the assignment's first replica as leader; None if it leads already or is not in sync."""
     members, first = InSyncMembers.from_state(state), assignment[0]
     if state.leader == first or not _are_in_sync([first], members, brokers):
         return None
@@ -189,17 +189,18 @@ def elect_first_replica(
 def restrict_to_target(
     state: PartitionState, target: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """Restricts the in-sync set to these replicas, one of which leads; None until all, and the leader, are in sync.
+    """Returns the state restricted to the target replicas of a reassignment, one of which leads.
 
-    The others may be dropped, even from ``elr``, because each remaining replica has all acknowledged records.
+    Returns None until all of them and the leader are in sync. All other replicas are removed from ISR and ELR, because
+    each target replica has all acknowledged records.
     """
     members = InSyncMembers.from_state(state)
     if not _are_in_sync([*target, state.leader], members, brokers):
         return None
     leader = state.leader if state.leader in target else target[0]
-    stay = tuple(member for member in members.isr if member in target)
-    epochs = {member: members.epochs[member] for member in stay}
-    return InSyncMembers(stay, epochs).to_state(controller_epoch, leader, state.leader_epoch + 1)
+    staying = tuple(member for member in members.isr if member in target)
+    epochs = {member: members.epochs[member] for member in staying}
+    return InSyncMembers(staying, epochs).to_state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def _are_in_sync(replicas: Sequence[int], members: InSyncMembers, brokers: Brokers) -> bool:
@@ -208,9 +209,10 @@ def _are_in_sync(replicas: Sequence[int], members: InSyncMembers, brokers: Broke
 
 
 def _elect(
-    candidate: int, stay: Sequence[int], members: InSyncMembers, brokers: Brokers, policy: ElectionPolicy
+    candidate: int, staying: Sequence[int], members: InSyncMembers, brokers: Brokers, policy: ElectionPolicy
 ) -> InSyncMembers:
-    remaining = members.without([m for m in members.isr if m not in stay], policy.min_insync)
+    """Returns the members that stay, with the new leader under its current registration."""
+    remaining = members.without([m for m in members.isr if m not in staying], policy.min_insync)
     if candidate not in remaining.isr:
         return remaining.with_member(candidate, brokers[candidate].czxid, policy.min_insync)
     return replace(remaining, epochs={**remaining.epochs, candidate: brokers[candidate].czxid})

@@ -1,4 +1,4 @@
-"""The metadata cache: every broker's view of the cluster, as the controller sent it; answers Metadata requests."""
+"""The metadata cache of each broker: the cluster as the controller last described it. Answers Metadata requests."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,12 +11,12 @@ from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 
 class MetadataCache:
-    """The cache. ``controller_id`` is set by the watcher of /controller; -1 if none is known.
+    """The cache. The watcher of /controller sets ``controller_id``; -1 means that none is known.
 
-    A late duplicate of the controller's requests changes nothing (``replication.request_dedup``).
+    Late duplicates of the controller's requests are ignored (``replication.request_dedup``).
 
-    The controller sends the complete metadata once this broker is registered. Until then the answer for an unknown
-    topic is a retriable error, because clients take "unknown topic" as final.
+    The controller sends the complete metadata after this broker has registered. Until then the answer for an unknown
+    topic is a retriable error, because clients do not retry after "unknown topic".
     """
 
     def __init__(self) -> None:
@@ -39,10 +39,10 @@ class MetadataCache:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
 
     def update_leaders(self, request: internal.LeaderAndIsrRequest) -> None:
-        """Updates leaders of known partitions: a client rejected by the old leader must find the new one here at once.
+        """Updates leaders of known partitions, so that a client rejected by the old leader finds the new one at once.
 
-        New partitions come from UpdateMetadata only. LeaderAndIsr has only the partitions that this broker replicates,
-        and the cache would show a part of a topic as the whole.
+        Adds no partitions. LeaderAndIsr has only the partitions that this broker replicates, and the cache would show
+        them as the whole topic.
         """
         if not self._deduplicator.admit(request):
             return
@@ -75,19 +75,19 @@ class MetadataCache:
             ],
             cluster_id=self.cluster_id,
             controller_id=self.controller_id,
-            topics=[self._topic(name) for name in names],
+            topics=[self._describe_topic(name) for name in names],
         )
 
-    def _topic(self, name: str) -> metadata.MetadataTopic:
+    def _describe_topic(self, name: str) -> metadata.MetadataTopic:
         partitions = self._topics.get(name)
         if partitions is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self._complete else ErrorCode.LEADER_NOT_AVAILABLE
             return metadata.MetadataTopic(error_code=error, topic=name, partitions=[])
-        states = [self._partition(partitions[index]) for index in sorted(partitions)]
+        states = [self._describe_partition(partitions[index]) for index in sorted(partitions)]
         is_internal = name in INTERNAL_TOPICS
         return metadata.MetadataTopic(error_code=ErrorCode.NONE, topic=name, is_internal=is_internal, partitions=states)
 
-    def _partition(self, state: internal.PartitionStateUpdate) -> metadata.MetadataPartition:
+    def _describe_partition(self, state: internal.PartitionStateUpdate) -> metadata.MetadataPartition:
         has_leader = state.leader != NO_LEADER and state.leader in self._brokers
         return metadata.MetadataPartition(
             error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,

@@ -1,4 +1,4 @@
-"""Writes the partitions' states that follow from the live brokers to ZooKeeper, each fenced and conditional."""
+"""Writes the states of partitions to ZooKeeper, as the live brokers require. All writes are fenced and conditional."""
 
 import contextlib
 import logging
@@ -26,7 +26,7 @@ _log = logging.getLogger("assay.controller")
 Decide = Callable[
     [PartitionState, Sequence[int], leaders.Brokers, ElectionPolicy, int], "PartitionState | AskLogEnds | None"
 ]
-"""The decision that follows from the live brokers: ``leaders.decide_next_state`` in a correct build."""
+"""Decides the next state, given the live brokers: ``leaders.decide_next_state`` in a correct build."""
 
 
 @dataclass
@@ -44,11 +44,11 @@ class PartitionStates:
     decide: Decide
 
     async def update(self, partitions: Iterable[PartitionId]) -> None:
-        """Writes the states that these partitions should have. Marks written and changed states for sending."""
+        """Brings the states of these partitions up to date. Changed states are sent with the next broadcast."""
         for partition in partitions:
-            await self._settle(partition)
+            await self._update_one(partition)
 
-    async def _refresh(self, partition: PartitionId) -> Versioned[PartitionState] | None:
+    async def _read_state(self, partition: PartitionId) -> Versioned[PartitionState] | None:
         """Reads the state; returns None if there is none yet. Raises ``ZnodeError``."""
         path = paths.partition_state(*partition)
         try:
@@ -65,13 +65,13 @@ class PartitionStates:
                 value=state.value.leader,
                 isr=state.value.isr,
                 elr=state.value.elr,
-                osr=self._out_of_sync(partition, state.value),
+                osr=self._list_out_of_sync(partition, state.value),
                 version=state.version,
             )
-        self._remember(partition, state)
+        self._record_state(partition, state)
         return state
 
-    def _remember(self, partition: PartitionId, state: Versioned[PartitionState], *, written: bool = False) -> None:
+    def _record_state(self, partition: PartitionId, state: Versioned[PartitionState], *, written: bool = False) -> None:
         known = self.cluster.states.get(partition)
         if known != state:
             self.cluster.states[partition] = state
@@ -79,15 +79,15 @@ class PartitionStates:
         elected = written and known is not None and known.value.leader != state.value.leader
         self.machines.record_state(partition, state.value, elected=elected)
 
-    async def _settle(self, partition: PartitionId) -> None:
-        """Writes the state until it is right, or must wait for a broker. A lost race for its version starts over."""
+    async def _update_one(self, partition: PartitionId) -> None:
+        """Reads and writes the state until it is right, or must wait for a broker. Starts over after a lost race."""
         while True:
             self.cluster.undecided.pop(partition, None)
             assignment = self.cluster.topics[partition[0]].assignment[partition[1]]
             try:
-                found = await self._refresh(partition)
+                found = await self._read_state(partition)
             except znodes.ZnodeError as error:
-                # It is unknown who may lead: the present leader stays, until the znode is repaired or deleted by hand.
+                # The current leader stays until someone repairs or deletes the znode by hand.
                 _log.error("%s; the partition's state is left as it is", error)
                 return
             if partition[0] in self.cluster.begun_deletions:
@@ -107,49 +107,48 @@ class PartitionStates:
                 with contextlib.suppress(NoNodeError):
                     await self.writer.write([Delete(paths.partition_state(*partition), version)])
                 return
-            self._remember(partition, Versioned(wanted, version), written=True)
+            self._record_state(partition, Versioned(wanted, version), written=True)
 
     async def _exists_unchanged(self, topic: str) -> bool:
-        """Returns whether the topic still exists with the same czxid, after its first state was written.
+        """Returns whether the topic still has the same czxid. Called after its first state was written.
 
-        A transaction cannot check the czxid of the topic to which it writes. If the topic was deleted, or created
-        again, by hand, a watch reports that.
+        A transaction cannot check a czxid. Someone may have deleted the topic by hand, or created it again.
         """
         stat = await self.zookeeper.exists(paths.topic(topic))
         return stat is not None and stat.czxid == self.cluster.topics[topic].czxid
 
     async def move_away(self, partition: PartitionId, broker_id: int) -> bool:
-        """Removes a broker from the in-sync set and moves its leadership to a remaining member; returns whether it did.
+        """Removes a broker from the in-sync set, and moves its leadership to a remaining member, if there is one.
 
-        The last member is never removed, even if others could be elected after its failure.
+        Returns whether the broker was removed.
         """
         topic, index = partition
         assignment = self.cluster.topics[topic].assignment[index]
-        policy = ElectionPolicy(self._policy(topic).min_insync, unclean_election=False)
+        policy = ElectionPolicy(self._make_policy(topic).min_insync, unclean_election=False)
 
-        def without(state: PartitionState) -> PartitionState | None:
+        def remove(state: PartitionState) -> PartitionState | None:
             if broker_id not in state.isr:
                 return None
             wanted = leaders.decide_next_state(
-                state, assignment, self.cluster.electable(partition), policy, self.term.epoch
+                state, assignment, self.cluster.find_electable(partition), policy, self.term.epoch
             )
             return wanted if isinstance(wanted, PartitionState) and wanted.leader in state.isr else None
 
-        return await self.rewrite(partition, without)
+        return await self.rewrite(partition, remove)
 
     async def remove_damaged(self, partition: PartitionId, broker_id: int, leader_epoch: int) -> None:
         """Removes a replica whose log was damaged in this leader epoch; another member takes over.
 
-        In a later epoch the replica may be complete again. So nothing is done then; the broker reports the damage again
-        in that epoch if it must.
+        Does nothing in a later epoch, because the replica may be complete again. If not, the broker reports the damage
+        again.
         """
 
-        def without(state: PartitionState) -> PartitionState | None:
+        def remove(state: PartitionState) -> PartitionState | None:
             if state.leader_epoch != leader_epoch:
                 return None
             return leaders.remove_damaged(state, broker_id, self.term.epoch)
 
-        if await self.rewrite(partition, without):
+        if await self.rewrite(partition, remove):
             state = self.cluster.states[partition].value
             if broker_id in state.isr:
                 czxid = self.cluster.brokers[broker_id].czxid
@@ -168,13 +167,14 @@ class PartitionStates:
         change: Callable[[PartitionState], PartitionState | None],
         other_writes: Sequence[Any] = (),
     ) -> bool:
-        """Writes the state that ``change`` returns, with ``other_writes`` in one multi(). Returns False if it is None.
+        """Writes the state that ``change`` returns, in one multi() with ``other_writes``.
 
-        A lost race for the state's version starts over; with ``other_writes`` it raises ``BadVersionError``.
+        Returns False, and writes nothing, if ``change`` returns None. After a lost race for the state's version, starts
+        over, or with ``other_writes`` raises ``BadVersionError``.
         """
         while True:
             try:
-                found = await self._refresh(partition)
+                found = await self._read_state(partition)
             except znodes.ZnodeError as error:
                 _log.error("%s; it stays as it is", error)
                 return False
@@ -187,13 +187,13 @@ class PartitionStates:
                 if other_writes:
                     raise
                 continue
-            self._remember(partition, Versioned(wanted, version), written=True)
+            self._record_state(partition, Versioned(wanted, version), written=True)
             return True
 
-    def _out_of_sync(self, partition: PartitionId, state: PartitionState) -> list[int]:
+    def _list_out_of_sync(self, partition: PartitionId, state: PartitionState) -> list[int]:
         return [r for r in self.cluster.topics[partition[0]].assignment[partition[1]] if r not in state.isr]
 
-    def _policy(self, topic: str) -> ElectionPolicy:
+    def _make_policy(self, topic: str) -> ElectionPolicy:
         config = self.config.topic.override(self.cluster.topics[topic].settings.values)
         return ElectionPolicy(config.min_insync_replicas, config.unclean_leader_election_enable)
 
@@ -202,14 +202,14 @@ class PartitionStates:
     ) -> PartitionState | None:
         brokers, policy, epoch = (
             self.cluster.brokers_with_intact_replica(partition),
-            self._policy(partition[0]),
+            self._make_policy(partition[0]),
             self.term.epoch,
         )
         wanted = self.decide(state, assignment, brokers, policy, epoch)
         if not isinstance(wanted, AskLogEnds):
             return wanted
         if state.leader != znodes.NO_LEADER:
-            # first stop every broker that still leads or follows in this epoch, so that the log ends no longer change
+            # First end the current epoch on all brokers, so that the log ends no longer change.
             return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
         ends: dict[int, tuple[int, int]] = {}
         for member in wanted.members:
@@ -235,7 +235,7 @@ class PartitionStates:
         path, data = paths.partition_state(topic, index), znodes.encode(state)
         if found is not None:
             results = await self.writer.write([SetData(path, data, found.version), *other_writes])
-            policy = self._policy(topic)
+            policy = self._make_policy(topic)
             self.events.emit(
                 "partition-state-written",
                 key=f"{topic}-{index}",
@@ -246,7 +246,7 @@ class PartitionStates:
                 value=state.leader,
                 isr=state.isr,
                 elr=state.elr,
-                osr=self._out_of_sync(partition, state),
+                osr=self._list_out_of_sync(partition, state),
                 version=results[0].version,
                 min_insync=policy.min_insync,
                 unclean=policy.unclean_election,

@@ -1,8 +1,8 @@
 """Preferred leader election: by /admin/preferred_replica_election, by request, or periodically.
 
-The preferred leader is the first replica of the assignment. Followers that took over keep leading when other brokers
-return, so after some failures one broker may lead everything. Only a replica in sync is elected; others are skipped
-with a log line.
+The preferred leader is the first replica of the assignment. Followers that took over keep leading when failed brokers
+return, so after some failures one broker may lead everything. A preferred leader that is not in sync is skipped with a
+log line.
 """
 
 import logging
@@ -22,9 +22,9 @@ _log = logging.getLogger("assay.controller")
 
 
 async def handle_election_znode(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
-    """Holds the requested elections, then removes the znode, which shows the requesting tool that they are done.
+    """Holds the requested elections, then removes the znode. Its removal tells the requesting tool that all are done.
 
-    A controller that ends earlier leaves the znode to the next one; repeated elections change nothing.
+    If the controller ends before that, the next one repeats the elections, which changes nothing.
     """
     path = paths.PREFERRED_ELECTION
     found = await read_watched(zookeeper, path, watch)
@@ -60,7 +60,9 @@ async def elect_preferred_leader(active: ActiveTerm, partition: PartitionId) -> 
     assignment = cluster.topics[name].assignment[index]
     await active.partitions.rewrite(
         partition,
-        lambda state: leaders.elect_first_replica(state, assignment, cluster.electable(partition), active.term.epoch),
+        lambda state: leaders.elect_first_replica(
+            state, assignment, cluster.find_electable(partition), active.term.epoch
+        ),
     )
     known = cluster.states.get(partition)
     if known is None or known.value.leader != assignment[0]:
@@ -73,10 +75,10 @@ async def elect_preferred_leader(active: ActiveTerm, partition: PartitionId) -> 
 
 
 def find_imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
-    """Returns the partitions to give back to their preferred leaders.
+    """Returns the partitions whose leadership must go back to their preferred leaders.
 
-    A live broker gets its partitions back if others lead more than ``percentage`` per cent of them. As in Kafka,
-    partitions being reassigned or deleted count, but are not moved.
+    A live broker gets its partitions back if other brokers lead more than ``percentage`` per cent of them. As in Kafka,
+    partitions being reassigned or deleted count, but are not returned.
     """
     preferred_counts: Counter[int] = Counter()
     led_by_others: dict[int, list[PartitionId]] = {}

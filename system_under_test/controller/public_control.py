@@ -1,11 +1,14 @@
-"""LeaderAndIsr, StopReplica and UpdateMetadata on their public keys, 4 to 6, from any sender.
+"""Kafka's own control requests from any sender: LeaderAndIsr, StopReplica and UpdateMetadata, with API keys 4 to 6.
 
 The checks are those of 0.10.2. A request with an older controller epoch is rejected as a whole, with
 STALE_CONTROLLER_EPOCH. A partition in it is rejected if its leader epoch is not newer than the known one.
 
-These requests cannot name a broker's registration or a topic's incarnation, and any client can send them. So a
-controller epoch that ZooKeeper does not have yet is rejected, too. Roles change only if ZooKeeper confirms them; the
-fields that the request lacks are read there. Then the same code as for our own controller applies them.
+These requests cannot name a broker's registration or a topic's incarnation, and any client can send them. So further
+checks apply:
+
+- A controller epoch that ZooKeeper does not have yet is rejected.
+- A role changes only if ZooKeeper confirms it. Fields that the request lacks are read from ZooKeeper. Then the code for
+  this project's own requests applies the role.
 """
 
 import asyncio
@@ -40,9 +43,9 @@ class PublicControl:
         self._cache = cache
 
     async def _admit(self, request: str, controller_epoch: int) -> ErrorCode:
-        """Returns NONE for the present controller's epoch, STALE_CONTROLLER_EPOCH for any other, else UNKNOWN.
+        """Returns NONE for the current controller's epoch, and STALE_CONTROLLER_EPOCH for any other epoch.
 
-        UNKNOWN means that ZooKeeper cannot be read.
+        Returns UNKNOWN if ZooKeeper cannot be read.
         """
         epoch = self._manager.controller_epoch
         if controller_epoch > epoch:
@@ -154,7 +157,9 @@ class PublicControl:
             cluster.states.get(partition),
             self._manager.config.broker_id,
         )
-        if topic is None:  # deleted, or its znode is invalid, and then nothing is known
+        if (
+            topic is None
+        ):  # the topic was deleted, or its znode is invalid: a replica may be stopped only after deletion
             return await self._zookeeper.exists(paths.topic(partition[0])) is None
         if me not in topic.assignment.get(partition[1], ()):
             return True
@@ -165,7 +170,7 @@ class PublicControl:
         return me not in (state.value.leader, *state.value.isr, *state.value.elr)
 
     async def _read(self, partitions: Sequence[PartitionId]) -> ClusterState:
-        """Reads the live brokers and these partitions; leaves out what is missing or invalid."""
+        """Reads the live brokers and these partitions; leaves out missing and invalid znodes."""
         cluster = ClusterState(await read_brokers(self._zookeeper))
         for name in dict.fromkeys(name for name, _ in partitions):
             try:
@@ -187,7 +192,7 @@ class PublicControl:
     async def update_metadata(
         self, request: control.UpdateMetadataRequest, context: RequestContext
     ) -> control.UpdateMetadataResponse:
-        """Updates the clients' metadata from the caller's, unchecked as in 0.10.2."""
+        """Updates the metadata for clients from the request, which is not compared with ZooKeeper, as in 0.10.2."""
         code = await self._admit("update-metadata", request.controller_epoch)
         if code is ErrorCode.NONE:
             live = [_to_live_broker(broker, context.api_version) for broker in request.live_brokers]

@@ -1,16 +1,17 @@
 """Reassignment: moves partitions to other replicas by /admin/reassign_partitions, in the format of Kafka's tools.
 
-The next step of an entry follows from ZooKeeper alone, and each step is one multi(). So the next controller continues
-where one ended, and half a step is never visible:
+Each entry of that znode is the reassignment of one partition, in these steps:
 
-1. *grow*: once the brokers of the new replicas are alive, the assignment becomes the old and the new replicas. The
-   leader epoch rises, so that the leader learns of it. The new replicas copy the log.
-2. *switch*: once all target replicas are in sync, the assignment, the in-sync set and the leader are restricted to
-   them. The entry names the replicas to be deleted (``removing``).
-3. *clean*: the old replicas delete their files. Each is removed from the entry after it has confirmed that. The entry
-   is removed when no old replica is left and all assigned replicas are in sync.
+1. *grow*: when the brokers of the new replicas are alive, the assignment becomes the old and the new replicas. The
+   leader epoch rises, so that the leader learns of the new assignment. The new replicas copy the log.
+2. *switch*: when all target replicas are in sync, the assignment and the in-sync set become the target replicas, and
+   one of them leads. The entry names the old replicas that must be deleted (``removing``).
+3. *clean*: the old replicas delete their files. Each is removed from the entry after it has confirmed the deletion. The
+   entry is removed when no old replica is left and all assigned replicas are in sync.
 
-Each step waits for dead replicas. Deleting a topic ends its reassignment.
+The next step depends only on the content of ZooKeeper, and each step is one multi(). So a new controller continues
+where the former one ended, and half a step is never visible. Each step waits for dead replicas. Deleting a topic ends
+its reassignments.
 """
 
 import asyncio
@@ -70,11 +71,11 @@ class Reassignments:
         if found is not None:
             try:
                 entries, problems = znodes.decode_entries(ReassignmentEntry, PATH, found[0])
-            except znodes.ZnodeError as error:  # reassignments in progress continue, and are written again
+            except znodes.ZnodeError as error:  # reassignments in progress continue, and their entries are restored
                 entries, problems = list(cluster.moves.values()), [str(error)]
         moves = {(m.topic, m.partition): _add_unfinished(m, cluster.moves) for m in entries}
         if moves != cluster.moves:
-            await self.read_topics(active)  # reads new topics, and steps whose outcome was unknown
+            await self.read_topics(active)  # reads new topics, and the results of steps with unknown outcomes
         for partition, move in list(moves.items()):
             problem = _find_problem(active, move)
             if problem is not None:
@@ -86,7 +87,7 @@ class Reassignments:
         return moves, None if found is None else found[1].version, problems
 
     async def ensure_read(self, active: ActiveTerm) -> None:
-        """Reads the reassignments unless they are known. They show which brokers have files of a topic."""
+        """Reads the reassignments unless they are known. They name old replicas that may still have files."""
         if not active.cluster.moves_known:
             await self._read(active)
 
@@ -95,10 +96,10 @@ class Reassignments:
         active.cluster.moves = moves
 
     async def plan_endings(self, active: ActiveTerm, name: str) -> list[Any]:
-        """Returns the write that removes a deleted topic's reassignments, which must not apply to a later topic."""
+        """Returns the write that removes a deleted topic's reassignments, so that no later topic gets them."""
         moves, version, _ = await self._read(active)
-        left = {partition: move for partition, move in moves.items() if partition[0] != name}
-        return [] if left == moves else [_make_write(left, version)]
+        remaining = {partition: move for partition, move in moves.items() if partition[0] != name}
+        return [] if remaining == moves else [_make_write(remaining, version)]
 
     # -- by request --------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class Reassignments:
             if target != replicas:
                 raise TopicError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is moving to {target}; try again later")
         if target == replicas:
-            return  # even if one of them has died since
+            return  # even if a target replica has failed since
         if not replicas or not topics.is_placeable(replicas, len(replicas), active.cluster.brokers):
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
         try:
@@ -123,14 +124,14 @@ class Reassignments:
             raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; try again") from error
 
     async def list_in_progress(self, active: ActiveTerm) -> list[tuple[ReassignmentEntry, list[int]]]:
-        """Returns the reassignments, each with its partition's present assignment."""
+        """Returns the reassignments, each with its partition's current assignment."""
         moves, _, _ = await self._read(active)
         return [(move, active.cluster.topics[move.topic].assignment[move.partition]) for move in moves.values()]
 
     # -- step by step ------------------------------------------------------------------------------------------------
 
     async def perform_steps(self, active: ActiveTerm, watch: Watch) -> None:
-        """Performs all steps that are possible now. Each change of the znode triggers it again by the watch."""
+        """Performs all steps that are possible now. Called again after each change of the znode, by the watch."""
         moves, version, problems = await self._read(active, watch)
         try:
             if problems:
@@ -166,19 +167,18 @@ class Reassignments:
                 )
             return False
         old_replicas = [replica for replica in assignment if replica not in target]
-        left = {**moves, partition: msgspec.structs.replace(move, removing=[*move.removing, *old_replicas])}
+        updated = {**moves, partition: msgspec.structs.replace(move, removing=[*move.removing, *old_replicas])}
         if not await self._assign(
             active,
             partition,
             target,
             lambda state: leaders.restrict_to_target(state, target, alive, epoch),
-            [_make_write(left, version)],
+            [_make_write(updated, version)],
         ):
             return False
-        cluster.moves = left
-        for replica in (
-            old_replicas
-        ):  # it gets no more requests about the partition, and might lead, or follow, until it is deleted
+        cluster.moves = updated
+        for replica in old_replicas:
+            # The old replica would keep its role until its deletion, because it gets no more roles.
             active.brokers.stop_replicas(replica, [partition])
         return True
 
@@ -192,7 +192,7 @@ class Reassignments:
     ) -> bool:
         """Writes the assignment, the changed state and ``other_writes`` in one multi().
 
-        Returns False, and writes nothing, if ``change`` returns None or the assignment in ZooKeeper is another one.
+        Returns False, and writes nothing, if ``change`` returns None or the assignment in ZooKeeper has changed.
         """
         name, index = partition
         topic, path = active.cluster.topics[name], paths.topic(name)
@@ -216,7 +216,7 @@ class Reassignments:
     async def _clean(
         self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None, move: ReassignmentEntry
     ) -> bool:
-        """Deletes old replicas on live brokers. Removes the entry if there are none, and the others are in sync."""
+        """Deletes old replicas on live brokers. If none is left and the others are in sync, removes the entry."""
         partition = (move.topic, move.partition)
         if not move.removing:
             known, alive = active.cluster.states.get(partition), active.cluster.brokers_not_leaving()
@@ -236,7 +236,7 @@ class Reassignments:
         return False
 
     async def _delete(self, active: ActiveTerm, partition: PartitionId, brokers: Sequence[int]) -> None:
-        """Tries to delete the replicas once; the return of a failed broker triggers the next try."""
+        """Tries to delete the replicas once. The return of a failed broker triggers the next try."""
         epoch = active.cluster.states[partition].value.leader_epoch
         deleted = await active.brokers.delete_replica(partition, brokers)
 
@@ -244,14 +244,14 @@ class Reassignments:
             active.cluster.running_removals.pop(partition, None)
             known = active.cluster.states.get(partition)
             if known is None or known.value.leader_epoch != epoch:
-                deleted.clear()  # the replica may have been assigned again meanwhile
+                deleted.clear()  # the partition may have been assigned to these brokers again meanwhile
             if current is not active:
                 return
             try:
                 if deleted:
                     await self._record_deleted(active, partition, deleted)
             finally:
-                if partition[0] not in active.cluster.begun_deletions:  # otherwise the topic's deletion asks them again
+                if partition[0] not in active.cluster.begun_deletions:  # otherwise the topic's deletion takes over
                     active.machines.record_deletion_failure(partition)
 
         try:
@@ -267,8 +267,8 @@ class Reassignments:
         if partition in moves:
             move = moves[partition]
             rest = [broker for broker in move.removing if broker not in deleted]
-            left = {**moves, partition: msgspec.structs.replace(move, removing=rest)}
-            await self._write(active, left, version)
+            updated = {**moves, partition: msgspec.structs.replace(move, removing=rest)}
+            await self._write(active, updated, version)
         active.machines.record_deleted(partition, deleted)
 
     def _emit(
@@ -306,7 +306,7 @@ def _encodes_assignment(path: str, data: bytes, assignment: Mapping[int, Sequenc
 
 
 def _find_problem(active: ActiveTerm, move: ReassignmentEntry) -> str | None:
-    """Returns why the entry is invalid, or None. Does not depend on which brokers are alive."""
+    """Returns why the entry is invalid, or None. Replicas need not be alive."""
     if not _is_partition(active, move.topic, move.partition):
         return "there is no such partition"
     replicas = [*move.replicas, *move.removing]
@@ -323,7 +323,7 @@ def _add_unfinished(move: ReassignmentEntry, known: ReassignmentsByPartition) ->
 
 
 def _make_write(moves: ReassignmentsByPartition, version: int | None) -> Any:
-    """Returns the write of these entries over that version of the znode; without entries, its removal."""
+    """Returns the write of these entries on condition that the znode has this version; without entries, its removal."""
     if not moves:
         return Delete(PATH, version)
     data = znodes.encode(znodes.ReassignmentList(list(moves.values())))

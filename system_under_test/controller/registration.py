@@ -14,12 +14,12 @@ from assay.system_under_test.zookeeper import paths, znodes
 GRACE = 2.0
 """Seconds beyond the session timeout that a former registration may last while ZooKeeper is available.
 
-Without ZooKeeper no session ends, and a ZooKeeper that returns grants each session its whole timeout again.
+While ZooKeeper is unavailable, no session expires. When it returns, each session gets its whole timeout again.
 """
 
 
 RegistrationMatcher = Callable[[ZooKeeper, BrokerConfig, bytes, ZnodeStat], bool]
-"""Decides whether a registration, as read, is this process's own."""
+"""Decides whether a registration that was read is this process's own."""
 
 
 def matches_session(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
@@ -63,16 +63,16 @@ async def register_broker(
         )
     )
     while True:
-        # the outcome is read below: after an error the znode may still be mine
+        # After an error the znode may still be this broker's, so the outcome is read below.
         with contextlib.suppress(NodeExistsError, ConnectionLoss, OperationTimeoutError):
             await zookeeper.create(path, data, ephemeral=True, makepath=True)
         gone = asyncio.Event()
 
-        def fired(_: WatchedEvent, gone: asyncio.Event = gone) -> None:
+        def on_event(_: WatchedEvent, gone: asyncio.Event = gone) -> None:
             gone.set()
 
         try:
-            found, stat = await zookeeper.get(path, fired)
+            found, stat = await zookeeper.get(path, on_event)
         except NoNodeError:
             continue
         if recognises(zookeeper, config, found, stat):
@@ -81,7 +81,7 @@ async def register_broker(
             async with asyncio.timeout(zookeeper.session_timeout + GRACE):
                 await gone.wait()
         except TimeoutError:
-            # a paused process learns late that the znode is gone, so the timeout may fire first
+            # If this process was paused, the timeout may fire before the event that the znode is gone.
             current = await zookeeper.exists(path)
             if current is not None and current.czxid == stat.czxid:
                 raise BrokerIdTaken(await _describe_holder(zookeeper, config, stat)) from None

@@ -1,9 +1,9 @@
 """The state machines of partitions and replicas for the active controller, and their valid transitions.
 
-States and transitions are those of Kafka 0.10.2. Only this module changes a state, and it emits an event each time. The
-states follow from what the controller reads and does; no decision depends on them. An invalid transition is a bug of
-the controller. It is logged, and emitted like any other, so that the event log shows it. A partition or replica that
-existed before this term has no former state at first.
+States and transitions are those of Kafka 0.10.2. Only this module changes a state, and it emits an event for each
+change. The states only describe what the controller reads and does; no decision depends on them. An invalid transition
+is a bug of the controller. It is logged, and emitted like any other, so that the event log shows it. A partition or
+replica that existed before this term has no former state at first.
 """
 
 import logging
@@ -22,25 +22,25 @@ _log = logging.getLogger("assay.controller")
 class PartitionStateName(StrEnum):
     NON_EXISTENT = "NonExistent"
     NEW = "New"
-    """It is assigned to replicas, but has not had a leader yet."""
+    """The partition is assigned to replicas, but has not had a leader yet."""
     ONLINE = "Online"
-    """It has a live leader."""
+    """The partition has a live leader."""
     OFFLINE = "Offline"
 
 
 class ReplicaStateName(StrEnum):
     NON_EXISTENT = "NonExistent"
     NEW = "New"
-    """It is assigned, and has not been asked to do anything yet."""
+    """The replica is assigned to a broker, which has not got a request about it yet."""
     ONLINE = "Online"
-    """Its broker is alive."""
+    """The replica's broker is alive."""
     OFFLINE = "Offline"
-    """Its broker is gone or about to stop, or the replica will be deleted."""
+    """The replica's broker is dead or about to stop, or the replica will be deleted."""
     DELETION_STARTED = "ReplicaDeletionStarted"
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
-    """Its files are gone. If the topic is deleted, a replica enters this state when all replicas' files are gone."""
+    """The replica's files are gone. When a topic is deleted, its replicas enter this state together."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-    """The attempt to delete it has failed."""
+    """The attempt to delete the replica has failed."""
 
 
 _P, _R = PartitionStateName, ReplicaStateName
@@ -77,7 +77,7 @@ class StateMachines:
         self._partitions: dict[PartitionId, PartitionStateName] = {}
         self._replicas: dict[PartitionId, dict[int, ReplicaStateName]] = {}
 
-    # -- what the controller has learned or done ---------------------------------------------------------------------
+    # -- events of the controller ------------------------------------------------------------------------------------
 
     def record_new(self, partition: PartitionId) -> None:
         """Records a partition that has no state in ZooKeeper yet."""
@@ -87,7 +87,7 @@ class StateMachines:
             self._add_assigned(partition)
 
     def record_state(self, partition: PartitionId, state: PartitionState, *, elected: bool = False) -> None:
-        """Records the state in ZooKeeper. ``elected``: it was just written, with another leader."""
+        """Records the state in ZooKeeper. ``elected``: whether this controller has just elected another leader."""
         known = self._partitions.get(partition)
         now = _P.ONLINE if leaders.has_live_leader(state, self._cluster.brokers) else _P.OFFLINE
         if known is not now or (elected and now is _P.ONLINE):
@@ -97,7 +97,7 @@ class StateMachines:
         self.follow_brokers(partition)
 
     def follow_brokers(self, partition: PartitionId) -> None:
-        """Sets the replicas online or offline as their brokers are; replicas being deleted keep their states."""
+        """Sets replicas on live brokers online, and all others offline. Replicas being deleted keep their states."""
         assigned = self._cluster.topics[partition[0]].assignment[partition[1]]
         staying, known = self._cluster.brokers_not_leaving(), self._replicas.setdefault(partition, {})
         for replica in (*assigned, *(other for other in known if other not in assigned)):
@@ -117,13 +117,13 @@ class StateMachines:
         self.follow_brokers(partition)
 
     def record_stopped(self, broker: int, partitions: Iterable[PartitionId]) -> None:
-        """Sets these replicas of a broker that shuts down offline."""
+        """Sets these partitions' replicas offline on a broker that shuts down."""
         for partition in partitions:
             if self._replicas.get(partition, {}).get(broker) is _R.ONLINE:
                 self._move_replica(partition, broker, _R.OFFLINE)
 
     def record_deletion_start(self, partition: PartitionId, replicas: Iterable[int]) -> None:
-        """Records that these replicas are asked to delete their files."""
+        """Records that these replicas get a request to delete their files."""
         for replica in replicas:
             state = self._replicas.setdefault(partition, {}).get(replica)
             if state is not _R.DELETION_STARTED:
@@ -141,7 +141,7 @@ class StateMachines:
                 self.record_deletion_start(partition, (*assigned, *removing))
 
     def record_deletion_failure(self, partition: PartitionId) -> None:
-        """Records a failed deletion of all replicas that have not confirmed it, or whose confirmation may be lost."""
+        """Records a failed deletion for all replicas whose deletion has started and is not recorded as complete."""
         for replica, state in self._replicas.get(partition, {}).items():
             if state is _R.DELETION_STARTED:
                 self._move_replica(partition, replica, _R.DELETION_INELIGIBLE)
@@ -149,14 +149,14 @@ class StateMachines:
             self.follow_brokers(partition)
 
     def record_deleted(self, partition: PartitionId, replicas: Iterable[int]) -> None:
-        """Records that these replicas' files are gone and they are no longer assigned."""
+        """Records that these replicas are no longer assigned, and their files are gone."""
         for replica in replicas:
             if self._replicas.get(partition, {}).get(replica) is _R.DELETION_STARTED:
                 self._move_replica(partition, replica, _R.DELETION_SUCCESSFUL)
                 self._move_replica(partition, replica, _R.NON_EXISTENT)
 
     def forget(self, name: str, *, deleted: bool) -> None:
-        """Removes a topic. ``deleted``: its replicas have deleted their files. Otherwise they still have them."""
+        """Removes a topic. ``deleted``: whether its replicas have deleted their files."""
         for partition in [known for known in self._replicas if known[0] == name]:
             replicas = self._replicas[partition]
             if deleted:
@@ -173,7 +173,7 @@ class StateMachines:
                 del self._partitions[partition]
             del self._replicas[partition]
 
-    # -- the transitions ---------------------------------------------------------------------------------------------
+    # -- transitions -------------------------------------------------------------------------------------------------
 
     def _add_assigned(self, partition: PartitionId) -> None:
         known = self._replicas.setdefault(partition, {})

@@ -1,7 +1,7 @@
 """The controller's term: the claim on /controller, the epoch, and writes that only the claim's holder can make.
 
-The claim and the increment of the epoch are one multi(). Every later write of that controller is a multi() that checks
-the version of /controller_epoch returned by its own election. So a controller that was replaced while it was paused
+The claim and the increment of /controller_epoch are one multi(). Every later write of that controller is a multi() that
+checks the version of /controller_epoch from its own election. So a controller that was replaced while it was paused
 cannot write any more (KAFKA-6082).
 """
 
@@ -27,7 +27,7 @@ NO_SESSION = 0
 
 
 class ControllerReplaced(Exception):
-    """There is a newer controller; the holder of this term must not act in it any more."""
+    """There is a newer controller, so this term is over."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ControllerTerm:
 
 
 async def read_claim(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | None:
-    """Returns (broker id, owning session, znode version) of the claim, or None; watches it in either case."""
+    """Returns (broker id, owning session, znode version) of the claim, or None; watches /controller in either case."""
     found = await read_watched(zookeeper, paths.CONTROLLER, watch)
     if found is None:
         return None
@@ -55,9 +55,9 @@ async def read_epoch(zookeeper: ZooKeeper, watch: Watch | None = None) -> int:
 
 
 def _parse_epoch(data: bytes) -> int:
-    """Parses the epoch. Raises ``ZnodeError``; an invalid value is never guessed.
+    """Parses the epoch. Raises ``ZnodeError`` for an invalid value.
 
-    If an epoch were used twice, brokers could reject the new controller as an old one, or accept an old one as the new.
+    The epoch must not be guessed. If it were used twice, brokers could confuse the old and the new controller.
     """
     if re.fullmatch(rb"\d{1,10}", data) is None or int(data) >= znodes.MAX_ID:
         raise znodes.ZnodeError(
@@ -80,8 +80,8 @@ async def _read_or_create_epoch(zookeeper: ZooKeeper) -> tuple[bytes, int]:
 async def remove_false_claim(zookeeper: ZooKeeper) -> None:
     """Removes /controller if it is persistent: no session holds it, so it would block elections forever.
 
-    Only the claim that was read is removed. The znode's version does not identify it, because every claim begins with
-    version 0. But each election raises the epoch, whose version is read before the claim and checked here.
+    Only the claim that was read is removed. The znode's version does not identify the claim, because every claim begins
+    with version 0. But each election raises the epoch. So its version is read before the claim, and checked here.
     """
     _, epoch_version = await _read_or_create_epoch(zookeeper)
     try:
@@ -106,7 +106,7 @@ async def remove_false_claim(zookeeper: ZooKeeper) -> None:
 
 
 async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> ControllerTerm | None:
-    """Tries to become controller; returns None if another was faster, which is normal. Raises ``ZnodeError``."""
+    """Tries to become controller; returns None if another broker was faster. Raises ``ZnodeError``."""
     known, version = await _read_or_create_epoch(zookeeper)
     epoch = _parse_epoch(known) + 1
     session = zookeeper.session_id
@@ -126,7 +126,7 @@ async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Control
 
 
 async def _resolve_claim(zookeeper: ZooKeeper, epoch: int, session: int) -> ControllerTerm | None:
-    """Resolves a claim of unknown outcome: it succeeded if the claim is of this session and the epoch is ours."""
+    """Resolves a claim of unknown outcome. It has succeeded if /controller is this session's and the epoch is right."""
     try:
         _, claim_stat = await zookeeper.get(paths.CONTROLLER)
     except exceptions.NoNodeError:
@@ -145,7 +145,10 @@ class FencedWriter:
         self._term = term
 
     async def write(self, operations: Sequence[Any]) -> list[Any]:
-        """Writes and returns the results. Raises ``ControllerReplaced`` if the term is over, else as ``multi`` does."""
+        """Performs all operations or none; returns their results. Raises ``ControllerReplaced`` if the term is over.
+
+        Also raises the errors of ``multi``.
+        """
         try:
             check = CheckVersion(paths.CONTROLLER_EPOCH, self._term.epoch_version)
             results = await self._zookeeper.multi([check, *operations])

@@ -1,4 +1,4 @@
-"""Requests about topics, performed by the active controller. Each runs in the work queue, between two triggers."""
+"""Changes of topics by request. The active controller performs each in its work queue, between two triggers."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class TopicActions:
         self._changes = changes
 
     async def create(self, topic: CreatableTopic, *, validate_only: bool) -> None:
-        """Creates a topic; returns once every partition that has a live replica has its first leader."""
+        """Creates a topic; returns when every partition with a live replica has its first leader."""
 
         async def act(active: ActiveTerm) -> None:
             if topic.topic in active.cluster.topics:
@@ -45,7 +45,7 @@ class TopicActions:
         await self._queue.perform(act)
 
     async def delete(self, name: str) -> None:
-        """Deletes a topic; returns once every replica and the topic itself are gone."""
+        """Deletes a topic; returns when every replica and the topic itself are gone."""
         if name in INTERNAL_TOPICS:
             raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; it cannot be deleted")
         await self._changes.deletions.request(name)
@@ -53,7 +53,7 @@ class TopicActions:
     async def add_partitions(
         self, name: str, count: int, assigned: Sequence[Sequence[int]], *, validate_only: bool
     ) -> None:
-        """Adds partitions; returns once every new partition that has a live replica has its first leader."""
+        """Adds partitions; returns when every new partition with a live replica has its first leader."""
 
         async def act(active: ActiveTerm) -> None:
             await assignments.add_partitions(
@@ -64,15 +64,15 @@ class TopicActions:
         await self._queue.perform(act)
 
     async def alter_settings(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Changes settings; returns once they are written. The brokers follow later."""
+        """Changes settings; returns when they are written. The brokers apply them later."""
 
         async def act(active: ActiveTerm) -> None:
             await _alter(self._zookeeper, active, name, changes, validate_only=validate_only)
 
         await self._queue.perform(act)
 
-    async def settings(self, name: str) -> Mapping[str, str]:
-        """Returns a topic's own settings as they are in ZooKeeper now."""
+    async def read_settings(self, name: str) -> Mapping[str, str]:
+        """Reads a topic's own settings from ZooKeeper."""
 
         async def act(active: ActiveTerm) -> Mapping[str, str]:
             if name not in active.cluster.topics:
@@ -91,7 +91,7 @@ async def _alter(
 ) -> None:
     """Sets these settings; None means the brokers' default. Raises ``TopicError``.
 
-    All other settings stay, even unknown ones: other tools may have written them.
+    All other settings stay, even unknown ones, because other tools may have written them.
     """
     if topic not in active.cluster.topics:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} does not exist")

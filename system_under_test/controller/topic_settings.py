@@ -1,11 +1,11 @@
-"""The settings of topics, and this broker's own: as stored in ZooKeeper, and as changed while brokers run.
+"""The settings of topics and of this broker in ZooKeeper, and their changes while brokers run.
 
-Settings reach a broker in two ways: from the controller with a role, and from ZooKeeper when they change. The two may
-overtake each other. So settings carry the zxid as of which they were valid, and never replace newer ones.
+The settings of a topic are in /config/topics, those of a broker in /config/brokers. A change is announced by a sequence
+node in /config/changes, which names the topic or broker, and which every broker watches. All settings are read at the
+start, and whenever an announcement may have been missed, for example after a lost connection.
 
-Every broker watches /config/changes, where a sequence node names the topic of a change; the settings themselves are in
-/config/topics. A broker's own are in /config/brokers, and are announced the same way. All settings are read again at
-the start, and whenever an announcement may have been missed, for example after a lost connection.
+The controller also sends a topic's settings with each role, and older settings may arrive after newer ones. So settings
+carry a zxid, and never replace settings with a higher zxid.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.controller")
 
 LIFETIME_MS = 15 * 60 * 1000
-"""Announcements that are older than the newest one by more than this are deleted. Kafka uses a broker's clock."""
+"""An announcement is deleted when it is this much older than the newest one. Kafka compares with a broker's clock."""
 
 
 @dataclass(frozen=True)
 class VersionedSettings:
-    """Settings as text, as of a transaction (zxid)."""
+    """Settings as text, valid as of the transaction ``zxid``."""
 
     values: Mapping[str, str]
     zxid: int
 
 
 async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> VersionedSettings | None:
-    """Reads a topic's settings; logs an invalid znode and returns None.
+    """Reads a topic's settings; returns None for an invalid znode, which is logged.
 
-    ``zxid``: a transaction that this read certainly sees. If the znode is missing, the topic had no settings as of it.
+    ``zxid``: a transaction that this read is known to include. If the znode is missing, the result is valid as of it.
     """
     try:
         found = await znodes.read(zookeeper, znodes.TopicSettings, paths.topic_config(topic))
@@ -69,8 +69,8 @@ def _filter_usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 class ConfigChanges:
     """Follows changes of settings, on every broker.
 
-    ``apply`` gets a topic's settings, possibly again, and possibly those of a topic not on this broker. ``apply_own``
-    gets this broker's.
+    ``apply`` gets a topic's settings, possibly the same ones again, and even for a topic without a replica here.
+    ``apply_own`` gets this broker's settings.
     """
 
     zookeeper: ZooKeeper
@@ -118,7 +118,7 @@ class ConfigChanges:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             try:
                 data, stat = await self.zookeeper.get(path)
-            except NoNodeError:  # it is unknown which topic it named
+            except NoNodeError:  # the topic that it named is unknown
                 self._must_read_all = True
                 self._fired.set()
                 continue
@@ -134,7 +134,7 @@ class ConfigChanges:
                 elif (kind, entity) == ("brokers", str(self.broker_id)):
                     await self._read_own()
             self._handled[name] = stat.ctime
-        await self._forget_old()
+        await self._delete_old_announcements()
 
     async def _read(self, topic: str, zxid: int) -> None:
         settings = await read_settings(self.zookeeper, topic, zxid)
@@ -147,9 +147,9 @@ class ConfigChanges:
         except znodes.ZnodeError as error:
             _log.error("%s; it is ignored", error)
         else:
-            self.apply_own({} if found is None else found[0].config)  # it may have no settings, or none any more
+            self.apply_own({} if found is None else found[0].config)
 
-    async def _forget_old(self) -> None:
+    async def _delete_old_announcements(self) -> None:
         newest = max(self._handled.values(), default=0)
         for name, created_ms in self._handled.items():
             if newest - created_ms > LIFETIME_MS:

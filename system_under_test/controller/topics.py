@@ -1,7 +1,7 @@
 """Creates and removes topics: validation, placement of replicas, and the znodes.
 
-A topic created on a client's demand is created by the broker that was asked, as in Kafka 0.10; the controller sees it
-in ZooKeeper.
+If a client's request creates a topic on demand, the broker that got the request writes the znodes, as in Kafka 0.10.
+The controller sees them in ZooKeeper.
 """
 
 import logging
@@ -23,11 +23,11 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.controller")
 
 MAX_PARTITIONS = 1_000
-"""Limit of one request: each replica has three open files, and an assignment must fit into one znode (1 MB)."""
+"""Limit of one request. Each replica has three open files, and an assignment must fit into one znode (1 MB)."""
 
 
 class TopicError(Exception):
-    """A topic cannot be created or changed; ``code`` is Kafka's, the message is in responses of version 1."""
+    """A topic cannot be created or changed. ``code`` is Kafka's error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class TopicError(Exception):
 
 @dataclass(frozen=True)
 class TopicPlan:
-    """Replicas by partition, the preferred leader first; settings as text."""
+    """A topic to create: replicas by partition, the preferred leader first, and settings as text."""
 
     assignment: Mapping[int, Sequence[int]]
     settings: Mapping[str, str]
@@ -93,7 +93,7 @@ def is_placeable(replicas: Sequence[int], replication: int, brokers: Collection[
 def spread_replicas(
     partitions: range, replication: int, brokers: Sequence[int], start: int, shift: int
 ) -> Mapping[int, Sequence[int]]:
-    """Assigns leaders round-robin from ``start``; followers shift by one each round (as Kafka does)."""
+    """Assigns replicas as Kafka does: leaders round-robin from ``start``, followers shifted by one more each round."""
     count = len(brokers)
     assignment = {}
     for partition in partitions:
@@ -105,7 +105,7 @@ def spread_replicas(
 
 
 async def plan_creation(zookeeper: ZooKeeper, name: str, plan: TopicPlan) -> list[Any]:
-    """Returns the writes that create a topic. Settings left behind by a former topic of that name are replaced."""
+    """Returns the writes that create a topic. They replace settings that a former topic of that name has left."""
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
     operations: list[Any] = []
     settings, path = znodes.encode(znodes.TopicSettings(dict(plan.settings))), paths.topic_config(name)
@@ -119,7 +119,7 @@ async def plan_creation(zookeeper: ZooKeeper, name: str, plan: TopicPlan) -> lis
 
 
 async def has_deletion_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> bool:
-    """Returns whether any replica of this topic was ever asked to delete its files."""
+    """Returns whether the deletion of this topic has begun, so that some replicas may have deleted their files."""
     path = paths.delete_topic(name)
     try:
         data, _ = await zookeeper.get(path)
@@ -150,7 +150,7 @@ async def plan_removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[Par
 
 
 def make_default_topic_request(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
-    """Returns a request for a topic whose name alone is known, with the default numbers."""
+    """Returns the request to create a topic with the default numbers of partitions and replicas."""
     return CreatableTopic(
         topic=name,
         num_partitions=config.default_partitions,
@@ -159,10 +159,10 @@ def make_default_topic_request(name: str, config: BrokerConfig, brokers: Sequenc
 
 
 def make_offsets_topic_request(name: str, config: BrokerConfig) -> CreatableTopic:
-    """Returns a request for the internal topic of groups: compacted, and with min.insync.replicas of 2 if possible.
+    """Returns the request to create the internal topic of groups: compacted, with min.insync.replicas of 2 if possible.
 
-    A group is one record, as large as all its members and their assignments. So the cluster's message limit for users
-    does not apply: a group that does not fit could never be stored.
+    A group is one record with all its members and their assignments. So a lower limit of message sizes that is
+    configured for the cluster does not apply here.
     """
     replication = config.offsets_topic_replication_factor
     largest = max(config.topic.max_message_bytes, TopicConfig().max_message_bytes)
@@ -181,13 +181,13 @@ def make_offsets_topic_request(name: str, config: BrokerConfig) -> CreatableTopi
 async def auto_create(
     zookeeper: ZooKeeper, config: BrokerConfig, wanted: CreatableTopic, brokers: Sequence[int], rng: random.Random
 ) -> ErrorCode:
-    """Creates a topic on demand. Returns LEADER_NOT_AVAILABLE, as its leader comes later, or why it is impossible."""
+    """Creates a topic on demand. Returns LEADER_NOT_AVAILABLE, because it has no leader yet, or the error."""
     name = wanted.topic
     try:
         plan = plan_topic(wanted, sorted(brokers), config, rng)
         await zookeeper.multi(await plan_creation(zookeeper, name, plan))
     except TopicError as error:
         return error.code
-    except KazooException as error:  # it exists already, or the outcome is unknown; the client asks again
+    except KazooException as error:  # the topic exists already, or the outcome is unknown; the client retries
         _log.info("creating topic %s on demand: %r", name, error)
     return ErrorCode.LEADER_NOT_AVAILABLE

@@ -19,7 +19,7 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 @dataclass(frozen=True)
 class ControllerTraits:
-    """The rules that defects change, with their correct versions as defaults."""
+    """The rules that defects change. The defaults are correct."""
 
     decide: Decide = leaders.decide_next_state
     """Decides the next state of a partition."""
@@ -39,19 +39,19 @@ CORRECT = ControllerTraits()
 def select_controller_traits(defects: Collection[str]) -> ControllerTraits:
     """Returns the traits of a build with these defects."""
     if "unclean-election" in defects:
-        return ControllerTraits(decide=elect_any_living)
+        return ControllerTraits(decide=elect_any_live_replica)
     if "zombie-controller" in defects:
         return ControllerTraits(writer=UnfencedWriter, resigns=False)
     if "last-replica" in defects:
         return ControllerTraits(decide=elect_as_if_clean)
     if "wiped-replica" in defects:
-        return ControllerTraits(decide=elect_in_any_life)
+        return ControllerTraits(decide=elect_under_any_registration)
     if "lost-registration" in defects:
         return ControllerTraits(recognises=matches_address, stays_registered=False)
     return CORRECT
 
 
-def elect_any_living(
+def elect_any_live_replica(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """Elects the first live replica if no in-sync one is left, even if it has missed records."""
@@ -63,16 +63,16 @@ def elect_any_living(
 def elect_as_if_clean(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """Trusts every returning replica to have its whole log, although it may have lost records that were not on disk."""
-    lives = tuple(InSyncMembers.from_state(state).epochs.values())
-    trusted = {number: replace(broker, clean_lives=lives) for number, broker in brokers.items()}
+    """Trusts every restarted replica to have its whole log, although it may have lost records that were not on disk."""
+    registrations = tuple(InSyncMembers.from_state(state).epochs.values())
+    trusted = {number: replace(broker, clean_lives=registrations) for number, broker in brokers.items()}
     return leaders.decide_next_state(state, assignment, trusted, policy, controller_epoch)
 
 
-def elect_in_any_life(
+def elect_under_any_registration(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """Counts a member as in sync under any registration, even if it returned with an empty disk."""
+    """Counts a member as in sync under any registration, even if it has restarted with an empty disk."""
     members = InSyncMembers.from_state(state)
     present = {m: brokers[m].czxid if m in brokers else epoch for m, epoch in members.epochs.items()}
     renamed = replace(members, epochs=present).to_state(state.controller_epoch, state.leader, state.leader_epoch)
@@ -80,7 +80,7 @@ def elect_in_any_life(
 
 
 class UnfencedWriter(FencedWriter):
-    """Writes without checking who is controller."""
+    """A writer that does not check whether its term is over."""
 
     async def write(self, operations: Sequence[Any]) -> list[Any]:
         return await self._zookeeper.multi(operations)

@@ -1,4 +1,4 @@
-"""The controller's only queue: triggers and requested actions, each handled before the next."""
+"""The controller's work queue: triggers and requested actions, handled one by one."""
 
 import asyncio
 import enum
@@ -47,7 +47,7 @@ class WorkQueue:
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Trigger | RequestedAction] = asyncio.Queue()
         self._queued: set[Trigger] = set()
-        self._watches: Mapping[Trigger, Watch] = {trigger: self._watch(trigger) for trigger in Trigger}
+        self._watches: Mapping[Trigger, Watch] = {trigger: self._make_watch(trigger) for trigger in Trigger}
 
     def notify(self, trigger: Trigger) -> None:
         if trigger not in self._queued:
@@ -59,13 +59,13 @@ class WorkQueue:
         self.notify(trigger)
 
     def watch(self, trigger: Trigger) -> Watch:
-        """Returns the watch of a trigger.
+        """Returns the watch that notifies a trigger.
 
-        There is only one each, because a ZooKeeper client keeps every watch until it fires.
+        Each trigger has a single watch, because a ZooKeeper client keeps every distinct watch until it fires.
         """
         return self._watches[trigger]
 
-    def _watch(self, trigger: Trigger) -> Watch:
+    def _make_watch(self, trigger: Trigger) -> Watch:
         return lambda _: self.notify(trigger)
 
     async def next(self) -> Trigger | RequestedAction:
@@ -77,8 +77,8 @@ class WorkQueue:
     async def perform(self, action: Action[T]) -> T:
         """Runs the action between two triggers, and returns its result.
 
-        Raises ``TopicError``: NOT_CONTROLLER if this broker is not the controller, UNKNOWN if the outcome is unknown,
-        and those of the action.
+        Raises the action's ``TopicError``, or one with NOT_CONTROLLER (this broker is not the controller) or UNKNOWN
+        (the outcome is unknown).
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((action, done))

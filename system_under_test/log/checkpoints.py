@@ -6,14 +6,14 @@
     orders 1 77
     crc 2a0cdaee          CRC-32 of all bytes before
 
-Version 0, Kafka's own, has no checksum. It is still read, but a wrong digit in it goes unnoticed.
+Version 0 is Kafka's own, and has no checksum. It can be read, but a wrong digit in it goes unnoticed.
 
 - ``replication-offset-checkpoint``: high watermarks
 - ``recovery-point-offset-checkpoint``: offsets below which everything is fsynced
 - ``cleaner-offset-checkpoint``: offsets below which logs are compacted
 
 A write changes the entries of some partitions and keeps all others. A broker that stored only the partitions that it
-leads now would forget the high watermarks of the others (KAFKA-1647).
+leads would forget the high watermarks of the partitions that it follows (KAFKA-1647).
 """
 
 import asyncio
@@ -73,12 +73,12 @@ class OffsetCheckpoint:
         return f"{self._path} is not there" if expected and not self._storage.exists(self._path) else None
 
     async def write(self, entries: Mapping[PartitionId, int]) -> None:
-        """Durably sets these entries, and keeps all others. Concurrent calls are serialized."""
+        """Durably sets these entries, and keeps all other entries. Concurrent calls are serialized."""
         async with self._writing:
             await self._replace({**self.load(), **entries})
 
     async def remove(self, partition: PartitionId) -> None:
-        """Durably removes an entry if it exists after all earlier calls."""
+        """Durably removes the partition's entry, if there is one. Waits for earlier calls."""
         async with self._writing:
             entries = self.load()
             if entries.pop(partition, None) is not None:

@@ -3,15 +3,16 @@
 A pass has two steps, as in Kafka:
 
 1. It reads the part of the log that was not cleaned yet (the dirty part), and remembers the last offset of each key.
-   All of it is checked before the first segment is replaced, because a damaged key would make other records obsolete.
-2. It rewrites all segments from the start, without the messages that a later one makes obsolete. Small neighboring
-   segments are merged.
+   The whole dirty part is checked before the first segment is replaced, because a damaged key would make other records
+   obsolete.
+2. It rewrites all segments from the start, without messages whose key has a later message. Small neighboring segments
+   are merged.
 
-A pass may remember a limited number of keys. It then stops reading early, even in the middle of a segment; all messages
-from there on are kept.
+The number of keys that a pass may remember is limited. At the limit it stops reading, even in the middle of a segment,
+and keeps all messages from there on.
 
-Compaction never touches segments that are written to, not fsynced, or not below the high watermark. Readers continue in
-the old segments. Appends, reads and retention continue during a pass; truncation of the segments involved ends it.
+Compaction touches a segment only if it is no longer written to, is fsynced, and lies below the high watermark. Readers
+continue in the old segments. Appends, reads and retention continue during a pass; a truncation of its segments ends it.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from typing import Final
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log import swap
 from assay.system_under_test.log.errors import CorruptLog
-from assay.system_under_test.log.index import MAXIMUM
+from assay.system_under_test.log.index import MAX_RELATIVE
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment
@@ -34,23 +35,23 @@ from assay.system_under_test.records.message import Message
 YIELD_BYTES: Final = 64 * 1024
 """Bytes read or written before other tasks run."""
 DIGEST_SIZE: Final = 16
-"""Bytes of a key's digest, kept instead of the key: keys may be long, and there may be many."""
+"""Bytes of a key's digest. Digests are remembered instead of keys, because keys may be long."""
 
 
 @dataclass(frozen=True)
 class CleaningPlan:
-    """The plan of one pass over a log. ``ratio`` orders the logs of a broker."""
+    """The plan of one pass over a log. The broker cleans the log with the greatest ``ratio`` first."""
 
     segments: tuple[Segment, ...]
     dirty_from: int
     """The end of the clean part: below this offset no key has two values."""
     end: int
-    """The offset at which the segments end and the next one begins."""
+    """The offset at which the segments end, and the next segment begins."""
     horizon: int
     """Tombstones below this offset have expired."""
     ratio: float
     """The dirty share of the segments' bytes."""
-    cuts: int
+    truncations: int
     """The log's count of truncations when the plan was made."""
 
 
@@ -65,12 +66,12 @@ class CleaningResult:
     size_before: int
     """Bytes of the examined segments before the pass."""
     size_after: int
-    """Bytes of the same segments after it."""
+    """Bytes of the same segments after the pass."""
     horizon: int
     """No tombstone is left below this offset."""
     last_tombstone: int
     """Offset of the last remaining tombstone; -1 if there is none."""
-    cuts: int
+    truncations: int
     """The log's count of truncations when the plan was made."""
 
 
@@ -79,9 +80,10 @@ class CleaningInterrupted(Exception):
 
 
 def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> CleaningPlan | None:
-    """Returns the plan of a pass if one is due: enough of the log is dirty, or tombstones have expired.
+    """Returns the plan of a pass, or None if none is due.
 
-    ``limit`` is the high watermark. Raises :class:`CorruptLog` if the messages' times cannot be read.
+    A pass is due if enough of the log is dirty, or tombstones have expired. ``limit`` is the high watermark. Raises
+    :class:`CorruptLog` if the messages' times cannot be read.
     """
     dirty_from, now = max(dirty_from, log.start_offset), log.now()
     segments = swap.find_cleanable(log, limit)
@@ -100,14 +102,14 @@ def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> 
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None
-    return CleaningPlan(segments, dirty_from, ends[-1], horizon, ratio, log.cuts)
+    return CleaningPlan(segments, dirty_from, ends[-1], horizon, ratio, log.truncations)
 
 
 async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callable[[int], None]) -> CleaningResult:
-    """Runs one pass, which :func:`note_cleaning` must follow. ``max_keys``: how many keys it may remember, at least 1.
+    """Runs one pass, which remembers at most ``max_keys`` keys. The caller must call :func:`note_cleaning` next.
 
-    ``on_replaced`` is called for each group with the number of segments it replaced. They must be purged once their
-    readers have had time to finish.
+    ``on_replaced`` is called after each replacement with the number of old segments. The caller must purge these
+    segments once their readers have had time to finish.
 
     Raises :class:`CleaningInterrupted`, :class:`CorruptLog` for damage, ``OSError``, and :class:`SwapUnfinished`.
     """
@@ -116,7 +118,7 @@ async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callab
     examined = tuple(segment for segment in plan.segments if segment.base_offset < end)
     before = sum(segment.size for segment in examined)
     await log.tombstones.set_ends(log.find_gaps)
-    await log.tombstones.allow_gaps(lambda: plan.end if log.cuts == plan.cuts else 0)
+    await log.tombstones.allow_gaps(lambda: plan.end if log.truncations == plan.truncations else 0)
     for group in _group_segments(examined, log.config.segment_bytes, log.config.index_max_bytes, end):
         await run.rewrite(group, end, last)
     return CleaningResult(
@@ -126,18 +128,17 @@ async def clean(log: Log, plan: CleaningPlan, max_keys: int, on_replaced: Callab
         size_after=before - run.freed,
         horizon=min(plan.horizon, end),
         last_tombstone=run.last_tombstone,
-        cuts=run.cuts,
+        truncations=run.truncations,
     )
 
 
 async def note_cleaning(log: Log, cleaning: CleaningResult) -> bool:
-    """Durably notes the times of tombstones.
+    """Durably notes the ages of tombstones after a pass.
 
-    Returns False, and notes nothing, if the log was truncated or closed since.
-
-    The caller must not allow a truncation before this returns.
+    Returns False, and notes nothing, if the log was truncated or closed since the pass began. The caller must prevent
+    truncations until this returns.
     """
-    if log.closed or log.cuts != cleaning.cuts:
+    if log.closed or log.truncations != cleaning.truncations:
         return False
     await log.tombstones.record_cleaning(cleaning.horizon, cleaning.last_tombstone + 1, log.now_ms())
     return True
@@ -150,7 +151,7 @@ class _Pass:
         self._log = log
         self._plan = plan
         self._on_replaced = on_replaced
-        self.cuts = plan.cuts
+        self.truncations = plan.truncations
         self.dropped = self.freed = 0
         self.last_tombstone = -1
         """Offset of the last tombstone that stays."""
@@ -162,7 +163,7 @@ class _Pass:
         for segment in self._plan.segments:
             if segment.next_offset <= self._plan.dirty_from:
                 continue
-            for data in self._blocks(segment):
+            for data in self._iterate_blocks(segment):
                 for message in message_set.iterate_messages(data, check_crcs=False):
                     if message.offset < self._plan.dirty_from or message.key is None:
                         continue
@@ -198,7 +199,7 @@ class _Pass:
         try:
             file.truncate(0)
             for segment in group:
-                for data in self._blocks(segment):
+                for data in self._iterate_blocks(segment):
                     file.append(message_set.select(data, is_kept))
                     await self._yield_after(len(data))
             if len(group) == 1 and not dropped:
@@ -213,8 +214,10 @@ class _Pass:
                 raise CleaningInterrupted
             following = log.segments[log.segments.index(group[-1]) + 1].base_offset
             if scan.next_offset < following:
-                await log.tombstones.add_ends(lambda: {following: scan.next_offset} if log.cuts == self.cuts else {})
-            if not await swap.exchange_segments(log, group, scan, self.cuts):
+                await log.tombstones.add_ends(
+                    lambda: {following: scan.next_offset} if log.truncations == self.truncations else {}
+                )
+            if not await swap.exchange_segments(log, group, scan, self.truncations):
                 raise CleaningInterrupted
         finally:
             with contextlib.suppress(OSError):  # remaining files are removed at the next start
@@ -225,14 +228,15 @@ class _Pass:
         self.freed += size - scan.position
         self._on_replaced(len(group))
 
-    def _blocks(self, segment: Segment) -> Iterator[bytes]:
-        """Yields the bytes of each block, checked even if they were before: the disk may have damaged them since.
+    def _iterate_blocks(self, segment: Segment) -> Iterator[bytes]:
+        """Yields the bytes of each block, checked again even if they were checked before.
 
-        Only a later block, or the segment's end, shows that the last offset of a block is too high.
+        The disk may have damaged them since. Also, the last offset of a block may be too high, which only the next
+        block or the segment's end shows.
         """
         blocks, expected = segment.blocks(), segment.base_offset
         while True:
-            if segment.closed or self._log.cuts != self.cuts:
+            if segment.closed or self._log.truncations != self.truncations:
                 raise CleaningInterrupted
             with self._log.recording_damage():
                 block = next(blocks, None)
@@ -240,7 +244,7 @@ class _Pass:
                 found = self._log.config.check(data, expected, segment.base_offset)
                 if found.size < len(data) or (block is None and expected != segment.next_offset):
                     segment.rebuild_index()
-                    raise CleaningInterrupted  # the data are good, so the next pass finds a right index
+                    raise CleaningInterrupted  # the data are good, and the next pass uses the rebuilt index
             if block is None:
                 return
             expected = found.next_offset
@@ -268,7 +272,7 @@ def _group_segments(
         fits = (
             size + segment.size <= segment_bytes
             and index + segment.index.size <= index_bytes
-            and (not group or following - group[0].base_offset <= MAXIMUM)
+            and (not group or following - group[0].base_offset <= MAX_RELATIVE)
         )
         if group and not fits:
             yield group

@@ -5,7 +5,7 @@ from typing import Self
 from zlib import crc32
 
 from assay.system_under_test.config import TopicConfig
-from assay.system_under_test.log.index import MAXIMUM
+from assay.system_under_test.log.index import MAX_RELATIVE
 from assay.system_under_test.log.traits import CORRECT, LogTraits
 from assay.system_under_test.records.message import Buffer
 from assay.system_under_test.records.message_set import CheckResult
@@ -16,21 +16,21 @@ class LogConfig:
     """Sizes in bytes, times in milliseconds. Raises ``ValueError`` for invalid sizes."""
 
     segment_bytes: int = 1 << 30
-    """A segment is rolled before an append that would exceed this; a larger append still goes into one segment."""
+    """A segment is rolled before an append that would exceed this. A larger append goes into one segment, too."""
     segment_ms: int = 7 * 24 * 3600 * 1000
-    """A segment that was begun this long ago is rolled at the next append, by the node's wall clock."""
+    """An append rolls the segment if its first append is this long ago, by the node's wall clock."""
     segment_jitter_ms: int = 0
-    """Each segment is rolled earlier by its own share of this, so that not all logs roll at once."""
+    """Each segment is rolled earlier by up to this time, so that not all logs roll at once."""
     index_interval_bytes: int = 4096
     index_max_bytes: int = 10 << 20
     preallocate: bool = False
     """A segment's file takes up ``segment_bytes`` from its first append until the segment is rolled or closed."""
     compacted: bool = False
-    """Whether offsets may have gaps; permanent once a log was compacted. In any other log a gap is damage."""
+    """Whether offsets may have gaps. Stays true once a log was compacted. In any other log a gap is damage."""
     traits: LogTraits = CORRECT
 
     @classmethod
-    def of(cls, topic: TopicConfig, traits: LogTraits) -> Self:
+    def from_topic(cls, topic: TopicConfig, traits: LogTraits) -> Self:
         return cls(
             segment_bytes=topic.segment_bytes,
             segment_ms=topic.segment_ms,
@@ -43,16 +43,16 @@ class LogConfig:
         )
 
     def lifetime_ms(self, path: str) -> int:
-        """Returns how long after its begin the segment at this path is rolled: the same on all replicas."""
+        """Returns how long after its first append the segment at this path is rolled; equal on all replicas."""
         jitter = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 
     def check(self, data: Buffer, next_offset: int, base_offset: int, limit: int | None = None) -> CheckResult:
-        """Checks entries of the segment with this base; the first should have the offset ``next_offset``.
+        """Checks entries of the segment that begins at ``base_offset``. The first must have the offset ``next_offset``.
 
-        An offset after a gap must be below ``limit``.
+        In a log with gaps, an offset after a gap must be below ``limit``.
         """
-        highest = base_offset + MAXIMUM if limit is None else min(base_offset + MAXIMUM, limit - 1)
+        highest = base_offset + MAX_RELATIVE if limit is None else min(base_offset + MAX_RELATIVE, limit - 1)
         return self.traits.check(data, next_offset, gaps=self.compacted, highest=highest)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The note that a log has lost durable records, and what is known of the loss.
+"""The note that a log has lost durable records: the file ``damaged`` in its folder, with an offset and the problem.
 
 A read may find damage long after a start, in a segment that the next start would trust without checking. So damage is
-noted when it is found, in the file ``damaged`` of the log's folder (an offset, and the problem). The note is removed
-when the log has been discarded; until then no process considers the log complete.
+noted when it is found. The note is removed when the log has been discarded; until then no process considers the log
+complete.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ DAMAGED = "damaged"
 
 
 class Damage(NamedTuple):
-    """The offset at which the good prefix of a log ends, and why."""
+    """The offset at which the good prefix of a log ends, and the reason."""
 
     offset: int
     problem: str
 
 
 class DamageNote(LogStateFile):
-    """The file. Changes are durable when their call returns."""
+    """The note's file. Each change is durable when its call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         super().__init__(storage, f"{directory}/{DAMAGED}")

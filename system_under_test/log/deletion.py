@@ -1,13 +1,13 @@
-"""Deletion of a log's folder: only the broker's own files are removed.
+"""Deletion of a log's folder: removes only the broker's own files.
 
-A folder may hold files of others. A user may have put them there, or the directory of another broker lies in it,
+A folder may hold foreign files: a user may have put them there, or another broker's directory lies in the folder,
 perhaps through a bind mount.
 
 1. The folder is renamed to ``T-P.deleted``, durably. From now on no part of the log is visible under the log's name. A
    start that finds such a folder continues with step 2.
 2. The broker's files are removed.
-3. If nothing else is left, the folder is removed. Otherwise, once the removals are durable, it gets its name back, with
-   the files of others in it.
+3. If the folder is now empty, it is removed. Otherwise, once the removals are durable, it gets its old name back, with
+   the foreign files in it.
 """
 
 import itertools
@@ -53,23 +53,23 @@ def is_own_file(name: str) -> bool:
 
 
 def may_be_log(storage: Storage, directory: str) -> bool:
-    """Returns whether the folder is a log: it has a file of the broker, or is empty, because its files were lost."""
+    """Returns whether the folder may be a log's: it has a file of the broker, or is empty after a loss of its files."""
     names = storage.listdir(directory)
     return not names or any(map(is_own_file, names))
 
 
 def remove_own_files(storage: Storage, directory: str) -> list[str]:
-    """Removes the broker's files from the folder, then the folder if it is empty. Returns the names that are left."""
-    left = []
+    """Removes the broker's files from the folder, then the folder if it is empty. Returns the remaining names."""
+    remaining = []
     for name in storage.listdir(directory):
         path = f"{directory}/{name}"
         if is_own_file(name) and not is_folder(storage, path):
             storage.remove(path)
         else:
-            left.append(name)
-    if not left:
+            remaining.append(name)
+    if not remaining:
         storage.remove(directory)
-    return left
+    return remaining
 
 
 async def remove_log(storage: Storage, directory: str) -> None:
@@ -77,20 +77,20 @@ async def remove_log(storage: Storage, directory: str) -> None:
     parent = posixpath.dirname(directory)
     renamed = None
     if storage.exists(directory):
-        renamed = next(path for path in _list_doomed(directory) if not storage.exists(path))
+        renamed = next(path for path in _list_deletion_paths(directory) if not storage.exists(path))
         storage.rename(directory, renamed)
     await storage.fsync_directory(parent)
-    for path in itertools.takewhile(storage.exists, _list_doomed(directory)):
-        left = remove_own_files(storage, path) if is_folder(storage, path) else []
-        if path == renamed and left:
+    for path in itertools.takewhile(storage.exists, _list_deletion_paths(directory)):
+        remaining = remove_own_files(storage, path) if is_folder(storage, path) else []
+        if path == renamed and remaining:
             await storage.fsync_directory(path)  # otherwise a power loss could bring back a part of the log
             storage.rename(path, directory)
-            _warn(directory, left)
+            _warn_of_remaining(directory, remaining)
     await storage.fsync_directory(parent)
 
 
-def _list_doomed(directory: str) -> Iterator[str]:
-    """Yields the names that the folder may get. The first one may be taken by a folder with files of others."""
+def _list_deletion_paths(directory: str) -> Iterator[str]:
+    """Yields the paths that the folder may get for its deletion. A folder with foreign files may occupy the first."""
     yield add_suffix(directory, DELETED_SUFFIX)
     for number in itertools.count(1):
         yield add_suffix(directory, f".{number}{DELETED_SUFFIX}")
@@ -104,8 +104,8 @@ async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
         deleted = _DELETED.fullmatch(name)
         if deleted is None or parse_directory_name(deleted[1]) is None or not is_folder(storage, path):
             continue
-        if left := remove_own_files(storage, path):
-            _warn(path, left)
+        if remaining := remove_own_files(storage, path):
+            _warn_of_remaining(path, remaining)
         else:
             gone.append(name)
     if gone:
@@ -113,6 +113,7 @@ async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
     return gone
 
 
-def _warn(directory: str, left: list[str]) -> None:
-    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    _log.warning("%s stays, because it has files that are not the broker's: %s%s", directory, ", ".join(left[:3]), more)
+def _warn_of_remaining(directory: str, names: list[str]) -> None:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    listed = ", ".join(names[:3])
+    _log.warning("%s stays, because it has files that are not the broker's: %s%s", directory, listed, more)

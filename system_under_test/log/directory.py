@@ -5,7 +5,7 @@
 - ``meta.properties``: the broker to which the directory belongs
 - ``T-P/topic-incarnation``: the czxid of the topic's znode, so that a topic created again under its old name does not
   get old data
-- ``.lock``: locked by the process that uses the directory; never removed, its content is only informative
+- ``.lock``: locked by the process that uses the directory; never removed. Its content is only informative
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ META_PROPERTIES = "meta.properties"
 INCARNATION = "topic-incarnation"
 DELETED_SUFFIX = ".deleted"
 STRAY_SUFFIX = ".stray"
-LONGEST_NAME = 255
-"""Bytes of a file's name. A topic's name may have 249, so a suffix can be too much."""
+MAX_NAME_BYTES = 255
+"""Maximum bytes of a file's name. A topic's name may have 249, so a suffix can make it too long."""
 
 
 class DirectoryError(Exception):
@@ -36,8 +36,8 @@ class DirectoryMovedError(OSError):
 def lock(storage: Storage, root: str) -> None:
     """Locks the log directory for this process until it ends, and creates the directory if missing.
 
-    Must be called before anything in the directory is read. Raises :class:`DirectoryError` if another process holds the
-    lock, or if this directory and another broker's lie one in the other; the directory is then unchanged.
+    Must be called before anything in the directory is read. Raises :class:`DirectoryError`, and changes nothing, if
+    another process holds the lock, or if one of two brokers' directories lies inside the other.
     """
     _reject_nested(storage, root)
     storage.mkdir(root)
@@ -53,8 +53,8 @@ def lock(storage: Storage, root: str) -> None:
 def require_in_place(storage: Storage, root: str) -> None:
     """Raises :class:`DirectoryMovedError` if the file that this process locked is no longer at its path.
 
-    Open logs of a directory that was moved go on in it. But files written by their paths, such as checkpoints, would go
-    to the directory that has taken its place.
+    If the directory was moved, open logs continue in the moved directory. But files that are opened by path, such as
+    checkpoints, would be written to the directory that has taken its place.
     """
     path = _join(root, LOCK)
     if storage.has_lost_lock(path):
@@ -65,18 +65,18 @@ def require_in_place(storage: Storage, root: str) -> None:
 
 
 def _reject_nested(storage: Storage, root: str) -> None:
-    """Raises :class:`DirectoryError` if two brokers' directories are nested in a folder with a partition's name.
+    """Raises :class:`DirectoryError` if another broker's directory contains or is contained in this one.
 
-    The outer broker would take that folder for a partition's. Symbolic links are resolved, but a bind mount can hide
-    the outer directory.
+    Only nesting in a folder with a partition's name is rejected: the outer broker would treat that folder as a log.
+    Symbolic links are resolved, but a bind mount can hide the outer directory.
     """
     real = storage.resolve(root)
     parts = real.split("/")
     above = [("/".join(parts[:depth]), "/".join(parts[: depth + 1])) for depth in range(len(parts))]
     below = [_join(root, name) for name in storage.listdir(root)]
-    # Each place: the directory whose lock file is looked for, the outer directory, the folder in it, the inner one.
-    places = [(outer, outer, folder, real) for outer, folder in above] + [(one, root, one, one) for one in below]
-    for other, outer, folder, inner in places:
+    # Each candidate: the other broker's directory, the outer directory, its folder on the way, the inner directory.
+    candidates = [(outer, outer, folder, real) for outer, folder in above] + [(one, root, one, one) for one in below]
+    for other, outer, folder, inner in candidates:
         if parse_directory_name(folder.rpartition("/")[2]) is None:
             continue
         if any(storage.exists(_join(other, file)) for file in (LOCK, META_PROPERTIES)):
@@ -87,9 +87,9 @@ def _reject_nested(storage: Storage, root: str) -> None:
 
 
 async def make_root(storage: Storage, root: str) -> None:
-    """Creates the log directory, and fsyncs all its parents: a folder is lost if its entry in a parent is lost.
+    """Creates the log directory, and fsyncs all its parents, because a power loss can undo the creation of any.
 
-    This is also needed for an existing directory: the process that created it may have been killed before this step.
+    An existing directory needs this, too: the process that created it may have been killed before the fsync.
     """
     storage.mkdir(root)
     top = "/" * root.startswith("/")
@@ -104,9 +104,9 @@ def format_directory_name(topic: str, partition: int) -> str:
 
 
 def parse_directory_name(name: str) -> tuple[str, int] | None:
-    """Parses a folder's name into topic and partition.
+    """Parses the name of a log's folder into topic and partition.
 
-    Returns None for any other name, including logs that were set aside or half deleted.
+    Returns None for any other name. Logs that were set aside or are being deleted have other names.
     """
     topic, _, partition = name.rpartition("-")
     if (
@@ -120,14 +120,14 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 
 def add_suffix(directory: str, suffix: str) -> str:
-    """Returns the path of a log's folder with a suffix, and a shortened topic name if the whole name is too long.
+    """Returns the path of a log's folder with a suffix. Shortens the topic name if the whole name is too long.
 
-    Two logs can then get the same name, so the caller must expect that this folder exists.
+    Two logs can get the same shortened name, so the caller must expect that this folder exists.
     """
     parent, _, name = directory.rpartition("/")
     topic, _, partition = name.rpartition("-")
     tail = f"-{partition}{suffix}"
-    return _join(parent, topic[: LONGEST_NAME - len(tail)] + tail)
+    return _join(parent, topic[: MAX_NAME_BYTES - len(tail)] + tail)
 
 
 def list_partition_directories(storage: Storage, root: str = "") -> list[tuple[str, int]]:
@@ -148,8 +148,8 @@ def is_folder(storage: Storage, path: str) -> bool:
 async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]:
     """Removes the marker of a clean stop and returns its content (see :func:`write_clean_marker`); empty without one.
 
-    The marker is durably gone before this returns. It must be awaited before anything is written; otherwise a crash
-    would pass for a clean stop. An unreadable marker is ignored.
+    The marker is durably gone when this returns. Until then the caller must not write anything, because a crash would
+    look like a clean stop. An unreadable marker is ignored.
     """
     path = _join(root, CLEAN_MARKER)
     if not storage.exists(path):
@@ -161,18 +161,18 @@ async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]
 
 
 async def write_clean_marker(storage: Storage, registrations: Sequence[int], root: str = "") -> None:
-    """Writes the marker of a clean stop; await it last, once every log is closed and every checkpoint written.
+    """Writes the marker of a clean stop. Must be called last, when every log is closed and every checkpoint written.
 
-    ``registrations``: the czxids of an unbroken series of processes that all stopped cleanly, up to this one. The
-    directory still has all records that any of them had. If a registration is not in the marker, the directory may
-    lack its records, for example because an older copy was restored.
+    ``registrations``: the czxids of the broker's latest registrations, up to the current one, each of which ended with
+    a clean stop. The directory has all records that the broker had under any of them. Under any other registration it
+    may have had more, for example if an older copy of the directory was restored.
     """
     await write_atomic(storage, _join(root, CLEAN_MARKER), f"{' '.join(map(str, registrations))}\n".encode())
 
 
 @dataclass(frozen=True)
 class MetaProperties:
-    """The broker to which the directory belongs; ``cluster_id`` is None if not recorded."""
+    """The broker and the cluster to which the directory belongs; ``cluster_id`` is None if not recorded."""
 
     broker_id: int
     cluster_id: str | None = None
@@ -229,9 +229,9 @@ def parse_incarnation(path: str, data: bytes) -> int:
 
 
 async def write_incarnation(storage: Storage, directory: str, czxid: int) -> None:
-    """Durably writes the czxid into an existing folder.
+    """Durably writes the czxid into an existing folder, after a checksum.
 
-    A checksum comes first, because a wrong digit would assign the log to another topic.
+    A wrong digit would assign the log to another topic.
     """
     body = b"%d\n" % czxid
     await write_atomic(storage, f"{directory}/{INCARNATION}", format_crc_line(body) + body)

@@ -1,7 +1,7 @@
 """The epoch history of a partition: which leader epoch began at which offset (``leader-epoch-checkpoint``).
 
-Messages of formats 0 and 1 do not carry the epoch. So replicas find the point at which they diverge by this history
-alone (KIP-101; KIP-279 for a leader's answer about an epoch that it never had).
+Messages of formats 0 and 1 do not carry the epoch. So replicas find the offset at which they diverge by this history
+alone (KIP-101). KIP-279 defines a leader's answer about an epoch that it never had.
 
 An entry says that the messages from its offset up to the next entry's offset were appended in its epoch. Epochs rise
 strictly. Offsets never fall, and an epoch in which nothing was appended keeps its entry (KAFKA-7415).
@@ -22,7 +22,7 @@ UNKNOWN = -1
 
 
 class EpochStart(NamedTuple):
-    """An epoch and the offset of its first message, or of the log's end when it began."""
+    """An epoch, and the log's end when it began, which is the offset of its first message, if it has any."""
 
     epoch: int
     start_offset: int
@@ -73,11 +73,11 @@ class EpochHistory(LogStateFile):
         return True
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Returns ``(e, end)``: e is the largest epoch here that is <= ``epoch``; its messages end before ``end``.
+        """Returns ``(e, end)``: the largest known epoch that is <= ``epoch``, and the offset after its last message.
 
-        - ``log_end`` is the end of the last epoch.
-        - If all epochs here are larger, the result is ``(-1, start of the first entry)``.
-        - Without a history, or for epoch -1, it is ``(-1, -1)``: nothing is known.
+        - The last epoch ends at ``log_end``.
+        - If all known epochs are larger, the result is ``(-1, start of the first entry)``.
+        - Without a history, or for epoch -1, the result is ``(-1, -1)``: nothing is known.
         """
         if not self._entries or epoch == UNKNOWN:
             return UNKNOWN, UNKNOWN
@@ -90,9 +90,9 @@ class EpochHistory(LogStateFile):
         self._entries = tuple(entry for entry in self._entries if entry.start_offset < offset)
 
     def truncate_from_start(self, offset: int) -> None:
-        """Removes the entries of epochs that have no message left at ``offset`` or beyond.
+        """Removes the entries of epochs that have no message at ``offset`` or beyond.
 
-        The epoch to which ``offset`` belongs begins there now (Kafka's ``clearAndFlushEarliest``).
+        The epoch of ``offset`` now begins at ``offset`` (Kafka's ``clearAndFlushEarliest``).
         """
         kept = tuple(entry for entry in self._entries if entry.start_offset >= offset)
         gone = self._entries[: len(self._entries) - len(kept)]
@@ -101,7 +101,7 @@ class EpochHistory(LogStateFile):
         self._entries = kept
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Replaces the whole history. Raises ``ValueError`` as :meth:`assign`."""
+        """Replaces the whole history. Raises ``ValueError`` if the entries are not in order."""
         self._entries = _require_ascending(self._path, (EpochStart(*entry) for entry in entries))
 
     async def flush(self) -> None:

@@ -11,7 +11,7 @@ class OffsetOutOfRange(Exception):
 
 
 class CorruptLog(Exception):
-    """Stored bytes are damaged. ``position`` in the segment's file and ``offset`` are where the good prefix ends."""
+    """Stored bytes are damaged. The good prefix ends at ``position`` in the segment's file, before ``offset``."""
 
     def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
         super().__init__(f"{path}: damaged at byte {position} (offset {offset}): {problem}")
@@ -25,11 +25,11 @@ class DamagedLog(Exception):
 
 
 class UnflushedTruncation(RuntimeError):
-    """An append to a log that was truncated and not flushed since; a bug of the caller."""
+    """An append to a log that was truncated and not flushed since: a bug of the caller."""
 
 
 class SwapUnfinished(Exception):
-    """Segments were replaced on disk, or the next start may replace them, but not in memory.
+    """Segments were replaced on disk, or will be at the next start, but this process still has the old ones open.
 
     The process must end before it changes the log. The next start finishes the replacement.
     """

@@ -13,7 +13,7 @@ SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_SUFFIX)
 
 
 class UnusableFile:
-    """Takes the place of a file that must not be opened. It is empty, and every use of its content fails."""
+    """Stand-in for a file that must not be opened. Its size is 0, and every other use fails with the given error."""
 
     size = 0
 
@@ -55,16 +55,13 @@ def list_segment_bases(storage: Storage, directory: str) -> list[int]:
 
 
 def is_segment_file(name: str) -> bool:
-    """Returns whether this is the name of a segment's file: 20 digits and a suffix. Other files are a user's."""
+    """Returns whether this is the name of a segment's file: 20 digits and a suffix."""
     base, dot, _ = name.partition(".")
     return bool(dot) and len(base) == 20 and base.isascii() and base.isdigit()
 
 
 def remove_files(storage: Storage, path: str) -> None:
-    """Removes the files of the segment at ``path``, a name without suffix.
-
-    The data go first, because indexes without data mean nothing.
-    """
+    """Removes the files of the segment at ``path``, which has no suffix; the data first, because indexes need them."""
     storage.remove(path + LOG_SUFFIX)
     remove_indexes(storage, path)
 

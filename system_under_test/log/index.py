@@ -2,17 +2,18 @@
 
 - The offset index has the offset and the file position of some of the segment's entries. An index entry has 8 bytes: an
   offset relative to the segment's base (uint32 here), and a position (uint32).
-- The time index has some messages that are younger than all before them. An index entry has 12 bytes: a timestamp in
-  milliseconds (int64), and an offset relative to the segment's base (uint32). It says that this message has this
-  timestamp, and that no message before it is younger.
+- The time index lists some messages that are younger than all messages before them. An index entry has 12 bytes: the
+  message's timestamp in milliseconds (int64), and its offset relative to the segment's base (uint32).
 
 Both columns of an index rise strictly.
 
-An index is only a cache, and is not fsynced before a clean close. A reader that looks up a position checks that the
-entry there has the promised offset. If not, it rebuilds the index from the segment. A stale index that is trusted makes
-readers skip records after a truncation. The time index is rebuilt unless the last stop was clean; entries from before a
-clean stop are compared with the messages before they are used. Either file may have lost its last entries: whatever
-follows the last entry that is there is read from the segment.
+An index is only a cache, and is not fsynced before a clean close. Each file may lack its last entries, so the part of
+the segment after the last index entry is read.
+
+- A reader that looks up a position checks that the entry there has the promised offset. If not, the reader rebuilds the
+  index from the segment. Without this check, a stale index would make readers skip records after a truncation.
+- The time index is rebuilt unless the last stop was clean. After a clean stop, each index entry is compared with the
+  messages before it is used.
 """
 
 import struct
@@ -24,12 +25,12 @@ from assay.system_under_test.runtime import File
 
 OFFSET_ENTRY = struct.Struct(">II")
 TIME_ENTRY = struct.Struct(">qI")
-MAXIMUM = 2**32 - 1
+MAX_RELATIVE = 2**32 - 1
 """The greatest relative offset and position that an entry can hold."""
 
 
 class _IndexFile:
-    """The file of an index. ``base_offset`` is the segment's."""
+    """The file of an index. ``base_offset`` is the segment's base offset."""
 
     __slots__ = ("_file", "base_offset")
 
@@ -54,7 +55,7 @@ class _IndexFile:
 
 
 class OffsetIndex(_IndexFile):
-    """An offset index in memory and, append by append, in its file."""
+    """An offset index in memory. Each entry is also appended to the file."""
 
     __slots__ = ("_offsets", "_positions")
 
@@ -127,7 +128,7 @@ class OffsetIndex(_IndexFile):
 
 
 class TimeIndex(_IndexFile):
-    """A time index in memory and, entry by entry, in its file."""
+    """A time index in memory. Each entry is also appended to the file."""
 
     __slots__ = ("_loaded", "_offsets", "_timestamps")
 
@@ -165,9 +166,9 @@ class TimeIndex(_IndexFile):
         return self._offsets[index] if index >= 0 else self.base_offset
 
     def find_loaded(self, timestamp: int) -> tuple[tuple[int, int], int] | None:
-        """Returns the entry at which ``floor`` begins, and the offset of the entry before it, or the segment's base.
+        """Returns the entry that ``floor`` finds, and the offset of the entry before it, or the segment's base.
 
-        Returns None if there is no such entry, or if this process has added it.
+        Returns None if ``floor`` finds no entry, or one that this process has added.
         """
         index = bisect_right(self._timestamps, timestamp) - 1
         if not 0 <= index < self._loaded:

@@ -1,7 +1,7 @@
 """The log of one partition: a list of segments, appended at the end, truncated only on request.
 
-Appends and reads are plain calls on the event loop, so each is atomic. Only opening, :meth:`Log.flush` and durable
-notes wait. Offsets are dense when appended and never change; compaction (``cleaner``) leaves gaps. ``segment_list`` has
+Appends and reads do not await, so each is atomic on the event loop. Only opening, :meth:`Log.flush` and durable notes
+await. A leader appends without gaps. Offsets never change; compaction (``cleaner``) leaves gaps. ``segment_list`` has
 the state, and defines what survives a power loss.
 """
 
@@ -17,7 +17,7 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.deletion import remove_log
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import RecoveryResult, load_segments, remove_leftovers
-from assay.system_under_test.log.segment import CutPoint, LogSlice, find_cut_point
+from assay.system_under_test.log.segment import LogSlice, TruncationPoint, find_truncation_point
 from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
@@ -29,9 +29,9 @@ EARLIEST = -2
 
 
 class Log(SegmentList):
-    """A log, made by :meth:`Log.open`. The storage defines what ``OSError`` means.
+    """A log, made by :meth:`Log.open`. Methods raise the storage's ``OSError``.
 
-    Other packages use the methods of this class only, and the offsets.
+    Other packages use only the methods and the offsets of this class.
     """
 
     @classmethod
@@ -46,15 +46,15 @@ class Log(SegmentList):
         wall_clock: Callable[[], float],
         monotonic_clock: Callable[[], float] | None = None,
     ) -> tuple[Log, RecoveryResult]:
-        """Opens or creates the log in ``directory``; afterwards all of it is durable.
+        """Opens or creates the log in ``directory``. When this returns, all of the log is durable.
 
-        - ``clean``: the last process stopped cleanly
+        - ``clean``: whether the last process stopped cleanly
         - ``recovery_point``: all offsets below had been fsynced; 0 if nothing is known of this log; None if the
           checkpoint was lost, so that every problem counts as damage
         - ``wall_clock``: returns seconds
-        - ``monotonic_clock``: returns seconds, by a clock that is never set; None: the event loop's
+        - ``monotonic_clock``: returns seconds, by a clock that is never set; None: the event loop's clock
 
-        Check ``RecoveryResult.damaged``: a damaged log serves its good prefix only.
+        The caller must check ``RecoveryResult.damaged``: a damaged log serves only its good prefix.
         """
         storage.mkdir(directory, parents=False)
         if not clean or not storage.listdir(directory):
@@ -92,22 +92,22 @@ class Log(SegmentList):
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def configure(self, config: LogConfig) -> None:
-        """Applies settings from now on; existing segments keep their sizes. A log that had gaps may have more."""
+        """Applies settings from now on; existing segments keep their sizes. A log that may have gaps stays so."""
         await self._write_notes(config)
         self.apply_config(replace(config, compacted=self.tombstones.may_have_gaps))
 
     async def allow_gaps(self) -> None:
-        """Durably and permanently allows gaps, because the log that this one copies has some."""
+        """Durably and permanently allows gaps, because the leader's log, which this log copies, has gaps."""
         await self.tombstones.create()
         self.apply_config(replace(self.config, compacted=True))
 
     # -- appending and reading -----------------------------------------------------------------------------------
 
     def append(self, produced: ValidatedSet, *, append_time: int | None = None) -> tuple[int, int]:
-        """Appends a producer's set as leader, giving its messages the next offsets: ``(first, last)``.
+        """Appends a producer's set as leader. Returns the first and the last offset that its messages got.
 
-        The set must hold whole messages only (``CorruptMessage``), and at least one. With ``append_time``, in
-        milliseconds, that becomes the messages' timestamp.
+        The set must have at least one message, and only whole ones (``CorruptMessage``). ``append_time``, in
+        milliseconds, becomes the messages' timestamp, if given.
         """
         if not produced.count:
             raise ValueError(f"{self.directory}: a set without messages")
@@ -119,8 +119,8 @@ class Log(SegmentList):
     def append_replicated(self, data: bytes) -> int:
         """Appends the leader's entries from ``end_offset`` on, with their offsets; returns the new ``end_offset``.
 
-        A partial last message is ignored. Raises ``CorruptMessage``, and appends nothing, for a bad CRC or for offsets
-        that do not continue densely from ``end_offset`` (with ``config.compacted``: that do not rise).
+        A partial last message is ignored. Raises ``CorruptMessage``, and appends nothing, for a bad CRC or a wrong
+        offset. Offsets must follow ``end_offset`` without gaps; with ``config.compacted`` they must only rise.
         """
         found = message_set.check(data, self.end_offset, gaps=self.config.compacted)
         if found.problem is not None:
@@ -131,10 +131,10 @@ class Log(SegmentList):
         return self.end_offset
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:
-        """Returns whole messages from ``offset`` on, all below the offset ``limit``, at most ``max_bytes`` of them.
+        """Returns at most ``max_bytes`` of whole messages from ``offset`` on, all below the offset ``limit``.
 
-        With ``at_least_one`` the first message is returned even if it is larger. The range ends with its segment, so an
-        answer may be shorter than possible. It is empty at the log's end or at ``limit``.
+        With ``at_least_one``, the first message is returned even if it is larger. The range never crosses the end of a
+        segment, so more messages may follow. It is empty at the log's end or at ``limit``.
 
         Raises :class:`OffsetOutOfRange`, and :class:`CorruptLog` instead of returning damaged bytes. Bytes that the
         disk fails to deliver count as damaged, even if the disk fails only while the range is sent.
@@ -158,16 +158,16 @@ class Log(SegmentList):
         return LogSlice(self.active, 0, 0)
 
     def find_offsets_before(self, timestamp: int, count: int) -> list[int]:
-        """Returns at most ``count`` offsets at which segments begin, descending, as ListOffsets 0 requires.
+        """Returns at most ``count`` base offsets of segments, descending, as ListOffsets 0 requires.
 
         ``timestamp`` is in milliseconds:
 
-        - :data:`LATEST`: the log's end and all segments
-        - :data:`EARLIEST`: the log's start
-        - otherwise: the segments last written at or before it, by this node's clock
+        - :data:`LATEST`: returns the log's end and all segments
+        - :data:`EARLIEST`: returns the log's start
+        - otherwise: returns the segments last written at or before it, by this node's clock
 
-        A segment not written since this process started counts with its newest message's timestamp, or else with the
-        time of that start. Kafka uses the file's time (``fetchOffsetsBefore``).
+        If this process has not written to a segment, the timestamp of its newest message counts, or else the time at
+        which this process opened the segment. Kafka uses the file's time (``fetchOffsetsBefore``).
         """
         if timestamp == EARLIEST:
             return [self.start_offset][:count]
@@ -183,7 +183,7 @@ class Log(SegmentList):
     def find_offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
         """Returns ``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms), or None.
 
-        Scans each segment once for its newest timestamp, and then the one that has the answer.
+        Searches only the first segments whose newest timestamp is high enough.
         """
         wanted = max(timestamp, 0)
         for segment in self.segments:
@@ -197,11 +197,11 @@ class Log(SegmentList):
     # -- truncation ----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Removes everything at or above ``offset``; an ``offset`` below the log's start means ``reset(offset)``.
+        """Removes everything at or above ``offset``. If ``offset`` is below the log's start, calls ``reset(offset)``.
 
-        Before the call, the caller must await ``prepare_cut`` and durably lower the recovery point's checkpoint to at
-        most ``offset`` (0 for ``reset``). Otherwise a crash makes the log look damaged. The caller must ``flush``
-        before the next append.
+        Before the call, the caller must await ``prepare_truncation`` and durably lower the recovery point's checkpoint
+        to at most ``offset`` (0 for ``reset``). Otherwise a crash makes the log look damaged. After the call, the
+        caller must ``flush`` before the next append.
 
         Raises :class:`DamagedLog`, :class:`CorruptLog`.
         """
@@ -211,35 +211,35 @@ class Log(SegmentList):
         if offset < self.start_offset:
             self.reset(offset)
             return
-        cut = self._find_cut_point(offset)
-        self.keep_first(cut.keep)
-        cut.segment.cut(cut.position, cut.next_offset)
-        if cut.gap:
-            self.add(cut.end)
-        self.record_truncation(cut.end)
-        self.unflushed_gap = cut.gap
+        point = self._find_truncation_point(offset)
+        self.keep_first(point.keep)
+        point.segment.truncate(point.position, point.next_offset)
+        if point.gap:
+            self.add(point.end)
+        self.record_truncation(point.end)
+        self.unflushed_gap = point.gap
 
-    async def prepare_cut(self, offset: int) -> None:
-        """Makes the notes durable that ``truncate_to(offset)`` needs. That call, or ``abandon_cut``, must follow next.
+    async def prepare_truncation(self, offset: int) -> None:
+        """Durably writes the notes for ``truncate_to(offset)``. That call or ``abandon_truncation`` must follow next.
 
-        A log that will end after a gap could not show the gap if it were killed before its next ``flush``. A noted gap
-        implies that everything below is on disk, so that is flushed first. Raises as ``truncate_to`` does, and
-        ``OSError``.
+        If the truncated log will end after a gap, the gap must be noted now, because a crash before the next ``flush``
+        would lose it. A noted gap implies that everything below it is on disk, so the log is flushed first. Raises the
+        errors of ``truncate_to``, and ``OSError``.
 
-        Nothing is noted if the log was closed for the deletion of its topic while the caller waited.
+        Does nothing if the log was closed because its topic was deleted.
         """
         if self.closed:
             return
         gap = end = 0
         if self.start_offset <= offset < self.end_offset and self.found_damage is None:
-            cut = self._find_cut_point(offset)
-            gap, end = cut.gap, cut.next_offset
+            point = self._find_truncation_point(offset)
+            gap, end = point.gap, point.next_offset
         if gap:
             await self.flush()
         await self.tombstones.truncate(offset, gap, end)
 
-    async def abandon_cut(self) -> None:
-        """Restores the notes after a ``prepare_cut`` without truncation, even one that failed or was cancelled.
+    async def abandon_truncation(self) -> None:
+        """Restores the notes after a ``prepare_truncation`` without truncation, even if it failed or was cancelled.
 
         Raises ``OSError``.
         """
@@ -247,17 +247,18 @@ class Log(SegmentList):
             await self.tombstones.add_ends(self.find_gaps)
             await self.tombstones.allow_gaps(lambda: max(self.find_gaps(), default=0))
 
-    def _find_cut_point(self, offset: int) -> CutPoint:
+    def _find_truncation_point(self, offset: int) -> TruncationPoint:
         # At the log's start the first segment stays, empty: its name records where the log starts.
         keep = max(1, bisect_right(self.segment_offsets, offset - 1))
         with self.recording_damage():
-            return find_cut_point(self.segments, keep, offset)
+            return find_truncation_point(self.segments, keep, offset)
 
     def reset(self, start_offset: int) -> None:
-        """Discards everything, damage included; the log is empty and starts at ``start_offset``.
+        """Discards everything, damage included. The log is then empty and starts at ``start_offset``.
 
-        The recovery point's checkpoint must durably be 0 before, and ``flush`` must follow. A power loss in between
-        leaves any prefix of the old log, or an empty one that starts at 0. Until then nothing counts as flushed.
+        The recovery point's checkpoint must durably be 0 before, and ``flush`` must follow. A power loss before the
+        ``flush`` leaves any prefix of the old log, or an empty log that starts at 0. Until the ``flush``, no offset
+        counts as flushed.
         """
         self.keep_first(0)
         remove_leftovers(self.storage, self.directory, ())
@@ -278,7 +279,7 @@ class Log(SegmentList):
         await self.damage_note.close()
         await self.preallocation_note.close()
 
-    # -- the end -------------------------------------------------------------------------------------------------
+    # -- closing and deletion ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Flushes everything, including indexes, trims the files to their last entries and closes them. Idempotent."""
@@ -299,9 +300,9 @@ class Log(SegmentList):
                 segment.close()
 
     async def delete(self) -> None:
-        """Closes the log and removes its files; no part of it is ever visible under the log's name.
+        """Closes the log and removes its files. May be called again after an ``OSError``.
 
-        May be called again after an ``OSError``.
+        A crash leaves either the whole log under its name, or none of it.
         """
         async with self.change_lock:
             self.closed = True

@@ -1,12 +1,12 @@
 """Preallocation: segment files that have their final size from the beginning (``preallocate``).
 
-After its last message such a file has zeros, until the segment is rolled or closed properly. A killed process leaves
-the zeros. A power loss may also turn bytes that were not fsynced into zeros. At a start, zeros mark the end of such a
-log and are no error.
+A preallocated file has zeros after its last message, until the segment is rolled or closed. A killed process leaves the
+zeros, and a power loss may turn bytes that were not fsynced into zeros. A starting broker treats such zeros as the end
+of the log.
 
-In any other file zeros mean a loss. So a note in the log's folder says that such files may exist; it is written before
-the first one, and stays. The topic's settings cannot serve as the note: a log is opened before they are known, and they
-change.
+In any other file zeros mean a loss. So a note in the log's folder says that preallocated files may exist. It is written
+before the first such file, and stays. The topic's settings cannot serve as the note, because a log is opened before
+they are known, and they change.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from assay.system_under_test.runtime import File, Storage
 from assay.system_under_test.storage.atomic import LogStateFile, write_atomic
 
 PREALLOCATED = "preallocated"
-"""The note in the log's folder; its content means nothing."""
+"""The name of the note in the log's folder. The note's content has no meaning."""
 CHUNK = 1 << 20
 
 
 class PreallocationNote(LogStateFile):
-    """The file. It is durable when ``write`` returns."""
+    """The note's file."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         super().__init__(storage, f"{directory}/{PREALLOCATED}")
@@ -38,7 +38,7 @@ class PreallocationNote(LogStateFile):
 
 
 def strip_preallocated(data: bytes) -> bytes:
-    """Returns the whole entries at the beginning of a file, judged by their sizes alone, without preallocated zeros."""
+    """Returns the data without preallocated zeros: the whole entries at its beginning, by their size fields alone."""
     position = 0
     while len(data) - position >= HEADER_SIZE:
         size = ENTRY_HEADER.unpack_from(data, position)[1]

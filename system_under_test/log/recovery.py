@@ -9,13 +9,13 @@
 Everything below the recovery point had been fsynced and perhaps acknowledged, so damage there is never truncated. The
 log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
 
-A link or another special file in the place of a segment's file counts as such damage, too. It is neither opened nor
-removed, because records or a file of others may be behind it.
+A link or another special file in the place of a segment's file counts as damage below the recovery point. It is neither
+opened nor removed, because it may lead to records or to another program's file.
 
 The CRC does not cover offsets. In a log that may have gaps, a flipped bit can raise the last offset of a file, and thus
-the log's end above the recovery point. So an offset after a gap must be below the base of the next segment and, after a
-clean stop, below the recovery point, which is then the log's end. After such a stop every entry that would be lost is
-damage.
+the log's end above the recovery point. So an offset after a gap must be below the base of the next segment. After a
+clean stop, the recovery point is the log's end, so that offset must also be below the recovery point. In such a log,
+every entry lost after a clean stop is damage.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from assay.system_under_test.clocks import Instant
 from assay.system_under_test.log import files, swap
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage
-from assay.system_under_test.log.index import MAXIMUM
+from assay.system_under_test.log.index import MAX_RELATIVE
 from assay.system_under_test.log.preallocation import ends_in_zeros
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_found_segment, remove_segment
@@ -47,9 +47,9 @@ class RecoveryResult:
     truncated_bytes: int
     """Bytes removed or, in a damaged log, unreachable."""
     damaged: bool
-    """Whether the log lacks records that had been fsynced; its bytes were kept."""
+    """Whether the log lacks records that had been fsynced. If so, all its bytes were kept."""
     problem: str | None
-    """The problem, with file and byte; None if there was none."""
+    """The problem, with file and byte position; None if there was no problem."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ async def load_segments(
     now: Callable[[], Instant],
     known_damage: Damage | None = None,
 ) -> LoadedSegments:
-    """Opens all segments of an existing directory, finds the log's end, and makes the log durable up to there.
+    """Opens all segments of an existing directory, finds the log's end, and makes the log durable up to its end.
 
-    - ``recovery_point``: every offset below it had been fsynced; None: unknown, so no problem may be truncated
+    - ``recovery_point``: every offset below it had been fsynced; None: unknown, so every problem counts as damage
     - ``known_damage``: damage that an earlier process noted
-    - ``allows_gap``: returns whether compaction may have left a gap after a segment with this end, before one with this
-      base; any other gap is a loss
-    - ``preallocated``: files may end in zeros, which are removed
+    - ``allows_gap(end, base)``: returns whether compaction may have left a gap between the end of a segment and the
+      base of the next one; any other gap is a loss
+    - ``preallocated``: whether files may end in zeros, which are removed
 
     Raises ``OSError``.
     """
@@ -89,7 +89,7 @@ async def load_segments(
     good: list[Segment] = []
     problem: str | None = None
     truncated = 0
-    # After a clean stop no record can be at or above it. If it is 0, nothing is known. That of a damaged log is old.
+    # The log's end by the recovery point of a clean stop. A recovery point of 0, or of a damaged log, says nothing.
     clean_end = recovery_point if clean and config.compacted and recovery_point and known_damage is None else None
     for index, segment in enumerate(segments):
         if segment.unusable is not None:
@@ -100,7 +100,7 @@ async def load_segments(
         overlaps = bool(good) and segment.base_offset < good[-1].next_offset
         continued = overlaps and any(other.base_offset == good[-1].next_offset for other in segments[index + 1 :])
         if overlaps and (not segment.file.size or continued):
-            continue  # a failed roll or a user left this file: the previous segment has the same offsets
+            continue  # a failed roll or a user left this file; the previous segment has its offsets
         gap_allowed = (
             bool(good)
             and good[-1].next_offset < segment.base_offset
@@ -114,7 +114,7 @@ async def load_segments(
         following = next((other.base_offset for other in segments[index + 1 :] if other.file.size), None)
         is_durable = following is not None and following <= (recovery_point or 0)
         limit = _find_limit(segments[index + 1 :], clean_end) if config.compacted else None
-        scan = await _load(
+        scan = await _load_segment(
             segment, trust=clean or is_durable, closed_cleanly=clean, preallocated=preallocated, limit=limit
         )
         good.append(segment)
@@ -133,7 +133,7 @@ async def load_segments(
         for segment in dropped:
             segment.close()
         problem = damage.problem
-        await storage.fsync_directory(directory)  # a killed process may have written the note without an fsync
+        await storage.fsync_directory(directory)  # a killed process may have written the damage note without an fsync
     else:
         untouched = clean and bases and problem is None
         await _make_durable(storage, directory, good, dropped, None if untouched else recovery_point or 0)
@@ -154,17 +154,18 @@ def _find_damage(
 
 
 def _find_swapped_loss(start: int, end: int, rejected: Collection[swap.RejectedSwap]) -> Damage | None:
-    """Returns the damage if the offsets from ``start`` to ``end`` could have been in a swap file that was rejected.
+    """Returns damage if the offsets from ``start`` to ``end`` may have been in a swap file that was rejected.
 
-    Compaction leaves such gaps, too, so this is no proof. But a damaged log loses nothing, and is copied again.
+    The gap may also be a normal one of compaction. It counts as damage anyway: the log is then copied again.
     """
     return next((Damage(start, swapped.problem) for swapped in rejected if swapped.base < end <= swapped.end), None)
 
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
-    """Removes all other segments' files, last first: orphaned indexes, and files hidden by damage or by retention.
+    """Removes the files of all segments that are not in ``bases``, last first, and all swap files.
 
-    Swap files are removed, too: those that a start could finish are finished by now.
+    Such files are orphaned indexes, segments after damage, and segments removed by retention. All complete swap files
+    have been swapped in before.
     """
     kept = {files.format_segment_name(base) + suffix for base in bases for suffix in files.SUFFIXES}
     for name in reversed(storage.listdir(directory)):
@@ -177,14 +178,14 @@ def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -
 
 
 def _find_limit(following: list[Segment], clean_end: int | None) -> int | None:
-    """Returns the limit of offsets after a gap in a segment, by the segments that follow it."""
+    """Returns the limit of offsets after a gap in a segment: the base of the next segment with entries, or the end."""
     bases = (segment.base_offset for segment in following if segment.file.size and _may_have_entries(segment))
     limits = [limit for limit in (next(bases, None), clean_end) if limit is not None]
     return min(limits, default=None)
 
 
 def _may_have_entries(segment: Segment) -> bool:
-    """Returns False if another file with the name of a segment is there: its content proves nothing."""
+    """Returns whether the file seems to begin with an entry of this segment. False for a foreign file of that name."""
     try:
         header = segment.file.read(0, HEADER_SIZE)
     except OSError:
@@ -192,21 +193,21 @@ def _may_have_entries(segment: Segment) -> bool:
     if len(header) < HEADER_SIZE:
         return False
     offset, size = ENTRY_HEADER.unpack(header)
-    return bool(0 <= offset - segment.base_offset <= MAXIMUM and size >= MINIMUM_SIZE)
+    return bool(0 <= offset - segment.base_offset <= MAX_RELATIVE and size >= MINIMUM_SIZE)
 
 
-async def _load(
+async def _load_segment(
     segment: Segment, *, trust: bool, closed_cleanly: bool, preallocated: bool, limit: int | None
 ) -> SegmentScan | None:
-    """Loads a segment. Returns None if its index could be trusted, else the scan of the whole segment."""
+    """Loads a segment. Returns None if its index can be trusted, else a finished scan of the whole segment."""
     tail = segment.load(limit) if trust else None
     if tail is not None:
-        await _run(tail)
+        await _run_scan(tail)
         if tail.problem is None:
             segment.trust(tail, closed_cleanly=closed_cleanly)
             return None
     scan = segment.scan(limit)
-    await _run(scan)
+    await _run_scan(scan)
     if preallocated and scan.problem is not None and await ends_in_zeros(segment.file, scan.position):
         scan.problem = None
         segment.file.truncate(scan.position)
@@ -214,7 +215,7 @@ async def _load(
     return scan
 
 
-async def _run(scan: SegmentScan) -> None:
+async def _run_scan(scan: SegmentScan) -> None:
     yield_at = scan.position + YIELD_BYTES
     while scan.step():
         if scan.position >= yield_at:
@@ -225,16 +226,16 @@ async def _run(scan: SegmentScan) -> None:
 async def _make_durable(
     storage: Storage, directory: str, good: list[Segment], dropped: list[Segment], durable_below: int | None
 ) -> None:
-    """Removes files that are not part of the log, and fsyncs, because a killed process may have left dirty pages.
+    """Removes files that are not part of the log, and fsyncs the rest, because a killed process may not have done so.
 
-    Segments below the offset ``durable_below`` are durable already; None: all of them are.
+    Segments below the offset ``durable_below`` are durable already; None: all segments are.
     """
     for segment in reversed(dropped):
         remove_segment(storage, segment)
     remove_leftovers(storage, directory, [segment.base_offset for segment in good])
     last = good[-1]
     if last.file.size > last.size:
-        last.cut(last.size, last.next_offset)
+        last.truncate(last.size, last.next_offset)
     # An unflushed truncation lowered the durable offset at most to the beginning of the next segment.
     for segment, following in zip(good, [*good[1:], None], strict=True):
         if durable_below is None or (following is not None and following.base_offset < durable_below):

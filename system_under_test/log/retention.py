@@ -24,7 +24,7 @@ async def remove_expired_segments(
     """
     count = 0
     while True:
-        cuts = log.cuts
+        truncations = log.truncations
         async with log.change_lock:
             if log.closed or not _is_oldest_due(log, limit(), retention_ms, retention_bytes):
                 return count
@@ -36,7 +36,9 @@ async def remove_expired_segments(
                 log.retire(_retire_files(log.storage, segment))
                 count += 1
             await log.storage.fsync_directory(log.directory)
-            if log.cuts == cuts:  # otherwise the log may start elsewhere by now, which is not durable yet
+            if (
+                log.truncations == truncations
+            ):  # otherwise a truncation may have changed the start, which is not durable yet
                 log.flushed_offset = max(log.flushed_offset, log.start_offset)
 
 

@@ -1,11 +1,11 @@
-"""Scans a segment: reads it to its end, checks every entry, and builds its indexes.
+"""Scan of a segment: reads it to its end, checks every entry, and collects the entries of its indexes.
 
 A scan is needed after an unclean stop, for entries beyond the last indexed one, and after a bad block. It runs in steps
 of about one index interval, so that a coroutine can let other tasks run in between.
 
-The CRC does not cover offsets. In a compacted log, an offset that a flipped bit has raised looks like a gap. The next
-entry then seems to be bad, although it is good. So if that next entry is valid and its offset lies in the gap before
-the last good entry, the scan blames that last entry and ends before it.
+The CRC does not cover offsets. In a compacted log, an entry whose offset was raised by a flipped bit seems to follow a
+gap. The next entry then seems to be bad, because its offset is lower. If that next entry is valid and its offset lies
+in the gap, the scan treats the entry after the gap as the bad one, and ends before it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SegmentScan:
         """Scans one more block; returns False if the scan is complete."""
         if self.position >= self._end or self.problem is not None:
             return False
-        found = self._next_block()
+        found = self._read_next_block()
         if found.count:
             self._last_block = (self.position, self.next_offset)
         if found.count and self.position > self.start:
@@ -76,7 +76,7 @@ class SegmentScan:
         return self
 
     def _exclude_raised_offset(self) -> None:
-        """Moves the end before the last good entry if the entry after it, which is valid, belongs before it."""
+        """Ends the scan before the last entry if only a raised offset explains the entry that follows it."""
         start, expected = self._last_block
         if self.position == start:
             return  # there is no good entry
@@ -101,13 +101,13 @@ class SegmentScan:
         self.problem = f"offset {expected - 1}, but {found.first} follows"
 
     def _read_entry(self, position: int) -> bytes:
-        """Returns the entry that begins there; nothing if the file does not have all of it."""
+        """Returns the entry that begins at ``position``; no bytes if the file does not have all of it."""
         header = self._file.read(position, HEADER_SIZE)
         size = ENTRY_HEADER.unpack(header)[1] if len(header) == HEADER_SIZE else 0
         return self._file.read(position, HEADER_SIZE + size) if 0 < size <= self._end - position - HEADER_SIZE else b""
 
-    def _next_block(self) -> CheckResult:
-        """Reads about one interval's bytes, or one larger entry."""
+    def _read_next_block(self) -> CheckResult:
+        """Reads and checks about one index interval, or one larger entry."""
         left = self._end - self.position
         data = self._file.read(self.position, min(self._interval, left))
         found = self._config.check(data, self.next_offset, self._base_offset, self._limit)

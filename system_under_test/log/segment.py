@@ -1,13 +1,13 @@
 """A segment: consecutive entries in ``<base offset, 20 digits>.log``, and the sparse indexes next to it.
 
-The index divides a segment into blocks of about ``index_interval_bytes``; every search reads and walks one block.
+The index divides a segment into blocks of about ``index_interval_bytes``. A search reads one block.
 
 Blocks found on disk at opening are not trusted until all their entries have been checked: CRC, size, dense offsets, and
 the index entries on both sides. This happens once, at the first read that needs them. Bytes appended by this process
 were checked before the append. If a block fails, either the index or the data is bad. A scan of the whole segment then
 repairs the index or names the first bad entry.
 
-``size`` is the segment's end as far as this process trusts it; a damaged segment's file may be longer.
+``size`` is the end of the trusted bytes; a damaged segment's file may be longer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assay.system_under_test.clocks import Instant
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.files import LOG_SUFFIX, SUFFIXES, UnusableFile, format_segment_name, remove_files
-from assay.system_under_test.log.index import MAXIMUM, OffsetIndex, TimeIndex
+from assay.system_under_test.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.times import SegmentTimes
 from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
@@ -30,29 +30,29 @@ from assay.system_under_test.records.message_set import SetTimes, read_first_off
 from assay.system_under_test.runtime import File, IrregularFileError, Slice, Storage
 
 RECENT_APPENDS = 256
-"""How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
+"""How many appends' positions are remembered. Readers at the end of the log need exactly the latest ones."""
 
 
-class SliceCut(OSError):
-    """The bytes of a slice were removed from the log before they were sent; the connection can only be closed."""
+class SliceRemoved(OSError):
+    """The bytes of a slice were removed from the log before they were sent. The connection must be closed."""
 
 
 class LogSlice:
     """The result of a read: a range of a segment.
 
-    Reading fails after any truncation of the segment, because other bytes may have taken the place of the old ones.
+    A read fails after any truncation of the segment, because new bytes may have replaced the old ones.
     """
 
-    __slots__ = ("_cuts", "_position", "_segment", "size")
+    __slots__ = ("_position", "_segment", "_truncations", "size")
 
     def __init__(self, segment: Segment, position: int, size: int) -> None:
         self._segment = segment
         self._position = position
         self.size = size
-        self._cuts = segment.cuts
+        self._truncations = segment.truncations
 
     def read(self) -> bytes:
-        """Returns the bytes. Raises :class:`SliceCut` if the log was truncated, deleted or closed since."""
+        """Returns the bytes. Raises :class:`SliceRemoved` if the log was truncated, deleted or closed since."""
         stored = self._open()
         try:
             return stored.read()
@@ -74,8 +74,8 @@ class LogSlice:
             self._segment.record_read_error(error)
 
     def _open(self) -> Slice:
-        if self._segment.cuts != self._cuts:
-            raise SliceCut(errno.ESTALE, "removed from the log before it was sent", self._segment.path)
+        if self._segment.truncations != self._truncations:
+            raise SliceRemoved(errno.ESTALE, "removed from the log before it was sent", self._segment.path)
         return self._segment.file.slice(self._position, self.size)
 
 
@@ -97,28 +97,29 @@ class Segment:
         self.next_offset = index.base_offset
         self.size = file.size
         self.times = SegmentTimes(self, times, now)
-        self.cuts = 0
-        """How often bytes were removed; closing counts, too."""
+        self.truncations = 0
+        """Number of truncations; closing counts as one."""
         self.changes = 1
+        """Number of changes of the file."""
         self.durable_changes = 0
         """How many of ``changes`` are known to be durable."""
         self.closed = False
         self.unusable: str | None = None
-        """Why its files were not opened; None if they were."""
+        """Why the segment's files were not opened; None if they were."""
         self.on_damage: Callable[[CorruptLog], None] = ignore
         self._preallocated = False
         self._trusted_from = file.size
-        """The position from which on all bytes were checked when they were opened or appended."""
+        """All bytes from this position on were checked when the segment was opened, or when they were appended."""
         self._verified: set[int] = set()
-        """Positions of the other blocks that were checked."""
+        """Positions of the blocks before ``_trusted_from`` that were checked."""
         self._recent: dict[int, int] = {}
         """Offsets and positions of the last appends."""
 
     def is_full(self, extra: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
-        """Returns whether ``extra`` more bytes, ending with ``last_offset``, belong in a new segment."""
+        """Returns whether an append of ``extra`` bytes, up to ``last_offset``, belongs in a new segment."""
         size = self.size + extra
-        return size > segment_bytes or size > MAXIMUM or self.index.size >= index_bytes or (
-            last_offset - self.base_offset > MAXIMUM
+        return size > segment_bytes or size > MAX_RELATIVE or self.index.size >= index_bytes or (
+            last_offset - self.base_offset > MAX_RELATIVE
         )  # fmt: skip
 
     def append(self, data: bytes, times: SetTimes, first: int, last: int, now: Instant) -> None:
@@ -162,14 +163,14 @@ class Segment:
             return position
         if offset >= self.next_offset:
             return self.size
-        start, data = self._block_of(offset)
+        start, data = self._find_block(offset)
         for position, _, found in scan(data):
             if found >= offset:
                 return start + position
         return start + len(data)
 
-    def _end_of_range(self, start: int, end: int, max_bytes: int, at_least_one: bool) -> int:
-        """Returns the greatest end of an entry at most ``max_bytes`` after ``start``, and not after ``end``.
+    def _find_range_end(self, start: int, end: int, max_bytes: int, at_least_one: bool) -> int:
+        """Returns the position of the last entry boundary within ``max_bytes`` after ``start``, at most ``end``.
 
         ``start`` is the position of an entry below ``end``. With ``at_least_one`` that entry is always included.
         """
@@ -177,33 +178,33 @@ class Segment:
         if target >= end:
             return end
         if start < self._trusted_from:
-            self._verify(start, target)
-        cut = begin = max(start, self.index.floor_position(target))
-        for position, size, _ in scan(self._block(begin)):
+            self._check_blocks(start, target)
+        boundary = begin = max(start, self.index.floor_position(target))
+        for position, size, _ in scan(self._read_block(begin)):
             if begin + position + size > target:
                 break
-            cut = begin + position + size
-        if cut > start or not at_least_one:
-            return cut
+            boundary = begin + position + size
+        if boundary > start or not at_least_one:
+            return boundary
         size = ENTRY_HEADER.unpack(self.read(start, HEADER_SIZE))[1]
         return start + HEADER_SIZE + int(size)
 
     def slice(self, start: int, end: int, max_bytes: int, *, at_least_one: bool) -> Slice:
-        """Returns the messages from position ``start``, a boundary, below the offset ``end``: ``max_bytes`` at most.
+        """Returns at most ``max_bytes`` of messages from the entry at position ``start`` on, below the offset ``end``.
 
-        With ``at_least_one`` the first one is returned even if it is larger. Raises :class:`CorruptLog`.
+        With ``at_least_one`` the first message is returned even if it is larger. Raises :class:`CorruptLog`.
         """
         stop = self.size if end >= self.next_offset else self.locate(end)
         if stop - start > max_bytes:
-            stop = self._end_of_range(start, stop, max_bytes, at_least_one)
+            stop = self._find_range_end(start, stop, max_bytes, at_least_one)
         if stop <= start:
             return LogSlice(self, start, 0)
         if start < self._trusted_from:
-            self._verify(start, stop)
+            self._check_blocks(start, stop)
         return LogSlice(self, start, stop - start)
 
     def load(self, limit: int | None = None) -> SegmentScan | None:
-        """Returns an unstarted scan of what follows the last index entry; None if the index is not usable.
+        """Returns an unstarted scan of the bytes after the last index entry; None if the index is not usable.
 
         An offset after a gap must be below ``limit``.
         """
@@ -216,7 +217,7 @@ class Segment:
         return SegmentScan(self.file, self.base_offset, self.config, position=start, next_offset=offset, limit=limit)
 
     def _entry_begins_at(self, position: int, offset: int) -> bool:
-        """Returns whether an entry whose first message has this offset seems to be there."""
+        """Returns whether an entry at this position seems to begin with a message of this offset."""
         header = self.file.read(position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
             return False
@@ -227,9 +228,9 @@ class Segment:
             return False
 
     def trust(self, tail: SegmentScan, *, closed_cleanly: bool) -> None:
-        """Trusts the data on disk: ``tail`` is the finished scan of :meth:`load`, without a problem.
+        """Trusts the data on disk. ``tail`` is the finished scan of :meth:`load`, without a problem.
 
-        The blocks before it are checked when they are first read; the times are trusted after a clean stop only.
+        The blocks before ``tail`` are checked when they are first read. The time index is used after a clean stop only.
         """
         for entry in tail.entries:
             self.index.append(*entry)
@@ -245,75 +246,75 @@ class Segment:
         return SegmentScan(self.file, self.base_offset, self.config, limit=limit)
 
     def adopt(self, scan: SegmentScan) -> None:
-        """Adopts the good prefix that a finished scan found; the file may be longer."""
+        """Takes over the indexes and the size from a finished scan. The file may be longer than its good prefix."""
         self.index.replace(scan.entries)
         self.size = scan.position
         self.next_offset = scan.next_offset
         self._trusted_from = 0
         self.times.replace(scan.times, self.size)
 
-    def cut(self, position: int, next_offset: int) -> None:
+    def truncate(self, position: int, next_offset: int) -> None:
         """Truncates the file, which then ends with ``next_offset - 1``."""
         self.index.truncate(position)
         self.file.truncate(position)
         self._preallocated = False
         self.size = position
         self.next_offset = next_offset
-        self.cuts += 1
+        self.truncations += 1
         self.changes += 1
         self._trusted_from = min(self._trusted_from, position)
         self._recent.clear()
         self.times.forget()
 
-    def cut_point(self, offset: int) -> tuple[int, int, int]:
+    def find_truncation_point(self, offset: int) -> tuple[int, int, int]:
         """Returns where to truncate: a position, the offset after the last remaining entry, and the log's new end.
 
-        The position is that of the first entry whose last message is at or above ``offset``. The new end is greater
-        than the offset after the last remaining entry if compaction has left a gap there.
+        At the position begins the first entry whose last message is at or above ``offset``. If compaction has left a
+        gap before that entry, the new end is greater than the offset after the last remaining entry.
         """
         if offset <= self.base_offset:
             return 0, self.base_offset, self.base_offset
-        start, data = self._recheck_block_of(offset - 1)
-        cut, next_offset = start, None
+        start, data = self._find_and_recheck_block(offset - 1)
+        truncate_at, next_offset = start, None
         for position, size, found in scan(data):
-            if found >= offset:  # a compressed set that holds both the offset before and this one is removed as a whole
+            if found >= offset:  # a compressed set that also holds earlier offsets is removed as a whole
                 end = min(offset, read_first_offset(data[position : position + size]))
-                return cut, self._end_before(start) if next_offset is None else next_offset, end
-            cut, next_offset = start + position + size, found + 1
-        return cut, self._end_before(start) if next_offset is None else next_offset, offset
+                return truncate_at, self._find_end_before(start) if next_offset is None else next_offset, end
+            truncate_at, next_offset = start + position + size, found + 1
+        return truncate_at, self._find_end_before(start) if next_offset is None else next_offset, offset
 
-    def _end_before(self, position: int) -> int:
-        """Returns the offset after the entry that ends at ``position``: the next one's, unless there is a gap."""
+    def _find_end_before(self, position: int) -> int:
+        """Returns the offset after the last message of the entry that ends at ``position``."""
         if position == 0:
             return self.base_offset
-        start, data = self._recheck_block_of(self.index.offset_at(position - 1))
+        start, data = self._find_and_recheck_block(self.index.offset_at(position - 1))
         while start + len(data) < position:
             start += len(data)
-            data = self._block(start)
+            data = self._read_block(start)
         *_, (_, _, last) = scan(data)
         return last + 1
 
     def seal(self) -> None:
-        """Ends the appends, until the log is opened again or truncated."""
+        """Marks the segment as complete: no append follows until the log is opened again or truncated."""
         self._recent.clear()
         self.times.seal()
 
     def blocks(self, position: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Yields position and checked bytes of each block from ``position``, a boundary, on."""
+        """Yields position and checked bytes of each block, from the entry at ``position`` on."""
         while position < self.size:
-            data = self._block(position)
+            data = self._read_block(position)
             yield position, data
             position += len(data)
 
     async def fsync(self) -> None:
-        """Makes the data durable as of the call."""
+        """Makes the data as of the call durable."""
         changes = self.changes
         await self.file.fsync()
         self.durable_changes = max(self.durable_changes, changes)
 
     def close(self) -> None:
         """Closes the files; outstanding slices become invalid. Idempotent."""
-        self.cuts += 1
+        self.truncations += 1
         self.closed = True
         self.file.close()
         self.index.close()
@@ -339,32 +340,32 @@ class Segment:
         self.on_damage(damage)
         return damage
 
-    def _block_of(self, offset: int) -> tuple[int, bytes]:
-        """Returns position and checked bytes of the block that would hold ``offset``."""
+    def _find_block(self, offset: int) -> tuple[int, bytes]:
+        """Returns position and checked bytes of the block to which ``offset`` belongs."""
         start = self.index.floor(offset)[1]
-        if start < self._trusted_from and self._verify(start, start + 1):
+        if start < self._trusted_from and self._check_blocks(start, start + 1):
             start = self.index.floor(offset)[1]
-        return start, self._block(start)
+        return start, self._read_block(start)
 
-    def _recheck_block_of(self, offset: int) -> tuple[int, bytes]:
-        """Returns the block of :meth:`_block_of` for a truncation, checked even if it was checked before.
+    def _find_and_recheck_block(self, offset: int) -> tuple[int, bytes]:
+        """Returns the block of :meth:`_find_block` for a truncation, checked again even if it was checked before.
 
-        The disk may have damaged an offset since, and the truncation would remove other messages then.
+        The disk may have damaged an offset since, and the truncation would then remove the wrong messages.
         """
-        start, data = self._block_of(offset)
+        start, data = self._find_block(offset)
         if not self._is_block_good(start, data):
             self.rebuild_index()
-            start, data = self._block_of(offset)
+            start, data = self._find_block(offset)
         return start, data
 
-    def _block(self, position: int) -> bytes:
+    def _read_block(self, position: int) -> bytes:
         """Returns the checked bytes from an entry known to be at ``position`` to the end of its block."""
         if position < self._trusted_from:
-            self._verify(position, position + 1)
+            self._check_blocks(position, position + 1)
         return self.read(position, self.index.ceiling_position(position, self.size) - position)
 
-    def _verify(self, start: int, end: int) -> bool:
-        """Checks the blocks between two positions that were found on disk and not checked yet.
+    def _check_blocks(self, start: int, end: int) -> bool:
+        """Checks the unchecked blocks between two positions.
 
         Returns True if the index was bad and has been rebuilt. The caller must then repeat its lookups.
         """
@@ -381,10 +382,10 @@ class Segment:
         return False
 
     def _is_block_good(self, position: int, data: bytes) -> bool:
-        """Returns whether ``data`` is exactly the entries of the block, and the first has the offset of the index."""
+        """Returns whether ``data`` consists of whole, valid entries, and the first one has the offset of the index."""
         offset, end = self.index.offset_at(position), position + len(data)
         found = self.config.check(data, offset, self.base_offset)
-        # The block before the first index entry has only the base offset, at which a compacted segment need not begin.
+        # The first block has no index entry, and a compacted segment need not begin at its base offset.
         promised = not position or (found.count > 0 and found.first == offset)
         # If gaps are allowed, only the next block shows that the last offset of this one is too high.
         following = self.index.offset_at(end) if self.index.floor_position(end) == end else self.next_offset
@@ -392,7 +393,7 @@ class Segment:
         return promised and fits and found.problem is None
 
     def rebuild_index(self) -> None:
-        """Scans the segment after a bad block: rebuilds the index if the data are good, else raises CorruptLog."""
+        """Rebuilds the index by a scan of the segment. Raises :class:`CorruptLog` if the data are bad."""
         with self._reading():
             scan = self.scan().run()
         if scan.problem is not None or (scan.position, scan.next_offset) != (self.size, self.next_offset):
@@ -402,9 +403,9 @@ class Segment:
 
 
 def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now: Instant) -> Segment:
-    """Opens the segment's files, created if missing; the segment must still be loaded or rebuilt.
+    """Opens the segment's files, and creates missing ones. The caller must still load or rebuild the segment.
 
-    Raises :class:`IrregularFileError` if a link or another special file has the name of one of them.
+    Raises :class:`IrregularFileError` if a link or another special file has the name of one of the files.
     """
     path = f"{directory}/{format_segment_name(base_offset)}"
     with contextlib.ExitStack() as opened:
@@ -416,7 +417,7 @@ def open_segment(storage: Storage, directory: str, base_offset: int, config: Log
 def open_found_segment(
     storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now: Instant
 ) -> Segment:
-    """Opens a segment as :func:`open_segment`, but returns an ``unusable`` one for a special file."""
+    """Opens a segment as :func:`open_segment`, but returns an ``unusable`` segment if one of its files is special."""
     try:
         return open_segment(storage, directory, base_offset, config, now=now)
     except IrregularFileError as error:
@@ -427,17 +428,17 @@ def open_found_segment(
 
 
 def _make_segment(path: str, files: Sequence[File], base_offset: int, config: LogConfig, now: Instant) -> Segment:
-    """``files``: in the order of ``SUFFIXES``."""
+    """Makes a segment of these files, which are in the order of ``SUFFIXES``."""
     data, index, times = files
     offsets = config.traits.index(index, base_offset)
     return Segment(path + LOG_SUFFIX, data, offsets, TimeIndex(times, base_offset), config, now=now)
 
 
 def create_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now: Instant) -> Segment:
-    """Creates an empty segment and wipes the leftovers of an earlier one from its index.
+    """Creates an empty segment, and empties the indexes if an earlier segment of that name left any.
 
-    After an ``OSError`` its files are removed if possible. The previous segment may continue, and the name would then
-    be one in its middle. A file that was there before stays (``FileExistsError``).
+    After an ``OSError`` the new files are removed if possible, because the previous segment may then be continued
+    beyond ``base_offset``. A file with data that was there before stays (``FileExistsError``).
     """
     try:
         segment = open_segment(storage, directory, base_offset, config, now=now)
@@ -461,33 +462,33 @@ def remove_segment(storage: Storage, segment: Segment) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CutPoint:
-    """A point at which a log can be truncated, and where the log then ends."""
+class TruncationPoint:
+    """A point at which a log can be truncated, and the log's end after that."""
 
     keep: int
     """Number of segments that stay."""
     segment: Segment
-    """The last of them."""
+    """The last segment that stays."""
     position: int
     """The byte position at which that segment is truncated."""
     next_offset: int
-    """The offset after its last remaining message."""
+    """The offset after the last remaining message."""
     end: int
-    """The offset of the next append; greater than ``next_offset`` if the truncation leaves a gap before it."""
+    """The offset of the next append; greater than ``next_offset`` if there is a gap between them."""
 
     @property
     def gap(self) -> int:
-        """``end`` if there is a gap before it, which only the name of a further segment can record; else 0."""
+        """``end`` if there is a gap before it, else 0. Only a new segment, named ``end``, can record the gap."""
         return self.end if self.next_offset < self.end else 0
 
 
-def find_cut_point(segments: Sequence[Segment], keep: int, offset: int) -> CutPoint:
-    """Finds the point that leaves everything below ``offset``. Raises ``CorruptLog``.
+def find_truncation_point(segments: Sequence[Segment], keep: int, offset: int) -> TruncationPoint:
+    """Finds the point at which a truncation leaves everything below ``offset``. Raises ``CorruptLog``.
 
-    ``offset`` must be in, or at the end of, the last of the first ``keep`` segments.
+    ``offset`` must lie in or at the end of the segment ``keep - 1``.
     """
     segment = segments[keep - 1]
-    position, next_offset, end = segment.cut_point(offset)
+    position, next_offset, end = segment.find_truncation_point(offset)
     if next_offset < end and any(other.base_offset == end for other in segments[keep:]):
-        return CutPoint(keep + 1, segments[keep], 0, end, end)  # the segment that records the gap exists
-    return CutPoint(keep, segment, position, next_offset, end)
+        return TruncationPoint(keep + 1, segments[keep], 0, end, end)  # the segment that records the gap exists
+    return TruncationPoint(keep, segment, position, next_offset, end)

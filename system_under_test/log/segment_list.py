@@ -4,12 +4,12 @@ The tuple of segments is never edited, only replaced as a whole. Three offsets d
 order:
 
 - ``start_offset``: the first offset that can be read
-- ``flushed_offset``: everything below survives a power loss. It may be below a new start until that start is durable,
-  because the old files may come back.
+- ``flushed_offset``: everything below survives a power loss. It may be below ``start_offset`` while the removal of old
+  segments is not durable.
 - ``end_offset``: the offset of the next append
 
-A power loss can undo a truncation that was not fsynced. A removed segment can then come back *behind* records that were
-appended after it. So a truncated list must be flushed before the next append, which otherwise raises
+A power loss can undo a truncation that was not fsynced. A removed segment could then come back *behind* records that
+were appended after the truncation. So a truncated list must be flushed before the next append, which otherwise raises
 :class:`UnflushedTruncation`.
 """
 
@@ -60,21 +60,21 @@ class SegmentList:
         """The offset of the next append."""
         self.flushed_offset = 0
         """The offset below which everything is fsynced."""
-        self.cuts = 0
+        self.truncations = 0
         """How often the list was truncated."""
         self.change_lock = asyncio.Lock()
-        """Held while something is made durable, or segments are exchanged."""
+        """Held during flushes, retention, deletion and exchanges of segments."""
         self.found_damage: Damage | None = None
         self.closed = False
         self.unflushed_gap = 0
-        """The last segment's base, if an unflushed truncation has left a gap before it."""
+        """The last segment's base, if an unflushed truncation has left a gap before it; else 0."""
         self.swap_file: str | None = None
-        """The swap file in progress."""
+        """The path of a swap file that may still be abandoned."""
         self._wall_clock = wall_clock
         self._monotonic_clock = monotonic_clock
         self._flushing_to = 0
         """The offset below which everything will be durable after the fsync in progress."""
-        self._durable_cuts = 0
+        self._durable_truncations = 0
         self._directory_changes = 0
         """How often files were created or removed."""
         self._durable_directory_changes = 0
@@ -94,7 +94,7 @@ class SegmentList:
     @property
     def has_unflushed_truncation(self) -> bool:
         """Whether the log was truncated and not flushed since."""
-        return self.cuts != self._durable_cuts
+        return self.truncations != self._durable_truncations
 
     def now_ms(self) -> int:
         """Returns this node's wall clock in milliseconds."""
@@ -108,7 +108,7 @@ class SegmentList:
 
     @contextlib.contextmanager
     def recording_damage(self) -> Iterator[None]:
-        """Context for code that reads a segment: marks the log as damaged if the block raises :class:`CorruptLog`."""
+        """Context manager for reads of a segment: marks the log as damaged if the body raises :class:`CorruptLog`."""
         try:
             yield
         except CorruptLog as damage:
@@ -116,7 +116,7 @@ class SegmentList:
             raise
 
     def mark_damaged(self, damage: CorruptLog) -> None:
-        """Marks the log as damaged from this offset on, unless it is known to be damaged from a lower one."""
+        """Marks the log as damaged from this offset on, unless damage at a lower offset is known."""
         if self.found_damage is None or damage.offset < self.found_damage.offset:
             self.found_damage = Damage(damage.offset, str(damage))
             self.on_damage(self.found_damage)
@@ -146,7 +146,7 @@ class SegmentList:
             self.active = segments[-1]
 
     def append_entries(self, data: bytes, times: SetTimes, first: int, last: int) -> None:
-        """Appends valid whole entries with offsets ``first`` to ``last``, to a new segment if one is due."""
+        """Appends valid whole entries with offsets ``first`` to ``last``. Rolls the active segment first if due."""
         self.require_healthy()
         if self.has_unflushed_truncation:
             raise UnflushedTruncation(f"{self.directory}: was truncated; await flush() before the next append")
@@ -163,7 +163,7 @@ class SegmentList:
         self.end_offset = last + 1
 
     def roll(self) -> Segment:
-        """Begins a new segment at the end."""
+        """Seals the active segment and begins a new one at the log's end."""
         former = self.active
         former.seal()
         segment = self.add(self.end_offset)
@@ -172,28 +172,28 @@ class SegmentList:
         return segment
 
     def add(self, base_offset: int) -> Segment:
-        """Adds an empty segment after the others."""
+        """Adds an empty segment at the end of the list."""
         self._directory_changes += 1
         segment = create_segment(self.storage, self.directory, base_offset, self.config, now=self.now())
         self.set_segments((*self.segments, segment))
         return segment
 
     def find_gaps(self) -> dict[int, int]:
-        """Returns the gaps between segments: by the base of the segment after each, the end of the one before it."""
+        """Returns the gaps between segments: the base of the segment after each gap, to the end of the one before."""
         return {b.base_offset: a.next_offset for a, b in pairwise(self.segments) if a.next_offset < b.base_offset}
 
     def keep_first(self, count: int) -> None:
         """Removes all but the first ``count`` segments, the last one first, so that a crash leaves a prefix."""
         self.abandon_swap()  # first: otherwise the next start could find the swap file and restore removed segments
-        doomed = self.segments[count:]
+        removed = self.segments[count:]
         self.set_segments(self.segments[:count])
-        for segment in reversed(doomed):
+        for segment in reversed(removed):
             remove_segment(self.storage, segment)
         self._directory_changes += 1
 
     def record_truncation(self, offset: int) -> None:
         """Records that the list was truncated and ends at ``offset`` now."""
-        self.cuts += 1
+        self.truncations += 1
         self.unflushed_gap = 0
         self.end_offset = offset
         self.flushed_offset = min(self.flushed_offset, offset)
@@ -204,16 +204,13 @@ class SegmentList:
         self._retired.append(close)
 
     def purge(self, count: int | None = None) -> None:
-        """Closes the first ``count`` segments that retention or compaction removed, or all, and removes their files.
-
-        Slices of these segments become invalid.
-        """
+        """Closes the ``count`` oldest retired segments, or all, and removes their files. Their slices turn invalid."""
         retired, self._retired = self._retired[:count], [] if count is None else self._retired[count:]
         for close in retired:
             close()
 
     def abandon_swap(self) -> None:
-        """Removes the swap file. Raises ``OSError`` if that fails: the next start would swap it in over newer data."""
+        """Removes the swap file, which the next start would swap in over newer data. Raises ``OSError``."""
         if self.swap_file is not None:
             if self.storage.exists(self.swap_file):
                 self.storage.remove(self.swap_file)
@@ -224,15 +221,15 @@ class SegmentList:
     async def flush(self) -> int:
         """Fsyncs appends and truncations made before the call. Returns ``flushed_offset``.
 
-        Calls that arrive during a flush share the next one. Records appended during a flush are not waited for. Records
-        removed during a flush do not count as durable.
+        Flushes run one after the other. A flush does not wait for records appended after it began, and does not count
+        records that are removed meanwhile as durable.
         """
         async with self.change_lock:
             if self.closed:
                 return self.flushed_offset
-            cuts, directory_changes = self.cuts, self._directory_changes
+            truncations, directory_changes = self.truncations, self._directory_changes
             self._flushing_to = self.end_offset
-            for segment in self._dirty():
+            for segment in self._list_dirty_segments():
                 if not segment.closed:
                     await segment.fsync()
             if directory_changes != self._durable_directory_changes:
@@ -241,15 +238,15 @@ class SegmentList:
             if self.unflushed_gap:
                 await self.tombstones.add_ends(self.find_gaps)
                 await self.tombstones.allow_gaps(lambda: self.unflushed_gap)
-            self._durable_cuts = cuts
+            self._durable_truncations = truncations
             self.flushed_offset = max(self.flushed_offset, self._flushing_to)
             if self.flushed_offset > self.end_offset:  # otherwise later appends would count as durable too early
                 problem = f"the log ends there, but counts as durable below {self.flushed_offset}"
                 self.mark_damaged(CorruptLog(self.active.path, self.active.size, self.end_offset, problem))
             return self.flushed_offset
 
-    def _dirty(self) -> list[Segment]:
-        """Returns segments with changes that are not durable, in order. Only the last ones can have any."""
+    def _list_dirty_segments(self) -> list[Segment]:
+        """Returns the segments with changes that are not durable, in order. They are the last ones of the list."""
         dirty: list[Segment] = []
         for segment in reversed(self.segments):
             if segment.durable_changes == segment.changes:

@@ -1,16 +1,17 @@
-"""Replaces several segments by one new one, such that a crash at any instant leaves either the old ones or the new one.
+"""Atomic replacement of several segments by one: a crash at any instant leaves either the old segments or the new one.
 
-1. The new segment is written as ``<base>.log.cleaned`` and fsynced.
-2. It is renamed to ``<base>-<end>-<size>.log.swap``, and the folder is fsynced. The name says that its ``size`` bytes
-   replace the segments that begin from ``base`` to below ``end``. From now on it counts.
-3. The old files are removed, and it takes the first one's name. A start that finds a swap file repeats this step.
+1. The new segment is written as ``<base>.log.cleaned`` and fsynced. If a crash follows, the next start removes it.
+2. It is renamed to ``<base>-<end>-<size>.log.swap``, and the folder is fsynced. The name says that this file of
+   ``size`` bytes replaces the segments whose bases are from ``base`` to below ``end``.
+3. The old files are removed, and the swap file takes the name of the first one. A start that finds a swap file repeats
+   this step.
 
-A ``.cleaned`` file is ignored. Kafka does the same, but its swap files do not name their end. The end would have to be
-read from the last entry; if that were damaged, too many segments could be removed.
+Kafka does the same, but its swap files do not name their end, which is then read from the last entry. If that entry
+were damaged, too many segments could be removed.
 
-A start checks a swap file before it removes anything, because only a complete file can replace segments. A file that
-was cut between two entries looks complete, so its size is compared. A swap file of an earlier version has no size in
-its name. It is accepted unless it is empty.
+A start checks a swap file before it removes any segment, because only a complete file can replace segments. A file that
+was truncated between two entries looks complete, so its size is compared with its name. A swap file of an earlier
+version has no size in its name, and is accepted unless it is empty.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ _log = logging.getLogger("assay.log")
 
 
 class RejectedSwap(NamedTuple):
-    """A swap file that replaces nothing, and the offsets of the segments that its name says it replaces."""
+    """A swap file that is not used, with the offsets in its name: ``base`` and ``end`` of the segments to replace."""
 
     base: int
     end: int
@@ -53,7 +54,7 @@ class RejectedSwap(NamedTuple):
 def find_cleanable(log: SegmentList, limit: int) -> tuple[Segment, ...]:
     """Returns the oldest segments that compaction may rewrite: durable, and followed by a message below ``limit``.
 
-    Readers and followers continue at that message if compaction removes all messages before it.
+    If compaction removes all messages of a segment, readers and followers continue at that message.
     """
     if log.closed or log.found_damage is not None or log.has_unflushed_truncation:
         return ()
@@ -61,20 +62,20 @@ def find_cleanable(log: SegmentList, limit: int) -> tuple[Segment, ...]:
     return tuple(s for s, following in zip(log.segments, log.segment_offsets[1:], strict=False) if following < limit)
 
 
-async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: SegmentScan, cuts: int) -> bool:
+async def exchange_segments(log: SegmentList, old: Sequence[Segment], scan: SegmentScan, truncations: int) -> bool:
     """Durably replaces neighboring segments from :func:`find_cleanable` by a cleaned file.
 
     - ``scan``: the finished scan of the durable file at :func:`format_cleaned_path`
-    - ``cuts``: the log's count of truncations when the file was begun
+    - ``truncations``: the log's count of truncations when the file was begun
 
     Readers of the old segments may continue until ``SegmentList.purge``.
 
-    Returns False, and changes nothing, if the log was truncated, closed or found damaged since, or if retention has
-    removed one of the old segments. Raises :class:`SwapUnfinished`, and ``OSError`` if nothing has changed.
+    Returns False, and changes nothing, if the log was meanwhile truncated, closed or found damaged, or if retention has
+    removed one of the old segments. Raises ``OSError`` if nothing has changed, else :class:`SwapUnfinished`.
     """
     base = old[0].base_offset
     async with log.change_lock:
-        if log.closed or log.found_damage is not None or log.cuts != cuts or old[0] not in log.segments:
+        if log.closed or log.found_damage is not None or log.truncations != truncations or old[0] not in log.segments:
             return False
         end = log.segments[log.segments.index(old[-1]) + 1].base_offset
         written = old[-1].times.last_written()
@@ -129,9 +130,9 @@ def is_swap_file(name: str) -> bool:
 async def finish_swaps(storage: Storage, directory: str, config: LogConfig) -> list[RejectedSwap]:
     """Durably finishes the swaps that a crash interrupted, and removes unfinished cleaned files.
 
-    Returns the swap files that are no complete segments. They and the segments stay as they are. A swap file of the
-    broker is complete before the first segment is removed, so in this case nothing was removed, unless the disk has
-    damaged the file since.
+    Returns the swap files that are incomplete or damaged. These files and the segments stay unchanged. The broker
+    removes a segment only after the swap file is complete. So no segment was removed for such a file, unless the disk
+    has damaged the file since.
     """
     rejected, changed = [], False
     for name in storage.listdir(directory):
@@ -158,7 +159,7 @@ async def _find_problem(
 ) -> str | None:
     """Returns why the swap file cannot replace the segments from ``base`` to below ``end``; None if it can.
 
-    ``size``: the bytes that it has by its name; None if the name does not say it.
+    ``size``: the size of the file by its name; None if the name has no size.
     """
     if not config.compacted:
         return "this log was never compacted"

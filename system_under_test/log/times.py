@@ -1,8 +1,8 @@
 """The timestamps of one segment: the youngest message, the segment's age, and lookup by time.
 
-The time index is updated after appends. It is a cache: a search scans the messages for which it lacks entries. An entry
-found on disk is compared with the messages before it is used: its message must be the first with a timestamp at least
-that high. The file may have lost its last entries, so the messages after the last one are read as well.
+The time index is updated after appends. It is a cache: a search scans the messages after the last index entry. An entry
+found on disk is compared with the messages before it is used: its message must be the first one with a timestamp at
+least that high.
 """
 
 import contextlib
@@ -37,11 +37,11 @@ class SegmentTimes:
         self._segment = segment
         self._index = index
         self.opened_ms = now.wall_ms
-        """When this process began to fill the segment, by the wall clock."""
+        """When this process made the first append to the segment, or else opened it, by the wall clock."""
         self._appended_ms: int | None = None
-        """When this process last appended to it, by the wall clock."""
+        """When this process last appended to the segment, by the wall clock."""
         self._touched_ms = now.monotonic_ms
-        """When this process last appended to it, or else opened it, by the monotonic clock."""
+        """When this process last appended to the segment, or else opened it, by the monotonic clock."""
         self._has_unstamped = False
         """Whether a message without a timestamp is known."""
         self._newest = (NO_TIMESTAMP, segment.base_offset)
@@ -61,7 +61,7 @@ class SegmentTimes:
 
     def newest(self) -> int:
         """Returns the youngest message's timestamp. Reads only what was added since the last call."""
-        for found, at, end in self._timestamps(self._read_to):
+        for found, at, end in self._iterate_timestamps(self._read_to):
             self._include(SetTimes(found, at, found < 0), end)
         return self._newest[0]
 
@@ -78,9 +78,10 @@ class SegmentTimes:
     def age_ms(self, now: Instant) -> int:
         """Returns the age of the youngest message; negative if its timestamp is in the future.
 
-        A timestamp counts by the wall clock. A message without one is as old as the last append, or else as this
-        process's opening of the segment, by the monotonic clock. That is at most its true age, so no wrong or corrected
-        wall clock makes it older. After a clean start, such messages before the youngest timestamp are not looked for.
+        A timestamp is compared with the wall clock. The age of a message without a timestamp is the time since this
+        process last appended to the segment, or else opened it, by the monotonic clock. That is at most its true age,
+        even if the wall clock is set. After a clean start, messages without a timestamp before the youngest message are
+        not looked for.
         """
         newest = self.newest()
         unstamped_ms = now.monotonic_ms - self._touched_ms
@@ -96,7 +97,7 @@ class SegmentTimes:
         return newest if newest >= 0 else self.opened_ms
 
     def last_written(self) -> Instant:
-        """Returns :meth:`last_written_ms` by the wall clock; by the monotonic clock, the last append or the opening."""
+        """Returns :meth:`last_written_ms` by the wall clock, and the last append or opening by the monotonic clock."""
         return Instant(self.last_written_ms(), self._touched_ms)
 
     def first_since(self, timestamp: int) -> tuple[int, int] | None:
@@ -104,7 +105,7 @@ class SegmentTimes:
         if not self._is_search_start_right(timestamp - 1):
             self.forget()
         position = self._segment.locate(self._index.floor(timestamp - 1))
-        for newest, _, end in self._timestamps(position):
+        for newest, _, end in self._iterate_timestamps(position):
             if newest >= timestamp:
                 for message in iterate_messages(self._segment.read(position, end - position)):
                     if message.timestamp is not None and message.timestamp >= timestamp:
@@ -114,12 +115,12 @@ class SegmentTimes:
 
     def update_index(self) -> None:
         """Reads the timestamps of all appended messages, and adds the index entries for them."""
-        # readers of damaged bytes get this error; an append, which is complete already, must not fail
+        # The append is complete, so it must not fail now. A later reader of the damaged bytes gets the error.
         with contextlib.suppress(CorruptLog, OSError):
             self.newest()
 
     def seal(self) -> None:
-        """Brings the index up to date when another segment gets the next appends."""
+        """Completes the index when the segment gets no more appends."""
         self.update_index()
         self._add_index_entry()
 
@@ -135,10 +136,10 @@ class SegmentTimes:
         self._read_to = self._indexed_at = 0
 
     def load(self, next_offset: int) -> None:
-        """Takes over the index of a segment that was closed cleanly, if its last entry is right.
+        """Loads the index of a segment that was closed cleanly and ends at ``next_offset``, if its last entry is right.
 
-        The segment ends at this offset. The messages from that of the last entry on are read again when needed, because
-        the file may have lost younger entries. Usually they are one block.
+        The index file may have lost later entries. So the messages from the last entry's on, usually one block, are
+        read again when needed.
         """
         last = self._find_last_entry() if self._index.load(next_offset) else None
         if last is None:
@@ -148,7 +149,7 @@ class SegmentTimes:
             self._indexed_at = self._read_to
 
     def replace(self, blocks: Iterable[SetTimes], size: int) -> None:
-        """Takes the timestamps of each block, from a scan of all ``size`` bytes."""
+        """Replaces all timestamps and index entries by those of a scan of all ``size`` bytes."""
         self.forget()
         for times in blocks:
             self._has_unstamped |= times.has_unstamped
@@ -164,37 +165,37 @@ class SegmentTimes:
         self._index.close()
 
     def _is_search_start_right(self, timestamp: int) -> bool:
-        """Returns whether the entry at which a search for this time begins is right. Raises :class:`CorruptLog`."""
+        """Returns whether the index entry from which a search begins is right. Raises :class:`CorruptLog`."""
         found = self._index.find_loaded(timestamp)
         return found is None or self._find_first_as_young(found[0][0], since=found[1]) == found[0]
 
     def _find_last_entry(self) -> tuple[tuple[int, int], int] | None:
-        """Returns the last entry and its message's position; None if there is no entry, or no such message.
+        """Returns the last index entry and its message's position; None if there is no such entry or message.
 
-        Does not check that no earlier message is younger, because that scan would delay the start.
+        Earlier messages are not compared, because their scan would delay the start.
         """
         found = self._index.find_loaded(self._index.newest)
         if found is not None:
             with contextlib.suppress(CorruptLog):  # the next reader gets this error
                 position = self._segment.locate(found[0][1])
-                if next(self._timestamps(position), (None, None, 0))[:2] == found[0]:
+                if next(self._iterate_timestamps(position), (None, None, 0))[:2] == found[0]:
                     return found[0], position
         return None
 
     def _find_first_as_young(self, timestamp: int, *, since: int) -> tuple[int, int] | None:
         """Returns ``(timestamp, offset)`` of the first entry from offset ``since`` on that is at least this young."""
-        for newest, offset, _ in self._timestamps(self._segment.locate(since)):
+        for newest, offset, _ in self._iterate_timestamps(self._segment.locate(since)):
             if newest >= timestamp:
                 return newest, offset
         return None
 
-    def _timestamps(self, position: int) -> Iterator[tuple[int, int, int]]:
-        """Yields ``(newest timestamp, last offset, end position)`` of each entry from ``position``, a boundary, on."""
+    def _iterate_timestamps(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """Yields ``(newest timestamp, last offset, end position)`` of each entry from ``position`` on."""
         for start, data in self._segment.blocks(position):
             for timestamp, offset, end in iterate_timestamps(data):
                 yield timestamp, offset, start + end
 
     def _add_index_entry(self) -> None:
         if self._newest[0] > self._index.newest:
-            with contextlib.suppress(OSError):  # missing index entries are scanned for
+            with contextlib.suppress(OSError):  # a search scans the messages of missing index entries
                 self._index.append(*self._newest)

@@ -5,15 +5,15 @@ Compaction removes the values before a null value (a tombstone) at once. It remo
 0.10.2 uses the times of the segments' files for that, which a copy of the disk loses.
 
 A segment that was never cleaned ends where the next one begins. Below the offset ``gaps``, a segment may end earlier
-because of compaction. Beyond it, such a gap is a hole that a power loss has left. A hole below ``gaps`` would look like
-compaction, so each segment that may end earlier is noted with its end before it is put in place.
+because of compaction. Above ``gaps``, a missing offset between segments was lost in a power loss. A loss below ``gaps``
+would look like compaction. So each segment that ends early is noted with its end before it is put in place.
 
 The file ``compaction-checkpoint`` in the log's folder has these lines:
 
 - ``gaps OFFSET``
 - ``ends BASE END BASE END ...``, ascending: before the segment that begins at ``BASE``, the log may lack the offsets
-  from ``END`` on. Other segments follow each other without a gap. An earlier version has written no such line: gaps
-  below ``gaps`` may then be anywhere.
+  from ``END`` on. All other segments follow each other without a gap. Without this line, in a file of an earlier
+  version, gaps below ``gaps`` may be anywhere.
 - ``OFFSET TIME``, ascending: since this time (milliseconds of the node's clock), all tombstones below the offset have
   been cleaned at least once
 
@@ -31,11 +31,11 @@ from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import LogStateFile, write_atomic
 
 TOMBSTONES = "compaction-checkpoint"
-MAXIMUM = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 
 
 class TombstoneAge(NamedTuple):
-    """At ``time`` (ms), all tombstones below ``offset`` had survived a cleaning; they expire some time after it."""
+    """All tombstones below ``offset`` had survived a cleaning at ``time`` (ms); ``delete.retention.ms`` begins then."""
 
     offset: int
     time: int
@@ -47,26 +47,26 @@ class CompactionNotes(NamedTuple):
     gaps: int = 0
     rows: tuple[TombstoneAge, ...] = ()
     ends: tuple[tuple[int, int], ...] | None = None
-    """``(base, end)``, ascending in both; None: unknown, because no pass of this version has noted them."""
+    """``(base, end)``, ascending in both; None: unknown, because an earlier version has written the file."""
 
 
 class Tombstones(LogStateFile):
-    """The file and its content. Changes are durable when their call returns."""
+    """The file and its content. Each change is durable when its call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        """Reads the file. If it is unreadable, sets ``damage``: it is then unknown which records may be missing."""
+        """Reads the file. Sets ``damage`` if it is unreadable, because any records may then be missing."""
         super().__init__(storage, f"{directory}/{TOMBSTONES}")
         self.may_have_gaps = storage.exists(self._path)
         """Whether the log's offsets may have gaps."""
         self.damage: Damage | None = None
         self._state = CompactionNotes()
         self._written: CompactionNotes | None = None
-        """The file's certain content; None during a write, and after a write that failed."""
+        """The content that the file has for certain; None during a write, and after a write that failed."""
         if self.may_have_gaps:
             try:
                 self._state = _parse(self._path, storage.read_bytes(self._path))
             except CheckpointError as error:
-                self.damage, self._state = Damage(0, str(error)), CompactionNotes(gaps=MAXIMUM)
+                self.damage, self._state = Damage(0, str(error)), CompactionNotes(gaps=MAX_OFFSET)
             self._written = self._state
 
     @property
@@ -93,19 +93,19 @@ class Tombstones(LogStateFile):
             await self._change(lambda state: state)
 
     async def allow_gaps(self, offset: Callable[[], int]) -> None:
-        """Notes that segments may leave gaps below ``offset()``, which is called just before the write.
+        """Notes that segments may leave gaps below the offset that ``offset`` returns just before the write.
 
-        Everything below it must be on disk.
+        Everything below that offset must be on disk.
         """
         if offset() > self.gaps or self._written is None:
             await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
 
     async def set_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
-        """Notes all gaps that there are: by the base of the segment after each, the end of the one before it."""
+        """Notes all gaps: the base of the segment after each gap, to the end of the segment before it."""
         await self._change(lambda state: state._replace(ends=tuple(sorted(ends().items()))))
 
     async def add_ends(self, ends: Callable[[], Mapping[int, int]]) -> None:
-        """Notes further gaps, as :meth:`set_ends`, unless it is unknown which there are."""
+        """Notes further gaps, as :meth:`set_ends`; does nothing if the earlier gaps are unknown."""
 
         def add(state: CompactionNotes) -> CompactionNotes:
             known = dict(state.ends or ())
@@ -116,12 +116,12 @@ class Tombstones(LogStateFile):
             await self._change(add)
 
     async def record_cleaning(self, horizon: int, offset: int, now_ms: int) -> None:
-        """Drops the rows up to ``horizon``, whose tombstones are removed, and adds a row for those below ``offset``."""
+        """Drops the rows up to ``horizon``, whose tombstones are removed. Adds a row for those below ``offset``."""
 
         def add_row(state: CompactionNotes) -> CompactionNotes:
             rows = tuple(row for row in state.rows if row.offset > horizon)
             if offset > max((row.offset for row in rows), default=horizon):
-                # A clock that went back must not make later tombstones look older.
+                # If the clock was set back, later tombstones must not look older than earlier ones.
                 rows += (TombstoneAge(offset, max([now_ms, *(row.time for row in rows)])),)
             return state._replace(rows=rows)
 

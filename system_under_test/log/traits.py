@@ -1,4 +1,4 @@
-"""Traits of a log: the functions that a historic defect replaces; see ``assay.system_under_test.defects``."""
+"""Traits of a log: those of its functions that a historic defect replaces (``assay.system_under_test.defects``)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from assay.system_under_test.log import directory
-from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
+from assay.system_under_test.log.index import MAX_RELATIVE, OffsetIndex
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, NO_TIMESTAMP, Buffer
 from assay.system_under_test.records.message_set import CheckResult, SetTimes
@@ -14,18 +14,18 @@ from assay.system_under_test.runtime import File, Storage
 
 
 class CheckBytes(Protocol):
-    """Returns how far bytes from a disk, which should begin at ``next_offset``, are valid."""
+    """Checks bytes from a disk, which should begin at ``next_offset``, and returns how many of them are valid."""
 
     def __call__(self, data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> CheckResult: ...
 
 
 @dataclass(frozen=True)
 class LogTraits:
-    """How a directory is locked, how bytes from disk are checked, and which index is kept."""
+    """The functions that lock a directory, check bytes from disk, and make an index."""
 
     check: CheckBytes = message_set.check
     index: Callable[[File, int], OffsetIndex] = OffsetIndex
-    """Makes the index over a file, of the segment with this base offset; it must still be loaded or rebuilt."""
+    """Makes an index from its file and its segment's base offset; the caller must still load or rebuild the index."""
     lock: Callable[[Storage, str], None] = directory.lock
     """Locks the log directory for this process."""
 
@@ -45,7 +45,7 @@ def select_log_traits(defects: Collection[str]) -> LogTraits:
 
 
 def leave_unlocked(storage: Storage, root: str) -> None:
-    """Lets any number of processes use the directory."""
+    """Locks nothing, so any number of processes can use the directory."""
 
 
 def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> CheckResult:
@@ -66,13 +66,13 @@ def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) ->
 
 
 class TrustedIndex(OffsetIndex):
-    """Keeps its entries: truncation of the segment does not shorten it, and no scan rebuilds it."""
+    """An index that keeps all its entries: no truncation of the segment and no scan removes any."""
 
     def truncate(self, position: int) -> None:
-        """Keeps the entries beyond, which then point at removed records."""
+        """Keeps the entries beyond ``position``, which then point at removed records."""
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
-        self.load(MAXIMUM)
+        self.load(MAX_RELATIVE)
         for entry in entries:
             self.append(*entry)
 

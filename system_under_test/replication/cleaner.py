@@ -1,7 +1,8 @@
 """The log cleaner: one task that compacts this broker's logs one at a time, the dirtiest first.
 
 Each broker cleans its own replicas, whether they lead or follow. This is safe because compaction changes no offsets and
-removes only what later records replace. ``cleaner-offset-checkpoint`` stores how far each log is clean.
+removes only records that later records replace. ``cleaner-offset-checkpoint`` stores the offset up to which each log is
+clean.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ _log = logging.getLogger("assay.cleaner")
 class LogCleaner:
     """The task and its checkpoint.
 
-    The lock ``checkpointing`` is held while the checkpoint is written, so that no truncation intervenes.
+    The lock ``checkpointing`` is held while the checkpoint is written, so that no truncation happens meanwhile.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class LogCleaner:
         self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}", require_in_place)
 
     def open(self) -> str | None:
-        """Loads the checkpoint. Returns the problem of an unreadable one: all logs are then examined in full."""
+        """Loads the checkpoint. If it is unreadable, returns the problem, and all logs count as dirty."""
         return self._checkpoint.recover()
 
     async def run(self) -> None:
@@ -55,11 +56,11 @@ class LogCleaner:
                 except (CorruptLog, RecordError, OSError) as error:
                     _log.error("%s: not cleaned: %s", replica.key, error)
 
-    async def prepare_cut(self, replica: Replica, offset: int) -> None:
+    async def prepare_truncation(self, replica: Replica, offset: int) -> None:
         """Lowers the checkpoint before a truncation to ``offset``. The caller holds ``checkpointing``."""
         if offset < self._clean_to(replica):
             await self._checkpoint.write({(replica.topic, replica.index): offset})
-        await replica.log.prepare_cut(offset)
+        await replica.log.prepare_truncation(offset)
 
     async def forget(self, topic: str, index: int) -> None:
         """Removes the entry of a deleted log."""

@@ -1,7 +1,7 @@
 """Fetch requests: consumers read up to the high watermark, followers up to the log end; both wait for new records.
 
-A consumer gets OFFSET_OUT_OF_RANGE only after proof that no newer leader exists; the proof begins after the request
-arrived. Otherwise a deposed leader that was stopped or cut off could send this error, because it lacks the records of
+A consumer gets OFFSET_OUT_OF_RANGE only after a proof that no newer leader exists. The proof begins after the request
+arrived. Without it, a deposed leader that was stopped or cut off could send this error, because it lacks the records of
 its successors. Its consumers would start over, and commit lower offsets than before. In Kafka, KIP-320 solves this.
 """
 
@@ -20,7 +20,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import prove_end
 from assay.system_under_test.replication.partition import Partition
-from assay.system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
+from assay.system_under_test.replication.purgatory import WaitingReaders, to_wait_seconds, wake
 from assay.system_under_test.replication.replica import PartitionError
 from assay.system_under_test.replication.throttle import lists_replica
 from assay.system_under_test.runtime import Slice, ZooKeeper
@@ -30,15 +30,15 @@ _log = logging.getLogger("assay.replication")
 FIRST_VERSION_WITH_MAGIC_1 = 2
 FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
-"""Limit of the records in one answer to a consumer: the answer stays in memory until the consumer has read it."""
+"""Maximum bytes of records in one answer to a consumer. An answer stays in memory until the consumer has read it."""
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""The limit if each message is decoded and encoded again: no other request is served until that is done."""
+"""Maximum bytes if messages must be converted to another format. Other requests wait during a conversion."""
 
 
 class _CopiedSlice:
-    """A range that may lie above the high watermark, so a truncation may remove it.
+    """A range of a log that is copied before it is sent.
 
-    The range is sent as a copy, because bytes that a connection sends straight from the log must never change.
+    Records above the high watermark may be truncated, but bytes that are sent without a copy must never change.
     """
 
     def __init__(self, stored: Slice) -> None:
@@ -86,10 +86,10 @@ class _OutOfRangeAnswer:
 async def fetch(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: messages.FetchRequest, context: RequestContext
 ) -> messages.FetchResponse:
-    """Answers a fetch. Its replica id updates no follower's position: followers use ``replica_fetch``."""
+    """Answers a consumer's fetch. It never updates a follower's position: followers use ``replica_fetch``."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + time_limit(request.max_wait_ms)
-    topics = _without_duplicates(request.topics)
+    deadline = loop.time() + to_wait_seconds(request.max_wait_ms)
+    topics = _remove_duplicates(request.topics)
     while True:
         out_of_range: list[_OutOfRangeAnswer] = []
         response, size, failed, readers = _read(manager, request, topics, context.api_version, out_of_range)
@@ -108,12 +108,12 @@ async def _confirm_out_of_range(manager: ReplicaManager, zookeeper: ZooKeeper, o
     except PartitionError as error:
         answer.error_code = error.code
     else:
-        if epoch != out_of_range.epoch:  # this broker leads again after others, so the checked range is outdated
+        if epoch != out_of_range.epoch:  # leadership has changed since the range was checked
             answer.error_code = ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
-def _without_duplicates(wanted: Sequence[messages.FetchTopic]) -> Sequence[messages.FetchTopic]:
-    """Returns each partition once, like Kafka. Otherwise a small request could read one thousands of times."""
+def _remove_duplicates(wanted: Sequence[messages.FetchTopic]) -> Sequence[messages.FetchTopic]:
+    """Returns each partition once, like Kafka: a small request must not read a partition thousands of times."""
     seen: set[tuple[str, int]] = set()
     topics = []
     for topic in wanted:
@@ -169,7 +169,7 @@ def _read_partition(
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
     is_consumer = replica_id == messages.CONSUMER_REPLICA_ID
-    limit = partition.traits.readable_end(partition.marks) if is_consumer else log.end_offset
+    limit = partition.traits.readable_end(partition.bounds) if is_consumer else log.end_offset
     answer = messages.FetchPartitionResponse(
         partition=wanted.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark
     )
@@ -206,15 +206,15 @@ def _read_log(partition: Partition, offset: int, size: int, limit: int | None, *
 async def replica_fetch(
     manager: ReplicaManager, request: internal.ReplicaFetchRequest, context: RequestContext
 ) -> internal.ReplicaFetchResponse:
-    """Answers a follower, whose fetch offset is its position.
+    """Answers a follower's fetch, and records its fetch offset as the follower's position.
 
-    The request is rejected as a whole if it names another registration of this broker.
+    Rejects a request that names another registration of this broker.
     """
     if not manager.is_current_registration(request.broker_epoch):
         return internal.ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     loop = asyncio.get_running_loop()
     now = loop.time()
-    deadline = now + time_limit(request.max_wait_ms)
+    deadline = now + to_wait_seconds(request.max_wait_ms)
     rejected: dict[tuple[str, int], ErrorCode] = {}
     for wanted in request.partitions:
         try:
@@ -269,7 +269,7 @@ def _is_throttled(manager: ReplicaManager, partition: Partition) -> bool:
 
 
 def _is_held_back(manager: ReplicaManager, partition: Partition, follower: int) -> bool:
-    """Returns whether the throttle holds back this follower now. A follower in sync is never held back."""
+    """Returns whether the throttle delays this follower now. A follower in sync is never delayed."""
     if not _is_throttled(manager, partition) or follower in partition.require_leader().in_sync.maximal:
         return False
     return manager.throttles.leader.exceeded

@@ -1,4 +1,4 @@
-"""The fetcher of one leader: a task that reconciles follower replicas of this broker with it, and copies records.
+"""Fetcher of records from one leader: a task that sends the requests of all replicas that follow this leader.
 
 ``follower`` processes the leader's answers.
 """
@@ -25,7 +25,10 @@ class LeaderFetcher:
     def __init__(
         self, leader: internal.LiveBroker, config: BrokerConfig, broker_epoch: Callable[[], int], throttle: Throttle
     ) -> None:
-        """``broker_epoch`` returns our own registration. ``leader`` is replaced when that broker registers again."""
+        """Makes a fetcher. ``broker_epoch`` returns this broker's registration.
+
+        The caller replaces ``leader`` when the leader registers again.
+        """
         self.leader = leader
         self._config = config
         self._broker_epoch = broker_epoch
@@ -45,8 +48,8 @@ class LeaderFetcher:
     def interrupt_wait(self) -> None:
         """Interrupts a waiting fetch after ``add``, so that the added partitions are fetched at once.
 
-        Otherwise they would wait until the leader has new records for the others or the fetch times out. A new leader
-        acknowledges no record before that.
+        Otherwise the added partitions would wait until the leader has new records of other partitions, or the fetch
+        times out. Meanwhile a new leader could not acknowledge records.
         """
         if self._waiting is not None and self._changed.is_set():
             self._interrupted = True
@@ -160,7 +163,7 @@ class LeaderFetcher:
     ) -> None:
         """Fetches once; ``max_wait`` is how many seconds the leader may wait for new records."""
         for term in terms:
-            # the leader trusts a position: records beyond the flush limit must be on disk before it is sent
+            # The leader counts all records below a fetch offset as replicated, so enough of them must be on disk.
             await term.replica.flush_counted()
         request = internal.ReplicaFetchRequest(
             replica_id=self._config.broker_id,

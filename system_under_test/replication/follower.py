@@ -25,7 +25,7 @@ _log = logging.getLogger("assay.replication")
 BACK_OFF = 0.1
 """Seconds between tries after an error."""
 FIRST_BACK_OFF = 0.01
-"""Seconds before the first retry of a term; doubled each time. The leader may learn of its role slightly later."""
+"""Seconds before the first retry of a term, doubled each time. The leader may learn of its role a little later."""
 
 
 class FollowerTerm:
@@ -38,28 +38,28 @@ class FollowerTerm:
         self.leader = update.leader
         self.over = False
         self.is_relied_on = update.leader != NO_LEADER and replica.environment.broker_id in (*update.isr, *update.elr)
-        """Whether others may rely on this replica to have all acknowledged records.
+        """Whether other brokers may rely on this replica to have all acknowledged records.
 
-        They may if it is in the ISR or the ELR, and as soon as it has reconciled.
+        True if it is in the ISR or the ELR, and from its reconciliation on.
         """
         self.reconciled = False
         """Whether the log is known to be a prefix of the leader's."""
         self.history: list[tuple[int, int]] = []
         """The leader's (epoch, start offset) entries that the log has not reached yet, ascending."""
         self.behind = replica.environment.broker_id not in update.isr
-        """Whether the replica is out of sync: not a member, and still below the high watermark."""
+        """Whether the replica is below the high watermark. Initially: whether it is outside the in-sync set."""
         self.retry_at = 0.0
         self._back_off = FIRST_BACK_OFF
 
     def retry_later(self, now: float) -> None:
-        """Schedules a retry: the leader does not know of its role yet, or no longer leads."""
+        """Schedules a retry after an error: the leader does not know of its role yet, or no longer leads."""
         self.retry_at = now + self._back_off
         self._back_off = min(2 * self._back_off, BACK_OFF)
 
     async def apply_epoch_answer(self, answer: EpochAnswer, now: float) -> None:
-        """Truncates the log where the answer proves that it differs; sets ``reconciled`` when both logs agree.
+        """Truncates the log where it diverges from the leader's; sets ``reconciled`` when both logs agree.
 
-        A damaged log is discarded only in an epoch in which no other broker relies on it.
+        Discards a damaged log, but only when no other broker relies on it.
         """
         if self.replica.log.damage is not None and self.is_relied_on:
             self._reconcile_later(now)
@@ -83,7 +83,7 @@ class FollowerTerm:
         elif answer.epoch < 0:
             await self.discard(answer.log_start, "no epoch in common with the leader")
         else:
-            end, agreed = replica.traits.find_divergence(answer, replica.epochs, replica.marks)
+            end, agreed = replica.traits.find_divergence(answer, replica.epochs, replica.bounds)
             await self.truncate(end, f"epoch {answer.epoch} of the leader ends there")
             if not agreed:
                 return  # the remaining log ends in an earlier epoch: ask the leader about that one
@@ -97,7 +97,7 @@ class FollowerTerm:
         """Appends the leader's records and enters their epochs; schedules a retry after an error or damage."""
         replica, log = self.replica, self.replica.log
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # an empty log may start beyond the leader's end, and has no epoch history to compare
+            # An empty log has no epoch history to compare, and may start beyond the leader's end.
             if log.damage is None and (
                 replica.traits.must_start_empty(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset
             ):
@@ -109,8 +109,8 @@ class FollowerTerm:
             return
         records = read_records(fetched.records)
         while records:
-            # compaction may have removed messages before the next one, perhaps all messages of some epochs
-            if self._enter_reached_epochs(_first_offset(records) if log.config.compacted else 0):
+            # Compaction may have removed messages before the next one, even all messages of some epochs.
+            if self._enter_reached_epochs(_find_first_offset(records) if log.config.compacted else 0):
                 await replica.epochs.flush()
                 if self.over:
                     return
@@ -136,7 +136,7 @@ class FollowerTerm:
         self.retry_at = now + BACK_OFF
 
     def _start_copying(self, history: Sequence[tuple[int, int]]) -> None:
-        """Starts copying: the log is a prefix of the leader's, whose epoch history is ``history``."""
+        """Starts copying after reconciliation. ``history``: the leader's epoch history."""
         replica = self.replica
         latest = replica.epochs.latest()
         self.history = [(epoch, start) for epoch, start in history if epoch > latest]
@@ -146,9 +146,9 @@ class FollowerTerm:
         )
 
     def _enter_reached_epochs(self, next_offset: int = 0) -> bool:
-        """Enters the leader's epochs that begin at or below the log end, or at or below the next message's offset.
+        """Adds the leader's epochs that begin at or below the log end or ``next_offset`` to the epoch history.
 
-        Returns whether there were any. The caller must then flush the epoch history.
+        Returns whether it added any. The caller must then flush the epoch history.
         """
         reached = False
         while self.history and self.history[0][1] <= max(self.replica.log.end_offset, next_offset):
@@ -157,16 +157,16 @@ class FollowerTerm:
         return reached
 
     async def truncate(self, offset: int, reason: str) -> None:
-        """Durably truncates the log and its history to end at ``offset``, unless the term ends before it begins."""
+        """Durably truncates the log and its epoch history to end at ``offset``, unless the term is over by then."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
-        async with replica.cutting:
+        async with replica.truncation_lock:
             if offset < before:
                 prepared = log.end_offset
-                # a second round is needed if retention has removed the offset meanwhile: the log is then reset
+                # If retention has removed ``offset`` meanwhile, the log will be reset, which needs other notes.
                 while prepared > (needed := offset if offset >= log.start_offset else 0):
                     prepared = needed
-                    if not await self._prepare_cut(prepared):
+                    if not await self._prepare_truncation(prepared):
                         return
                 log.truncate_to(offset)
                 replica.high_watermark = min(replica.high_watermark, log.end_offset)
@@ -174,14 +174,14 @@ class FollowerTerm:
             replica.epochs.truncate_from_end(offset)
             await replica.epochs.flush()
         if offset < before:
-            self._report_cut(log.end_offset, before, reason)
+            self._report_truncation(log.end_offset, before, reason)
 
     async def discard(self, start_offset: int, reason: str) -> None:
-        """Durably discards the log, and starts over with an empty one, unless the term ends before it begins."""
+        """Durably replaces the log by an empty one, unless the term is over by then."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
-        async with replica.cutting:
-            if not await self._prepare_cut(0):  # a power loss may leave any prefix of the old log
+        async with replica.truncation_lock:
+            if not await self._prepare_truncation(0):  # a power loss may leave any prefix of the old log
                 return
             log.reset(start_offset)
             replica.high_watermark = start_offset
@@ -189,23 +189,23 @@ class FollowerTerm:
             await log.damage_note.clear()
             replica.epochs.truncate_from_end(0)
             await replica.epochs.flush()
-        self._report_cut(start_offset, before, reason)
+        self._report_truncation(start_offset, before, reason)
 
-    async def _prepare_cut(self, offset: int) -> bool:
-        """Lowers the checkpoints before a truncation, and returns whether the truncation may go on.
+    async def _prepare_truncation(self, offset: int) -> bool:
+        """Lowers the checkpoints before a truncation, and returns whether the truncation may proceed.
 
         If the term is over by then, or the task is cancelled, the log's notes are restored before the next term begins.
         """
         allowed = False
         try:
-            await self.replica.environment.prepare_cut(self.replica, offset)
+            await self.replica.environment.prepare_truncation(self.replica, offset)
             allowed = not self.over
         finally:
             if not allowed:
-                await self.replica.log.abandon_cut()
+                await self.replica.log.abandon_truncation()
         return allowed
 
-    def _report_cut(self, end: int, before: int, reason: str) -> None:
+    def _report_truncation(self, end: int, before: int, reason: str) -> None:
         replica = self.replica
         replica.events.emit(
             "truncated",
@@ -217,13 +217,13 @@ class FollowerTerm:
         )
 
 
-def _first_offset(records: bytes) -> int:
-    """Returns the offset of the first whole entry, which is its last message's; 0 without an entry."""
+def _find_first_offset(records: bytes) -> int:
+    """Returns the offset of the first whole entry, which is that of its last message; 0 without an entry."""
     return next((offset for _, _, offset in scan(records)), 0)
 
 
 def _split(records: bytes, boundary: int | None) -> tuple[bytes, bytes]:
-    """Splits the entries into those below the offset ``boundary``, and the others."""
+    """Splits the entries at the offset ``boundary``; None: all entries are in the first part."""
     if boundary is None:
         return records, b""
     for position, _, offset in scan(records):

@@ -1,8 +1,8 @@
-"""Handover: a replica whose log has lost durable records gives up its duties.
+"""Handover by a replica whose log has lost durable records: it gives up leadership and its place in the in-sync set.
 
-1. It stops leading at once.
-2. It asks the controller to remove it from the in-sync set and the eligible leader replicas. It repeats this until it
-   gets a role in which no other broker relies on it.
+1. The replica stops leading at once.
+2. It asks the controller to remove it from the in-sync set and the eligible leader replicas, and repeats this until it
+   has a role in which no other broker relies on it.
 3. Only then its log is discarded and copied again from the leader (``follower``).
 
 If no other replica can lead, the partition has no leader, and the damaged log is kept.
@@ -24,7 +24,7 @@ from assay.system_under_test.tasks import BackgroundTasks
 _log = logging.getLogger("assay.replication")
 
 REPORT_INTERVAL = 1.0
-"""Seconds before a report that the controller accepted is sent remaining, unless a new role arrives."""
+"""Seconds before an accepted report is sent again, unless a new role arrives."""
 
 
 @dataclass(eq=False)
@@ -38,16 +38,13 @@ class Handover:
     background: BackgroundTasks
     controller: Callable[[], LiveBroker | None]
     broker_epoch: Callable[[], int]
-    _under_way: dict[Partition, None] = field(default_factory=dict, init=False)
-    """The replicas of the handovers in progress. A later topic of the same name has another object."""
+    _in_progress: dict[Partition, None] = field(default_factory=dict, init=False)
+    """The replicas whose handover is in progress. A later topic of the same name has other objects."""
 
     def begin(self, partition: Partition) -> None:
-        """Starts a handover if the log is damaged and others rely on it.
-
-        Further calls do nothing while it is under way.
-        """
-        if partition.log.damage is not None and partition.is_relied_on and partition not in self._under_way:
-            self._under_way[partition] = None
+        """Starts a handover if the log is damaged and other brokers rely on it, unless one is in progress."""
+        if partition.log.damage is not None and partition.is_relied_on and partition not in self._in_progress:
+            self._in_progress[partition] = None
             self.background.spawn(self._run(partition), f"handing over {partition.key}")
 
     async def _run(self, partition: Partition) -> None:
@@ -61,7 +58,7 @@ class Handover:
                     remaining -= BACK_OFF
                 await asyncio.sleep(BACK_OFF)
         finally:
-            del self._under_way[partition]
+            del self._in_progress[partition]
 
     async def _report(self, partition: Partition) -> bool:
         """Reports the damage, and returns whether the controller accepted the report."""

@@ -1,8 +1,8 @@
-"""The in-sync set of one leader's term: what ZooKeeper holds, and what a write in flight may change it to.
+"""The in-sync set during one leader's term: the set in ZooKeeper, and the proposed set of a write in flight.
 
-While a write is in flight, or its outcome is unknown, either set may be the one in ZooKeeper. So the high watermark
-waits for the union of the old and the proposed set, and min.insync.replicas counts their intersection. Every
-acknowledged record is then on all members of both sets, so the controller may read either.
+While a write is in flight, or its outcome is unknown, either set may be in ZooKeeper. So the high watermark waits for
+the union of the old and the proposed set, and min.insync.replicas counts their intersection. Every acknowledged record
+is then on all members of both sets, so it does not matter which set the controller reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 @dataclass(frozen=True)
 class InSyncMembers:
-    """An in-sync set as one value. ``isr`` keeps the order of the assignment; the leader is always a member."""
+    """An in-sync set with the eligible leader replicas (ELR). The leader is always a member of ``isr``."""
 
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
@@ -30,7 +30,7 @@ class InSyncMembers:
     def without(self, leaving: Sequence[int], min_insync: int) -> InSyncMembers:
         """Removes members. If fewer than ``min_insync`` stay, the removed ones become eligible leaders (KIP-966).
 
-        Eligible replicas have every acknowledged record, because the high watermark does not move until the set is
+        Eligible replicas have every acknowledged record, because the high watermark does not advance until the set is
         large enough again.
         """
         isr = tuple(member for member in self.isr if member not in leaving)
@@ -40,7 +40,7 @@ class InSyncMembers:
         return self._make(isr, elr)
 
     def with_member(self, joining: int, epoch: int, min_insync: int) -> InSyncMembers:
-        """Adds a member under its registration. With at least ``min_insync`` members no replica stays eligible."""
+        """Adds a member under its registration ``epoch``. Empties the ELR if there are ``min_insync`` members."""
         isr = (*(member for member in self.isr if member != joining), joining)
         elr = tuple(m for m in self.elr if m != joining) if len(isr) < min_insync else ()
         return replace(self, epochs={**self.epochs, joining: epoch})._make(isr, elr)
@@ -68,7 +68,7 @@ class InSyncSet:
     zk_version: int
     proposed: InSyncMembers | None = None
     superseded: bool = False
-    """Whether the controller wrote the state: nothing is acknowledged until its request arrives."""
+    """Whether another process has changed the state. Nothing is acknowledged until the controller's next request."""
     maximal: frozenset[int] = field(init=False)
     """The union of the committed and the proposed set."""
     minimal: frozenset[int] = field(init=False)
@@ -88,6 +88,6 @@ class InSyncSet:
         self._refresh()
 
     def commit(self, members: InSyncMembers, zk_version: int) -> None:
-        """Adopts the set that ZooKeeper is known to hold."""
+        """Adopts the set that is known to be in ZooKeeper."""
         self.committed, self.zk_version, self.proposed = members, zk_version, None
         self._refresh()

@@ -1,6 +1,6 @@
 """Writes the in-sync sets that leaders propose to ZooKeeper, and notifies the controller of changes.
 
-A leader's term proposes one set at a time (``insync``) and keeps serving. The outcome comes back by
+A leader's term proposes one set at a time (``insync``) and keeps serving. The writer then calls
 ``LeaderTerm.on_isr_written`` or ``LeaderTerm.on_isr_superseded``, unless the term is over by then.
 """
 
@@ -30,7 +30,7 @@ class IsrWriter:
         self._broker_id = broker_id
         self._retry = retry
         self._changed: dict[tuple[str, int], None] = {}
-        self._under_way: dict[asyncio.Task[None], tuple[str, int]] = {}
+        self._in_progress: dict[asyncio.Task[None], tuple[str, int]] = {}
 
     def start(self) -> None:
         self._background.spawn(self._notify_controller(), "isr notices")
@@ -38,23 +38,23 @@ class IsrWriter:
     def write(self, term: LeaderTerm, members: InSyncMembers) -> None:
         """Starts writing the set that this term proposes."""
         task = self._background.spawn(self._write(term, members), f"isr of {term.replica.key}")
-        self._under_way[task] = term.replica.topic, term.replica.index
-        task.add_done_callback(self._under_way.pop)
+        self._in_progress[task] = term.replica.topic, term.replica.index
+        task.add_done_callback(self._in_progress.pop)
 
     async def wait_until_settled(self, topic: str, index: int) -> None:
-        """Returns when no write of the partition's state can reach ZooKeeper any more. Its terms must be over.
+        """Returns when no write of the partition's state can reach ZooKeeper any more. All its terms must be over.
 
         The broker awaits this before it reports its replica as deleted. If the topic is created again, the versions of
         its state restart, so a late write could overwrite the new topic's state.
         """
-        if under_way := [task for task, partition in self._under_way.items() if partition == (topic, index)]:
-            await asyncio.wait(under_way)
+        if in_progress := [task for task, partition in self._in_progress.items() if partition == (topic, index)]:
+            await asyncio.wait(in_progress)
 
     async def _write(self, term: LeaderTerm, members: InSyncMembers) -> None:
-        """Writes the state conditionally, until it is known to be this term's or another's, or the term ends.
+        """Writes the state conditionally, until its content is known or the term ends.
 
-        A write of unknown outcome may still arrive. So if the old content is read back, it is written again at the
-        version that was read. This raises the version, so the lost write can never be applied.
+        A write of unknown outcome may still be applied. So if the old content is read back, the old content is written
+        again at the version that was read. This raises the version, so the earlier write can no longer be applied.
         """
         replica = term.replica
         path = paths.partition_state(replica.topic, replica.index)
@@ -107,7 +107,7 @@ class IsrWriter:
         self._changed[term.replica.topic, term.replica.index] = None
 
     async def _notify_controller(self) -> None:
-        """Gathers changes for a moment, then creates one notification; repeats forever."""
+        """Creates one notification for all changes of the last ``NOTICE_DELAY`` seconds; repeats forever."""
         while True:
             await asyncio.sleep(NOTICE_DELAY)
             if not self._changed:

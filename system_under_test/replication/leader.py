@@ -1,7 +1,7 @@
 """The leader's side of a partition: the positions of its followers, the in-sync set, and the high watermark.
 
 A record is committed once it is below the high watermark: the lowest position of all replicas that may be in sync. The
-high watermark moves only while at least min.insync.replicas are in sync.
+high watermark advances only while at least min.insync.replicas are in sync.
 """
 
 import asyncio
@@ -22,17 +22,20 @@ class FollowerPosition:
     """A follower's position as the leader knows it in this term. Times are the loop's seconds."""
 
     offset: int = UNKNOWN
+    """The offset of the follower's last fetch."""
     broker_epoch: int = UNKNOWN
     caught_up_at: float = 0.0
+    """The last time at which the follower had all records of the leader."""
     fetched_at: float = 0.0
+    """The time of the follower's last fetch."""
     leader_end: int = 0
-    """The leader's log end at the time of that fetch."""
+    """The leader's log end at that time."""
 
 
 class LeaderTerm:
     """State of this replica while it leads under one leader epoch.
 
-    A proposed in-sync set is written elsewhere (``ReplicaEnvironment.on_isr_wanted``). The outcome comes back by
+    ``ReplicaEnvironment.on_isr_wanted`` starts the write of a proposed in-sync set. The writer then calls
     ``on_isr_written`` or ``on_isr_superseded``.
     """
 
@@ -41,7 +44,7 @@ class LeaderTerm:
         self.epoch = update.leader_epoch
         self.controller_epoch = update.controller_epoch
         self.start_offset = replica.log.end_offset
-        """Log end when the term began; records of earlier terms end here."""
+        """The log end when the term began, and so the end of the records of earlier terms."""
         members = InSyncMembers(
             tuple(update.isr), {m.broker_id: m.broker_epoch for m in update.member_epochs}, tuple(update.elr)
         )
@@ -56,7 +59,7 @@ class LeaderTerm:
         self.appended = False
         """Whether a record was appended in this term."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the term is over. Other parts that act only while this broker leads wait for it."""
+        """Done when the term is over. Work that is only for the leader stops then."""
         self._joining: tuple[int, int] | None = None
         """The position of the replica last proposed to rejoin, and the high watermark at that time."""
 
@@ -99,31 +102,31 @@ class LeaderTerm:
         return first, last, NO_TIMESTAMP if time is None else time
 
     def advance(self) -> None:
-        """Moves the high watermark as far as the in-sync set allows, and wakes requests that wait for it."""
+        """Advances the high watermark as far as the in-sync set allows, and wakes requests that wait for it."""
         if self.over or not self.serving:
             return
         replica, in_sync = self.replica, self.in_sync
         if self.enough_in_sync() and not in_sync.superseded:
-            mark = replica.counted_end()
+            watermark = replica.counted_end()
             now = asyncio.get_running_loop().time()
             lag_time_max = replica.environment.lag_time_max
             for broker, position in self.positions.items():
                 if broker in in_sync.maximal or (
-                    # about to rejoin: under load it would never catch up with a high watermark that does not wait
+                    # A replica that is about to rejoin counts, too: it could not catch up with a moving high watermark.
                     position.offset >= replica.high_watermark and now - position.caught_up_at <= lag_time_max
                 ):
-                    mark = min(mark, position.offset)
-            if mark > replica.high_watermark:
-                replica.high_watermark = mark
+                    watermark = min(watermark, position.offset)
+            if watermark > replica.high_watermark:
+                replica.high_watermark = watermark
                 replica.commit_readers.wake()
         replica.producers.advance(replica.acknowledged_end())
 
     def record_fetch(self, broker: int, broker_epoch: int, offset: int, now: float) -> None:
-        """Records a follower's fetch: ``offset`` is its position, so it has everything below."""
+        """Records a follower's fetch: the follower has all records below ``offset``."""
         position = self.positions.get(broker)
         if position is None or broker_epoch < 0 or broker_epoch < position.broker_epoch:
             raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE)
-        if offset > self.replica.traits.fetchable_end(self.replica.marks, self.appended):
+        if offset > self.replica.traits.fetchable_end(self.replica.bounds, self.appended):
             raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
         end = self.replica.log.end_offset
         if offset >= end:
@@ -145,7 +148,7 @@ class LeaderTerm:
         return self.replica.config.min_insync_replicas
 
     def enough_in_sync(self) -> bool:
-        """Returns whether enough replicas are in sync for the high watermark to move."""
+        """Returns whether enough replicas are in sync for the high watermark to advance."""
         return self.replica.traits.enough_in_sync(self.in_sync, self._min_insync)
 
     def _consider_expansion(self, broker: int, position: FollowerPosition) -> None:
@@ -157,9 +160,9 @@ class LeaderTerm:
             self._propose(self.in_sync.committed.with_member(broker, position.broker_epoch, self._min_insync))
 
     def shrink(self, now: float) -> None:
-        """Proposes a set without members that have lagged for too long, or without eligible replicas no longer needed.
+        """Proposes a set without members that have lagged for too long, if there are any. Called at intervals.
 
-        The latter happens after min.insync.replicas was lowered. Called at intervals.
+        Otherwise proposes an empty ELR if it is no longer needed, because min.insync.replicas was lowered.
         """
         if not self.serving or self.in_sync.proposed is not None or self.in_sync.superseded:
             return
@@ -222,6 +225,6 @@ class LeaderTerm:
         self.advance()
 
     def on_isr_superseded(self, leader_epoch: int | None = None) -> None:
-        """Ends acknowledgements: another process, under ``leader_epoch``, wrote the state, or the state is deleted."""
+        """Ends acknowledgements: the state was deleted, or another process wrote it under ``leader_epoch``."""
         self.in_sync.superseded = True
         self.replica.events.emit("isr-superseded", key=self.replica.key, epoch=self.epoch, value=leader_epoch)

@@ -1,7 +1,8 @@
-"""Executes the controller's requests: which replicas this broker has, which lead, and whom the others follow.
+"""Executes the controller's requests, which say what replicas this broker has, and the role of each.
 
-Requests are handled one at a time, in order. A request is rejected as a whole if it comes from an older controller or
-names another registration of this broker. A partition in it is rejected if its leader epoch is not above the known one.
+Requests are handled one at a time, in order. A whole request is rejected if it comes from an older controller or names
+another registration of this broker. The update of a single partition is rejected if its leader epoch is not above the
+known one.
 
 A tester may ask for the state of all replicas of this broker (``list_roles``).
 """
@@ -84,7 +85,7 @@ class ReplicaManager:
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._controller_lock = asyncio.Lock()
 
-    # -- start and end -------------------------------------------------------------------------------------------
+    # -- start and close -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.replicas.start_maintenance()
@@ -102,7 +103,7 @@ class ReplicaManager:
     # -- for requests ----------------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition:
-        """Returns a partition. Raises ``PartitionError`` (UNKNOWN_TOPIC_OR_PARTITION) without a replica here."""
+        """Returns this broker's replica. Raises ``PartitionError`` (UNKNOWN_TOPIC_OR_PARTITION) if it has none."""
         partition = self.replicas.find(topic, index)
         if partition is None:
             raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -111,11 +112,11 @@ class ReplicaManager:
     # -- the controller's requests ---------------------------------------------------------------------------------
 
     def is_current_registration(self, broker_epoch: int) -> bool:
-        """Returns whether this broker epoch is that of the current registration of this broker."""
+        """Returns whether this broker epoch identifies the current registration of this broker."""
         return broker_epoch >= 0 and self._traits.accepts_broker_epoch(broker_epoch, self.broker_epoch)
 
     def accept_request(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
-        """Adopts the controller epoch of a request, or rejects the request. Returns whether it was accepted.
+        """Accepts a request and adopts its controller epoch, or rejects it. Returns whether it was accepted.
 
         A request is rejected if it comes from an older controller, or is for another registration of this broker.
         """
@@ -150,7 +151,7 @@ class ReplicaManager:
                 settings = {setting.name: setting.value for setting in topic.settings}
                 await self.replicas.configure(topic.topic, settings, topic.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
-            if is_new := self._deduplicator.admit(request):  # settings are safe: they carry their own zxids
+            if is_new := self._deduplicator.admit(request):  # settings need no check: they carry their own zxids
                 self._refresh_leaders(live)
             results = []
             for update in request.partitions:
@@ -169,12 +170,12 @@ class ReplicaManager:
     def _concerns_this_replica(self, update: internal.PartitionStateUpdate, *, is_new: bool) -> bool:
         """Returns whether the update is for this broker's current registration and this incarnation of the topic.
 
-        - An update that makes an earlier registration of this broker the leader is rejected: its log may have been
-          longer.
-        - A late duplicate creates no replica: the replica has been deleted since, or its log is closed and awaits
-          deletion.
+        - False for an update that makes an earlier registration of this broker the leader, because its log may have
+          been longer then.
+        - False for a late duplicate of a request if there is no open replica: the replica was deleted since, and the
+          duplicate must not create it again.
 
-        Other late updates are recognized by their leader epochs.
+        The caller recognizes other late updates by their leader epochs.
         """
         if update.leader == self.config.broker_id:
             elected = {member.broker_id: member.broker_epoch for member in update.member_epochs}
@@ -189,7 +190,7 @@ class ReplicaManager:
     ) -> ErrorCode:
         try:
             partition = await self.replicas.find_or_create(update)
-        except DirectoryError as error:  # the controller would repeat a failed request, with its other partitions
+        except DirectoryError as error:  # if the whole request failed, the controller would repeat all of it
             _log.error("%s", error)
             return ErrorCode.UNKNOWN
         if not self._traits.accepts_leader_epoch(update.leader_epoch, partition.leader_epoch):
@@ -234,7 +235,7 @@ class ReplicaManager:
                 partition = self.replicas.find(stopped.topic, stopped.partition)
                 error = ErrorCode.NONE
                 if partition is None or partition.incarnation > stopped.topic_czxid:
-                    pass  # no replica, or one of a later topic of that name, which a late duplicate must not stop
+                    pass  # no replica, or that of a later topic of the name, which a late duplicate must not stop
                 elif stopped.leader_epoch < partition.leader_epoch:
                     error = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
@@ -253,7 +254,7 @@ class ReplicaManager:
     # -- following -------------------------------------------------------------------------------------------------
 
     def _refresh_leaders(self, live: Mapping[int, internal.LiveBroker]) -> None:
-        """Updates leaders that have registered again: requests must carry the new registration."""
+        """Updates leaders that have registered again, because requests must carry the new registration."""
         for broker_id, (fetcher, _) in self._fetchers.items():
             if broker_id in live:
                 fetcher.leader = live[broker_id]
@@ -271,7 +272,7 @@ class ReplicaManager:
 
 
 DAMAGED = -1
-"""Reported as the high watermark of a damaged log, from which nothing may be deleted until it is rebuilt."""
+"""Reported as the high watermark of a damaged log, from which nothing may be deleted until it is copied again."""
 
 
 async def list_roles(manager: ReplicaManager, _: RolesRequest, context: RequestContext) -> RolesResponse:

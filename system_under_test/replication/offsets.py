@@ -1,8 +1,9 @@
-"""Answers where a log begins and ends, which offset belongs to a time, and where a leader epoch ends.
+"""Answers requests for offsets: the start and end of a log, the first offset after a time, the end of a leader epoch.
 
-The end is returned only after proof that no newer leader exists: the state in ZooKeeper, read after a ``sync()``, must
-still name this leader at this epoch. The proof begins after the request arrived. A new leader returns it only once its
-high watermark has reached the start of its epoch (KIP-207); otherwise the end could move backward (KAFKA-2334).
+A log's end is returned only after a proof that no newer leader exists. For this proof, the leader calls ``sync()`` and
+reads the partition's state in ZooKeeper, after the request arrived. The state must still name this leader and epoch. A
+new leader returns the end only once its high watermark has reached the start of its epoch (KIP-207). Otherwise the end
+could move backward (KAFKA-2334).
 """
 
 import asyncio
@@ -24,13 +25,13 @@ _log = logging.getLogger("assay.replication")
 
 
 async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
-    """Returns the leader epoch, and the high watermark, which is the end for consumers.
+    """Returns the leader epoch and the high watermark, which is the log's end for consumers.
 
     Raises ``PartitionError``:
 
     - UNKNOWN_TOPIC_OR_PARTITION: this broker has no replica
-    - NOT_LEADER_FOR_PARTITION: it is not the leader
-    - LEADER_NOT_AVAILABLE: it cannot prove that it is, or has not reached the start of its epoch yet
+    - NOT_LEADER_FOR_PARTITION: this broker is not the leader
+    - LEADER_NOT_AVAILABLE: this broker cannot prove that it leads, or has not reached the start of its epoch yet
     """
     partition = manager.get(topic, index)
     term = partition.require_leader()
@@ -51,7 +52,7 @@ async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, i
 async def list_offsets(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: offsets.ListOffsetsRequest, context: RequestContext
 ) -> offsets.ListOffsetsResponse:
-    """Answers each partition once, like Kafka: an answer may cost a ZooKeeper round trip or a segment scan."""
+    """Answers each partition once, like Kafka, because an answer may need a ZooKeeper round trip or a segment scan."""
     seen: set[tuple[str, int]] = set()
     topics = []
     for topic in request.topics:
@@ -80,7 +81,7 @@ async def _list_partition(
         elif version == 0:
             answer.offsets = _list_segments(partition, wanted, partition.high_watermark)
         elif not partition.config.magic:
-            answer.error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT  # messages of this format have no time
+            answer.error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT  # messages of format 0 have no timestamps
         elif not _find_by_time(partition, wanted.timestamp, answer):
             # "No such message" is a statement about the log's end, which needs the proof.
             await prove_end(manager, zookeeper, topic, wanted.partition)
@@ -96,7 +97,7 @@ async def _list_partition(
 
 
 def _list_segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: int) -> list[int]:
-    """Returns the offsets that version 0 lists; ``end`` replaces those that consumers cannot read yet."""
+    """Returns the offsets that version 0 lists. ``end`` replaces offsets that consumers cannot read yet."""
     count = max(0, wanted.max_num_offsets)
     found = partition.log.find_offsets_before(wanted.timestamp, count)
     below = [offset for offset in found if offset < end]
@@ -140,7 +141,7 @@ async def answer_end_offsets(
 async def answer_epoch_end(
     manager: ReplicaManager, request: internal.EpochEndRequest, context: RequestContext
 ) -> internal.EpochEndResponse:
-    """Answers where an epoch ends, if this broker leads at exactly the leader epoch that the follower names."""
+    """Returns the end of each requested epoch, if this broker leads at exactly the epoch that the follower follows."""
     if not manager.is_current_registration(request.broker_epoch):
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         return internal.EpochEndResponse(
@@ -185,8 +186,8 @@ async def answer_log_end(
         try:
             partition = manager.get(wanted.topic, wanted.partition)
             same_topic = partition.incarnation == wanted.topic_czxid
-            if partition.log.damage is None:  # otherwise (-1, -1): it must not lead
-                # A log of another topic of that name is set aside with the next role, so the answer is an empty log.
+            if partition.log.damage is None:  # the answer (-1, -1) means that the replica must not lead
+                # The log of another topic of that name will be set aside, so this replica will have an empty log.
                 epoch, end = (partition.epochs.latest(), partition.log.end_offset) if same_topic else (-1, 0)
             partition.events.emit(
                 "log-end-answered",

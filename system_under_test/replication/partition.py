@@ -1,8 +1,8 @@
 """A replica of a partition on this broker, and its role.
 
-A *term* is one leader epoch on this replica (``leader``, ``follower``). Every change of role or epoch first ends the
-old term. Its waiting producers get NOT_LEADER_FOR_PARTITION, and its ISR write in flight is forgotten. Code that
-resumes after an await must check that its term is not over.
+A *term* is the time of one leader epoch on this replica (``leader``, ``follower``). Every change of role or epoch first
+ends the old term: waiting producers get NOT_LEADER_FOR_PARTITION, and the outcome of an ISR write in flight is ignored.
+Code that resumes after an await must check that its term is not over.
 """
 
 from assay.system_under_test.config import TopicConfig
@@ -21,7 +21,7 @@ class Partition(Replica):
     _reported: tuple[int, int] | None = None
     """The leader epoch and high watermark that were last reported."""
     _trusted = False
-    """Whether this replica has led in the present epoch, so that others may rely on it."""
+    """Whether this replica became leader in the current epoch, so that other brokers may rely on it."""
 
     async def configure(self, config: TopicConfig) -> None:
         await super().configure(config)
@@ -35,14 +35,14 @@ class Partition(Replica):
     def prepare_checkpoint(self) -> int:
         """Returns the high watermark to store for the next start of this process. A leader also reports it."""
         if self.leader is not None:
-            self._report_mark()
-        return self.traits.checkpointed_mark(self.marks, self.leader is not None)
+            self._report_high_watermark()
+        return self.traits.checkpointed_watermark(self.bounds, self.leader is not None)
 
-    def _report_mark(self) -> None:
+    def _report_high_watermark(self) -> None:
         """Reports the high watermark: at every checkpoint of a leader, and at the end of each term."""
-        mark = self.leader_epoch, self.high_watermark
-        if self.leader_epoch != UNKNOWN and mark != self._reported:
-            self._reported = mark
+        current = self.leader_epoch, self.high_watermark
+        if self.leader_epoch != UNKNOWN and current != self._reported:
+            self._reported = current
             self.events.emit(
                 "high-watermark",
                 key=self.key,
@@ -54,7 +54,7 @@ class Partition(Replica):
 
     @property
     def is_relied_on(self) -> bool:
-        """Whether others may rely on this replica to have all acknowledged records.
+        """Whether other brokers may rely on this replica to have all acknowledged records.
 
         If so, its log must not be discarded because of damage: if the leader fails next, this replica may be elected.
         """
@@ -64,7 +64,7 @@ class Partition(Replica):
 
     def end_term(self) -> None:
         """Ends the current role; the replica has none until the next term begins."""
-        self._report_mark()
+        self._report_high_watermark()
         if self.leader is not None:
             self.leader.ended.set_result(None)
         if self.follower is not None:
@@ -76,7 +76,7 @@ class Partition(Replica):
         self.commit_readers.wake()
 
     async def lead(self, update: PartitionStateUpdate, now: float) -> None:
-        """Begins a leader's term. The epoch's entry is on disk before anything is served (KAFKA-7415).
+        """Begins a leader's term. The epoch's entry is on disk before any request is served (KAFKA-7415).
 
         Raises ``PartitionError`` (UNKNOWN) if the log has lost durable records: such a replica must not lead.
         """
@@ -85,7 +85,7 @@ class Partition(Replica):
         self._trusted = True
         await self.wait_for_truncation()
         if self.log.damage is None:
-            await self.log.flush()  # copied records count from now on, and perhaps no append will ever flush them
+            await self.log.flush()  # copied records count as the leader's now, and perhaps no append ever flushes them
         if self.log.damage is not None:
             self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)
@@ -137,16 +137,16 @@ class Partition(Replica):
         self.events.emit("replica-offline", key=self.key, epoch=self.leader_epoch, detail={"problem": self.log.damage})
 
     def require_leader(self) -> LeaderTerm:
-        """Returns the term being served. Raises ``PartitionError`` (NOT_LEADER_FOR_PARTITION) if there is none."""
+        """Returns the leader's term. Raises ``PartitionError`` (NOT_LEADER_FOR_PARTITION) if there is none."""
         if self.leader is None or not self.leader.serving:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return self.leader
 
     def require_leader_at(self, epoch: int, incarnation: int) -> LeaderTerm:
-        """Returns the term being served if its epoch and the topic's czxid are those that the peer named (KIP-320).
+        """Returns the leader's term if its epoch and the topic's czxid are those that a peer named (KIP-320).
 
-        Raises ``PartitionError`` (NOT_LEADER_FOR_PARTITION) otherwise. The czxid matters because a topic that was
-        deleted and created again by hand begins with the epoch of the former one.
+        Raises ``PartitionError`` (NOT_LEADER_FOR_PARTITION) otherwise. The czxid matters because leader epochs restart
+        in a topic that was deleted and created again by hand.
         """
         term = self.require_leader()
         if not self.traits.accepts_fetch_of_epoch(epoch, term.epoch) or self.incarnation != incarnation:

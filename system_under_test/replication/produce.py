@@ -1,4 +1,4 @@
-"""Produce requests: validates, appends as the leader, and answers once the records are as safe as requested."""
+"""Produce requests: validates records, appends them as the leader, and answers when ``acks`` is fulfilled."""
 
 import asyncio
 
@@ -10,23 +10,23 @@ from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
 from assay.system_under_test.records.produced import ValidatedSet, rebuild, validate
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.purgatory import expire, time_limit
+from assay.system_under_test.replication.purgatory import expire, to_wait_seconds
 from assay.system_under_test.replication.replica import PartitionError
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 MAX_SET_BYTES = 4 * 1024 * 1024
-"""Limit of one partition's set, unless a single message may be larger.
+"""Maximum bytes of one partition's set, or ``max.message.bytes`` if that is more.
 
-No other request is served while its messages are validated: some microseconds per 26 bytes at worst. (0.10.2 uses the
-segment size; later versions the message size.)
+Other requests wait while messages are validated, which takes some microseconds per 26 bytes at worst. (0.10.2 uses the
+segment size as the limit, later versions the message size.)
 """
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""Limit of a set whose messages must be decoded and encoded again, for another format or codec."""
+"""Maximum bytes of a set whose messages must be converted to another format or codec."""
 LONG_SET_BYTES = 64 * 1024
-"""Bytes of a set after which other tasks run."""
+"""After a set of more bytes, other tasks run."""
 
 Answer = tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]
-"""The answer for one partition, and what it waits for with acks=all."""
+"""The answer for one partition, and with acks=all the future that it waits for."""
 
 
 async def produce(
@@ -34,8 +34,8 @@ async def produce(
 ) -> messages.ProduceResponse | None:
     """Answers a produce request.
 
-    With acks 0 there is no answer, so an error closes the connection to inform the producer. The records are dropped
-    from ``request`` once they are appended: a wait for the followers keeps no memory of them.
+    With acks 0 there is no answer, so an error closes the connection to inform the producer. The appended records are
+    removed from ``request``, so that they take no memory while the request waits for followers.
     """
     answers: list[Answer] = []
     topics = await _append_all(manager, request, answers)
@@ -46,7 +46,7 @@ async def produce(
         if failed:
             raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
-    await _wait_for_commits(answers, time_limit(request.timeout_ms))
+    await _wait_for_commits(answers, to_wait_seconds(request.timeout_ms))
     return messages.ProduceResponse(topics=topics)
 
 
@@ -55,7 +55,7 @@ async def _append_all(
 ) -> list[messages.ProduceTopicResponse]:
     """Returns the answers by topic, and adds them to ``answers``.
 
-    This is a separate function so that no variable refers to records after it has returned.
+    This is a separate function so that no local variable keeps the records in memory.
     """
     topics = []
     for topic in request.topics:

@@ -1,7 +1,7 @@
-"""Purgatory: requests that wait for a partition, producers for the high watermark and readers for new records.
+"""Purgatory: requests that wait for a partition. Producers wait for the high watermark, readers for new records.
 
-A waiting producer is an entry in a heap, not a task. A change of role or epoch first completes all of them with
-NOT_LEADER_FOR_PARTITION (``Partition.end_term``). Otherwise a partition that lost and regained leadership would
+A waiting producer is an entry in a heap, not a task. A change of role or epoch first completes all producers' waits
+with NOT_LEADER_FOR_PARTITION (``Partition.end_term``). Otherwise a replica that lost and regained leadership could
 acknowledge another leader's records at the same offsets.
 """
 
@@ -11,12 +11,12 @@ import heapq
 from assay.system_under_test.protocol.errors import ErrorCode
 
 MAX_WAIT = 60.0
-"""Seconds that a request may wait at most: its client may be gone, and its connection counts against a limit."""
-TIDY_FROM = 64
-"""With fewer waiting producers, expired ones are not searched for."""
+"""Maximum seconds that a request may wait. Its client may be gone, and its connection counts against a limit."""
+MIN_CLEAN_UP = 64
+"""With fewer waiting producers, expired ones are not removed."""
 
 
-def time_limit(milliseconds: int) -> float:
+def to_wait_seconds(milliseconds: int) -> float:
     """Returns the seconds for a time limit from the wire, which may be negative or weeks."""
     return min(max(0, milliseconds) / 1000, MAX_WAIT)
 
@@ -27,28 +27,28 @@ class WaitingProducers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[ErrorCode]]] = []
         self._count = 0
-        self._tidy_at = TIDY_FROM
+        self._clean_up_at = MIN_CLEAN_UP
 
     def add(self, required: int) -> asyncio.Future[ErrorCode]:
-        """Returns a future that is done with NONE once the high watermark reaches ``required``, or by ``fail``."""
-        if len(self._heap) >= self._tidy_at:
-            self._tidy()
+        """Returns a future that gets NONE when the high watermark reaches ``required``, or an error by ``fail``."""
+        if len(self._heap) >= self._clean_up_at:
+            self._remove_expired()
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._heap, (required, self._count, future))
         return future
 
-    def _tidy(self) -> None:
-        """Removes expired producers each time the heap has doubled.
+    def _remove_expired(self) -> None:
+        """Removes expired producers. Called each time the heap has doubled.
 
-        Otherwise they would stay until the high watermark passes them, which may never happen.
+        Otherwise they would stay until the high watermark reaches their offset, which may never happen.
         """
         self._heap = [entry for entry in self._heap if not entry[2].done()]
         heapq.heapify(self._heap)
-        self._tidy_at = max(TIDY_FROM, 2 * len(self._heap))
+        self._clean_up_at = max(MIN_CLEAN_UP, 2 * len(self._heap))
 
     def __len__(self) -> int:
-        """Entries, including expired ones."""
+        """Returns the number of producers, including expired ones."""
         return len(self._heap)
 
     def advance(self, high_watermark: int) -> None:
@@ -86,7 +86,7 @@ class WaitingReaders:
 
 
 def expire(future: asyncio.Future[ErrorCode]) -> None:
-    """Ends a producer's wait when its request times out: its records are appended and may yet be committed."""
+    """Ends a producer's wait when its request times out. Its records are appended, and may still be committed."""
     if not future.done():
         future.set_result(ErrorCode.REQUEST_TIMED_OUT)
 

@@ -18,7 +18,7 @@ from assay.system_under_test.log.retention import remove_expired_segments
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
-from assay.system_under_test.replication.traits import LogMarks, ReplicationTraits
+from assay.system_under_test.replication.traits import LogBounds, ReplicationTraits
 
 UNKNOWN = -1
 
@@ -46,7 +46,7 @@ class ReplicaEnvironment:
     """Starts ``flush_all``."""
     on_damage: Callable[[Replica], None]
     """Called when a log turns out to lack durable records."""
-    prepare_cut: Callable[[Replica, int], Awaitable[None]]
+    prepare_truncation: Callable[[Replica, int], Awaitable[None]]
     """Awaited before a log is truncated or discarded."""
     on_disk_error: Callable[[OSError], None]
     """Called when an append to a leader's log fails: the process ends."""
@@ -89,7 +89,7 @@ class Replica:
         self.producers = WaitingProducers()
         self.append_readers = WaitingReaders()
         self.commit_readers = WaitingReaders()
-        self.cutting = asyncio.Lock()
+        self.truncation_lock = asyncio.Lock()
         """Held while the log and its epoch history are truncated, until both are on disk.
 
         A truncation that has begun is completed even if its term ends meanwhile.
@@ -102,7 +102,7 @@ class Replica:
 
     async def configure(self, config: TopicConfig) -> None:
         """Applies the topic's settings, which may arrive or change long after the log was opened."""
-        await self.log.configure(LogConfig.of(config, self.log.config.traits))
+        await self.log.configure(LogConfig.from_topic(config, self.log.config.traits))
         self.config = config
         self.is_configured = True
 
@@ -116,48 +116,48 @@ class Replica:
     def _report_damage(self, damage: Damage) -> None:
         self.events.emit("log-damaged", key=self.key, position=damage.offset, detail={"problem": damage.problem})
 
-    # -- what is committed -----------------------------------------------------------------------------------------
+    # -- commits ---------------------------------------------------------------------------------------------------
 
     @property
-    def marks(self) -> LogMarks:
-        return LogMarks(self.log.end_offset, self.high_watermark)
+    def bounds(self) -> LogBounds:
+        return LogBounds(self.log.end_offset, self.high_watermark)
 
     def acknowledged_end(self) -> int:
-        """Returns the offset up to which producers that wait for all replicas are answered."""
-        return self.traits.acknowledged_end(self.marks)
+        """Returns the offset below which sends with acks=all are acknowledged."""
+        return self.traits.acknowledged_end(self.bounds)
 
     def wait_for_commit(self, last: int) -> asyncio.Future[ErrorCode]:
-        """Returns a future that is done once ``last`` is acknowledged, or cannot be in this term any more."""
+        """Returns a future that is done when the record at ``last`` is committed, or no longer can be in this term."""
         future = self.producers.add(last + 1)
         self.producers.advance(self.acknowledged_end())
         return future
 
     def advance(self) -> None:
-        """Called when more of the log counts as flushed. ``Partition`` overrides this method for leaders."""
+        """Does nothing; ``Partition`` overrides it for leaders. Called when more of the log counts as flushed."""
 
     async def wait_for_truncation(self) -> None:
         """Waits until a truncation by an earlier term is complete.
 
-        Awaited before a term reads or writes the epoch history: the truncation would remove its entries.
+        A term awaits this before it uses the epoch history, because the truncation still removes entries.
         """
-        async with self.cutting:
+        async with self.truncation_lock:
             pass
 
     def forget_epochs_ahead(self) -> None:
-        """Removes epochs that were entered before their first record: that record may never arrive."""
+        """Removes epochs that begin above the log end, because their first record may never arrive."""
         self.epochs.truncate_from_end(self.log.end_offset + 1)
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def counted_end(self) -> int:
-        """Returns the offset below which records count as flushed: at most ``flush_messages - 1`` beyond the disk's.
+        """Returns the offset below which records count as flushed, which a leader counts for its own replica.
 
-        A leader counts only these records for its own replica.
+        It is at most ``flush_messages - 1`` records above the offset that is really flushed.
         """
         return min(self.log.end_offset, self.log.flushed_offset + max(0, self.config.flush_messages - 1))
 
     async def flush_counted(self) -> None:
-        """Flushes until ``counted_end`` is the log end."""
+        """Flushes until all records of the log count as flushed."""
         while self.counted_end() < self.log.end_offset and not self.log.closed:
             await self.log.flush()
             self.advance()
@@ -169,7 +169,7 @@ class Replica:
             self._flush_timer = loop.call_later(self.config.flush_ms / 1000, self.environment.on_flush_due, self)
 
     async def flush_all(self) -> None:
-        """Flushes records that have waited for ``flush.ms``, and all later ones."""
+        """Flushes the whole log, because some records have waited for ``flush.ms``."""
         self._flush_timer = None  # appends during this flush schedule their own
         if not self.log.closed and self.log.flushed_offset < self.log.end_offset:
             await self.log.flush()
@@ -183,9 +183,9 @@ class Replica:
     # -- upkeep ----------------------------------------------------------------------------------------------------
 
     async def apply_retention(self) -> int:
-        """Removes expired segments from the log, below the high watermark only, and returns their number.
+        """Removes expired segments below the high watermark from the log, and returns their number.
 
-        They must be purged once their readers have had time to finish.
+        The caller must purge them once their readers have had time to finish.
         """
         config, before = self.config, self.log.start_offset
         if not self.is_configured or not config.deletes:

@@ -1,4 +1,4 @@
-"""The replicas on this broker's disk: opens, creates and deletes them, and keeps their settings and checkpoints."""
+"""All replicas on this broker's disk: opens, creates and deletes them, and stores their settings and checkpoints."""
 
 import asyncio
 import logging
@@ -63,7 +63,7 @@ class Replicas:
             self._on_flush_wanted,
             lambda replica: background.spawn(replica.flush_all(), f"flush in time of {replica.key}"),
             self._on_damage_found,
-            self._prepare_cut,
+            self._prepare_truncation,
             background.fail,
             on_isr_wanted,
         )
@@ -74,7 +74,7 @@ class Replicas:
         self._configuring = asyncio.Lock()
         """Held while settings are applied, and while a replica is created or deleted."""
         self._checkpointing = asyncio.Lock()
-        """Held while checkpoints are written: values from before a truncation must not be written after it."""
+        """Held while checkpoints are written: a value from before a truncation must not be written after it."""
         self._flushing: dict[str, None] = {}
         self._high_watermarks, self._recovery_points = (
             OffsetCheckpoint(self._storage, f"{config.data_dir}/{name}", self._require_in_place)
@@ -120,11 +120,11 @@ class Replicas:
     # -- opening and closing -------------------------------------------------------------------------------------
 
     async def open(self, *, clean: bool) -> None:
-        """Opens every log on disk, recovering it first after an unclean stop.
+        """Opens every log on disk, and recovers it first after an unclean stop.
 
-        A checkpoint that cannot be read is ignored. Without recovery points it is unknown what a log may have lost, so
-        all logs are checked in full, and none is truncated. The file of recovery points is created before the first
-        log, so a missing file counts as lost.
+        An unreadable checkpoint is ignored. Without recovery points, a log may have lost any records, so all logs are
+        checked in full, and none is truncated. The file of recovery points is created before the first log, so a
+        missing file counts as unreadable.
         """
         await deletion.remove_deleted(self._storage, self._config.data_dir)
         found = [
@@ -145,13 +145,13 @@ class Replicas:
         for topic, index in found:
             point = None if points is None else points.get((topic, index), 0)
             await self._open_partition(topic, index, clean=clean and points is not None, recovery_point=point)
-        marks = self._high_watermarks.load()
+        stored = self._high_watermarks.load()
         lowered = {
             name: partition.high_watermark
             for name, partition in self._partitions.items()
-            if partition.high_watermark < marks.get(name, 0)
+            if partition.high_watermark < stored.get(name, 0)
         }
-        if lowered:  # otherwise, after another kill, records that replaced lost ones would count as committed
+        if lowered:  # otherwise, after a further crash, records that replaced lost ones would count as committed
             await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
@@ -160,7 +160,7 @@ class Replicas:
         log, recovery = await Log.open(
             self._storage,
             path,
-            LogConfig.of(config, self._log_traits),
+            LogConfig.from_topic(config, self._log_traits),
             clean=clean,
             recovery_point=recovery_point,
             wall_clock=self._wall_clock,
@@ -202,8 +202,8 @@ class Replicas:
     async def _read_state_files(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:
         """Reads the topic's czxid and the epoch history from a log's folder.
 
-        Missing or invalid files mark the log as damaged: without its history it is unknown how far it agrees with
-        another log.
+        If one is missing or invalid, bounds the log as damaged: without its epoch history, the log cannot be compared
+        with another one.
         """
         incarnation, epochs, problem = None, EpochHistory(self._storage, path), None
         try:
@@ -219,9 +219,9 @@ class Replicas:
         return incarnation, epochs
 
     async def find_or_create(self, update: PartitionStateUpdate) -> Partition:
-        """Returns the replica, created if necessary, with the settings of its topic.
+        """Returns the replica with the settings of its topic. Creates it if necessary.
 
-        Raises :class:`DirectoryError` if a file takes the place of its folder.
+        Raises :class:`DirectoryError` if a file is in the place of its folder.
         """
         async with self._configuring:
             partition = await self._find_usable(update) or await self._create(update)
@@ -248,7 +248,7 @@ class Replicas:
 
     async def _create(self, update: PartitionStateUpdate) -> Partition:
         topic, index = update.topic, update.partition
-        await self._forget(topic, index)  # entries of a former log, or those that a killed deletion left behind
+        await self._forget(topic, index)  # removes entries of a former log, which a killed deletion may have left
         path = self._path(topic, index)
         if self._storage.exists(path) and not directory.is_folder(self._storage, path):
             raise directory.DirectoryError(
@@ -261,7 +261,7 @@ class Replicas:
         return await self._open_partition(topic, index, clean=True, recovery_point=0)
 
     async def _set_aside(self, partition: Partition, czxid: int) -> None:
-        """Sets aside a log of another incarnation of the topic. After an ``OSError`` the next role repeats it."""
+        """Sets aside the log of another incarnation of the topic. After an ``OSError`` the next request repeats it."""
         self._on_close(partition)
         partition.end_term()
         partition.stop_timers()
@@ -280,7 +280,7 @@ class Replicas:
         )
 
     async def delete(self, partition: Partition) -> None:
-        """Deletes a replica whose term is over, with all its files. After an ``OSError`` it can be deleted again."""
+        """Deletes a replica whose term is over, with all its files. May be called again after an ``OSError``."""
         partition.stop_timers()
         async with self._configuring:
             await self._remove(partition)
@@ -309,7 +309,7 @@ class Replicas:
     async def close(self, *, flush: bool) -> None:
         """Closes all logs; with ``flush``, first makes everything durable, as a clean shutdown must.
 
-        Closes as much as possible, then raises the first ``OSError`` it met.
+        Closes as much as possible, then raises the first ``OSError``.
         """
         failed: OSError | None = None
         if flush:
@@ -328,7 +328,7 @@ class Replicas:
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def configure(self, topic: str, settings: Mapping[str, str], zxid: int) -> None:
-        """Applies the topic's own settings as of a ZooKeeper transaction; ignores older ones."""
+        """Applies a topic's own settings, as of the ZooKeeper transaction ``zxid``; ignores outdated settings."""
         async with self._configuring:
             if zxid <= self._configured_at.get(topic, -1):
                 return
@@ -366,7 +366,7 @@ class Replicas:
             self._flushing.pop(replica.key, None)
 
     async def checkpoint(self) -> None:
-        """Writes the checkpoints. Entries of partitions without a replica here stay as they are (KAFKA-1647)."""
+        """Writes the checkpoints. Keeps the entries of partitions without an open replica (KAFKA-1647)."""
         partitions = list(self._partitions.values())
         for partition in partitions:
             await partition.log.note_damage()  # an earlier attempt may have failed, for example on a full disk
@@ -383,20 +383,20 @@ class Replicas:
             )
 
     def _is_current(self, partition: Partition) -> bool:
-        """Returns whether the replica still exists. A deleted one must leave no entry for the next one of its name."""
+        """Returns whether the replica still exists. A deleted replica must leave no entry for a later topic."""
         return self._partitions.get((partition.topic, partition.index)) is partition
 
-    async def _prepare_cut(self, replica: Replica, offset: int) -> None:
+    async def _prepare_truncation(self, replica: Replica, offset: int) -> None:
         """Lowers the checkpoints, and writes the log's notes, before a truncation.
 
-        After a crash, a recovery point above the log's end would look like damage. A high watermark above the end would
-        make the next records count as committed.
+        After a crash, a recovery point above the log's end would look like damage, and a high watermark above the end
+        would make the next records count as committed.
         """
         async with self._checkpointing:
             for checkpoint in (self._recovery_points, self._high_watermarks):
                 if offset < checkpoint.load().get((replica.topic, replica.index), 0):
                     await checkpoint.write({(replica.topic, replica.index): offset})
-            await self.cleaner.prepare_cut(replica, offset)
+            await self.cleaner.prepare_truncation(replica, offset)
 
     # -- maintenance -----------------------------------------------------------------------------------------------
 

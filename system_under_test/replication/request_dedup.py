@@ -1,7 +1,7 @@
 """Deduplication of the controller's numbered requests.
 
-The controller may give up a connection and send a request again on another one. The first copy may then arrive after
-newer requests. Its content is outdated by then, so it must be ignored.
+The controller may give up a connection and send a request again on another connection. The first copy may then arrive
+after newer requests. Its content is outdated, so it must be ignored.
 """
 
 from assay.system_under_test.protocol import internal

@@ -5,8 +5,8 @@
 - The broker's settings in ZooKeeper (/config/brokers/N) give the rate: ``leader.replication.throttled.rate`` and
   ``follower.replication.throttled.rate``.
 
-As in 0.10.2, a rate is the average of the last ten seconds. While it is above the limit, a throttled replica gets
-nothing. A replica in sync is not held back, because it would leave the in-sync set; its bytes still count.
+As in 0.10.2, a rate is the average of the last ten seconds. While it is above the limit, a throttled replica gets no
+records. A replica in sync is exempt, because a delay would make it leave the in-sync set; its bytes still count.
 """
 
 import asyncio

@@ -10,23 +10,23 @@ from assay.system_under_test.protocol.internal import EpochAnswer
 from assay.system_under_test.replication.insync import InSyncSet
 
 
-class LogMarks(NamedTuple):
+class LogBounds(NamedTuple):
     """A replica's log end and high watermark."""
 
     end: int
     high_watermark: int
 
 
-def _get_high_watermark(marks: LogMarks) -> int:
-    return marks.high_watermark
+def _get_high_watermark(bounds: LogBounds) -> int:
+    return bounds.high_watermark
 
 
-def _get_end(marks: LogMarks) -> int:
-    return marks.end
+def _get_end(bounds: LogBounds) -> int:
+    return bounds.end
 
 
 def _has_enough_in_sync(in_sync: InSyncSet, min_insync: int) -> bool:
-    """Also returns False while replicas outside the in-sync set are eligible leaders (the ELR is not empty)."""
+    """Returns whether enough replicas are in sync. False while the ELR (eligible leader replicas) is not empty."""
     return len(in_sync.minimal) >= min_insync and not in_sync.committed.elr
 
 
@@ -34,41 +34,41 @@ def _has_caught_up(position: int, high_watermark: int, start: int) -> bool:
     return position >= high_watermark and position >= start
 
 
-def _diverge_by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
-    _, own_end = epochs.end_offset_for(answer.epoch, marks.end)
+def _diverge_by_epochs(answer: EpochAnswer, epochs: EpochHistory, bounds: LogBounds) -> tuple[int, bool]:
+    _, own_end = epochs.end_offset_for(answer.epoch, bounds.end)
     return min(answer.end_offset, own_end), answer.epoch == epochs.latest()
 
 
 @dataclass(frozen=True)
 class ReplicationTraits:
-    """The rules of replication that defects change, with their correct versions as defaults."""
+    """The rules of replication that defects change. The defaults are correct."""
 
-    acknowledged_end: Callable[[LogMarks], int] = _get_high_watermark
-    """The offset up to which sends with acks=all are acknowledged."""
-    readable_end: Callable[[LogMarks], int] = _get_high_watermark
-    """The offset up to which consumers can read."""
-    checkpointed_mark: Callable[[LogMarks, bool], int] = lambda marks, leads: marks.high_watermark
+    acknowledged_end: Callable[[LogBounds], int] = _get_high_watermark
+    """The offset below which sends with acks=all are acknowledged."""
+    readable_end: Callable[[LogBounds], int] = _get_high_watermark
+    """The offset below which consumers can read."""
+    checkpointed_watermark: Callable[[LogBounds, bool], int] = lambda bounds, leads: bounds.high_watermark
     """The high watermark to store for the next start of this process."""
     enough_in_sync: Callable[[InSyncSet, int], bool] = _has_enough_in_sync
-    """Whether the high watermark may move, given the in-sync set and min.insync.replicas."""
-    fetchable_end: Callable[[LogMarks, bool], int] = lambda marks, appended: marks.end
-    """The highest offset a follower may fetch; the flag says whether the leader has appended in its term."""
+    """Whether the high watermark may advance, given the in-sync set and min.insync.replicas."""
+    fetchable_end: Callable[[LogBounds, bool], int] = lambda bounds, appended: bounds.end
+    """The highest offset that a follower may fetch. The flag: whether the leader has appended a record in its term."""
     must_start_empty: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
     """Whether a follower must start with an empty log, given its log end and the start of the leader's log."""
-    find_divergence: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _diverge_by_epochs
-    """The offset at which a follower's history diverges from the leader's, and whether truncating there is enough."""
+    find_divergence: Callable[[EpochAnswer, EpochHistory, LogBounds], tuple[int, bool]] = _diverge_by_epochs
+    """The offset at which a follower's log diverges from the leader's, and whether truncating there is enough."""
     may_rejoin: Callable[[int, int, int], bool] = _has_caught_up
     """Whether a replica may rejoin, given its fetch offset, the high watermark and the start of the leader's epoch."""
     may_return_end: Callable[[int, int], bool] = operator.ge
     """Whether a leader may return its end, given its high watermark and the start of its epoch (KIP-207)."""
     accepts_fetch_of_epoch: Callable[[int, int], bool] = operator.eq
-    """Whether a leader of the second epoch accepts a fetch that names the first (KIP-320)."""
+    """Whether a leader accepts a fetch, given the leader epoch in the fetch and its own (KIP-320)."""
     accepts_broker_epoch: Callable[[int, int], bool] = operator.eq
-    """Whether a broker with the second epoch accepts a request sent to the first epoch (KIP-380)."""
+    """Whether a broker accepts a request, given the broker epoch in the request and its own (KIP-380)."""
     accepts_controller_epoch: Callable[[int, int], bool] = operator.ge
-    """Whether a broker that knows the second controller epoch accepts a request with the first."""
+    """Whether a broker accepts a request, given the controller epoch in the request and the known one."""
     accepts_leader_epoch: Callable[[int, int], bool] = operator.gt
-    """Whether a LeaderAndIsr update with the first leader epoch replaces one with the second."""
+    """Whether a broker accepts a LeaderAndIsr update, given the leader epoch in the update and the known one."""
     records_epoch_at_once: bool = True
     """Whether a new leader's epoch is on disk before it serves (KAFKA-7415), or only with its first record."""
     reads_state_back: bool = True
@@ -94,22 +94,22 @@ def _accept_always(*_: int) -> bool:
     return True
 
 
-def diverge_at_high_watermark(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+def diverge_at_high_watermark(answer: EpochAnswer, epochs: EpochHistory, bounds: LogBounds) -> tuple[int, bool]:
     """Truncates at the follower's own high watermark, which lags the leader's by one fetch."""
-    return min(marks.high_watermark, marks.end), True
+    return min(bounds.high_watermark, bounds.end), True
 
 
-def diverge_by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
-    """Compares lengths only: truncates what exceeds the leader's log, and continues at the follower's end."""
+def diverge_by_length(answer: EpochAnswer, epochs: EpochHistory, bounds: LogBounds) -> tuple[int, bool]:
+    """Compares lengths only: truncates records beyond the end of the leader's log, and keeps all others."""
     if answer.epoch == epochs.latest() == max(entry.epoch for entry in answer.history):
-        return min(answer.end_offset, marks.end), True
-    epochs.replace((entry.epoch, entry.start_offset) for entry in answer.history if entry.start_offset < marks.end)
-    return marks.end, True
+        return min(answer.end_offset, bounds.end), True
+    epochs.replace((entry.epoch, entry.start_offset) for entry in answer.history if entry.start_offset < bounds.end)
+    return bounds.end, True
 
 
-def diverge_by_first_answer(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+def diverge_by_first_answer(answer: EpochAnswer, epochs: EpochHistory, bounds: LogBounds) -> tuple[int, bool]:
     """Accepts the first answer, even if the leader does not know the follower's last epoch (KIP-101 alone)."""
-    return min(answer.end_offset, marks.end), True
+    return min(answer.end_offset, bounds.end), True
 
 
 _DEFECTIVE: Mapping[str, ReplicationTraits] = {
@@ -119,12 +119,12 @@ _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     "truncate-to-hw": ReplicationTraits(find_divergence=diverge_at_high_watermark),
     "hw-checkpoint-lost": ReplicationTraits(
         find_divergence=diverge_at_high_watermark,
-        checkpointed_mark=lambda marks, leads: marks.high_watermark if leads else 0,
+        checkpointed_watermark=lambda bounds, leads: bounds.high_watermark if leads else 0,
     ),
     "divergent-tail": ReplicationTraits(find_divergence=diverge_by_length),
     "double-failover": ReplicationTraits(find_divergence=diverge_by_first_answer),
     "fetch-append-race": ReplicationTraits(
-        fetchable_end=lambda marks, appended: marks.end if appended else marks.high_watermark,
+        fetchable_end=lambda bounds, appended: bounds.end if appended else bounds.high_watermark,
         must_start_empty=lambda log_end, leaders_start: True,
     ),
     "read-above-hw": ReplicationTraits(readable_end=_get_end),

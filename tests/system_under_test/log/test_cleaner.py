@@ -20,7 +20,7 @@ from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange, Swa
 from assay.system_under_test.log.files import format_segment_name
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import remove_expired_segments
-from assay.system_under_test.log.segment import SliceCut
+from assay.system_under_test.log.segment import SliceRemoved
 from assay.system_under_test.log.swap import format_swap_name
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
@@ -393,7 +393,7 @@ def test_readers_of_what_was_cleaned_go_on_until_it_is_purged() -> None:
         assert [m.offset for s in slices for m in message_set.decode(s.read())] == [0, 1, 2, 3, 4, 5]
         log.purge(2)
         for old in slices:
-            with pytest.raises(SliceCut):
+            with pytest.raises(SliceRemoved):
                 old.read()
         assert bench.offsets() == [5, 6]
 

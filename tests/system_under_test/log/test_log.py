@@ -21,7 +21,7 @@ from assay.system_under_test.log.directory import make_root
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, OffsetOutOfRange, UnflushedTruncation
 from assay.system_under_test.log.log import EARLIEST, LATEST, Log
 from assay.system_under_test.log.retention import remove_expired_segments
-from assay.system_under_test.log.segment import SliceCut
+from assay.system_under_test.log.segment import SliceRemoved
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.storage.local import LocalStorage
@@ -226,7 +226,7 @@ def test_nothing_is_noted_for_the_cut_of_a_log_that_was_closed(gone: bool) -> No
         fill(log, 5)
         await (log.delete() if gone else log.close())
         left = bench.disk.snapshot()
-        await log.prepare_cut(3)
+        await log.prepare_truncation(3)
         assert bench.disk.snapshot() == left
 
     run(scenario)
@@ -848,7 +848,7 @@ def test_a_reader_of_a_retired_segment_goes_on_until_it_is_purged() -> None:
             log.read(0, 1000)
         assert values(slice_.read()) == [b"0", b"1"]
         log.purge()
-        with pytest.raises(SliceCut):
+        with pytest.raises(SliceRemoved):
             slice_.read()
         assert not [path for path in bench.disk.files() if "deleted" in path]
 
@@ -863,11 +863,11 @@ def test_a_purge_takes_those_alone_whose_time_has_come() -> None:
         assert await remove_expired_segments(log, lambda: 2, retention_ms=-1, retention_bytes=0) == 1
         assert await remove_expired_segments(log, lambda: 4, retention_ms=-1, retention_bytes=0) == 1
         log.purge(1)
-        with pytest.raises(SliceCut):
+        with pytest.raises(SliceRemoved):
             early.read()
         assert values(late.read()) == [b"2", b"3"]
         log.purge()
-        with pytest.raises(SliceCut):
+        with pytest.raises(SliceRemoved):
             late.read()
 
     run(scenario)

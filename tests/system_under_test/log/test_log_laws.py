@@ -107,7 +107,7 @@ class Model:
         self.clean_to = 0
         self.noted: dict[int, int] = {}
         """When the tombstone at an offset began to be noted as one that was cleaned over."""
-        self.cutting = asyncio.Lock()
+        self.truncation_lock = asyncio.Lock()
         self.run: asyncio.Task[None] | None = None
         self.alive = [True]
         self.log: Log
@@ -248,11 +248,11 @@ class Model:
         try:
             done = await cleaner.clean(self.log, work, max_keys, lambda _: None)
         except cleaner.CleaningInterrupted:
-            assert self.log.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
+            assert self.log.truncations != work.truncations or self.log.start_offset > work.segments[0].base_offset
             self.content = self.content._replace(doomed=frozenset(self.content.doomed))
             return
-        async with self.cutting:
-            if self.log.cuts == done.cuts:
+        async with self.truncation_lock:
+            if self.log.truncations == done.truncations:
                 for offset, one in self.held.items():
                     if offset < done.end and one.value is None and offset not in self.content.doomed:
                         self.noted.setdefault(offset, self.now)
@@ -289,9 +289,9 @@ class Model:
         target = self.at(fraction)
         if target >= self.end:
             return
-        async with self.cutting:
+        async with self.truncation_lock:
             self.clean_to = min(self.clean_to, target)
-            await self.log.prepare_cut(target)
+            await self.log.prepare_truncation(target)
         if self.log.flushed_offset > self.flushed:
             self.flushed, self.before_cuts = self.end, None
         self.settle()
@@ -308,7 +308,7 @@ class Model:
         self.noted = {offset: time for offset, time in self.noted.items() if offset < end}
 
     async def reset(self, start: int) -> None:
-        async with self.cutting:
+        async with self.truncation_lock:
             self.clean_to = min(self.clean_to, start)
             await self.log.tombstones.truncate(start)
         self.log.reset(start)

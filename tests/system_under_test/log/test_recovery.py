@@ -342,7 +342,7 @@ def test_a_cut_to_a_gap_that_a_killed_process_left_is_durable_once_the_log_is_op
             for offset in (3, 7, 8, 20, 31):
                 log.append_replicated(message_set.build([(None, b"v", 5)], 1, offset))
             await log.flush()
-            await log.prepare_cut(15)
+            await log.prepare_truncation(15)
             log.truncate_to(15)
             log, recovery = await reopen(disk, recovery_point=15, config=config)  # the first process was killed
             assert (recovery.end, recovery.damaged) == (15, False)

@@ -36,7 +36,7 @@ def following(log: Any, history: list[tuple[int, int]]) -> FollowerTerm:
         high_watermark=0,
         traits=CORRECT,
         environment=environment,
-        cutting=asyncio.Lock(),
+        truncation_lock=asyncio.Lock(),
         forget_epochs_ahead=lambda: None,
     )
     update: Any = SimpleNamespace(leader_epoch=2, controller_epoch=1, leader=1, isr=[1, 2], elr=[])
@@ -107,12 +107,12 @@ def test_a_power_loss_in_a_cut_is_no_damage(how: str, target: int, seed: int) ->
         noted = [await log.flush()]
         assert (log.start_offset, noted) == (8, [20])
 
-        async def prepare_cut(_: object, offset: int) -> None:
+        async def prepare_truncation(_: object, offset: int) -> None:
             noted[0] = min(noted[0], offset)
-            await log.prepare_cut(offset)
+            await log.prepare_truncation(offset)
 
         term = following(log, [])
-        term.replica.environment.prepare_cut = prepare_cut
+        term.replica.environment.prepare_truncation = prepare_truncation
         delay[0] = 0.01
         cutting: Any = term.discard(target, "") if how == "discard" else term.truncate(target, "")
         task = asyncio.ensure_future(cutting)
@@ -152,8 +152,8 @@ async def slow_replica(noted: asyncio.Event) -> Partition:
     await log.flush()
     events: Any = SimpleNamespace(emit=lambda *_, **__: None)
 
-    async def prepare_cut(replica: Replica, offset: int) -> None:
-        await replica.log.prepare_cut(offset)
+    async def prepare_truncation(replica: Replica, offset: int) -> None:
+        await replica.log.prepare_truncation(offset)
         noted.set()
 
     environment = ReplicaEnvironment(
@@ -164,7 +164,7 @@ async def slow_replica(noted: asyncio.Event) -> Partition:
         on_flush_wanted=lambda _: None,
         on_flush_due=lambda _: None,
         on_damage=lambda _: None,
-        prepare_cut=prepare_cut,
+        prepare_truncation=prepare_truncation,
         on_disk_error=lambda _: None,
         on_isr_wanted=lambda *_: None,
     )

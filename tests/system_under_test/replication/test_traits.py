@@ -9,12 +9,12 @@ import pytest
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.protocol.internal import EpochAnswer
-from assay.system_under_test.replication.traits import LogMarks, select_replication_traits
+from assay.system_under_test.replication.traits import LogBounds, select_replication_traits
 
 OWN = ((1, 0), (2, 5))
 
 
-def cut(answer: EpochAnswer, marks: LogMarks, *defects: str) -> tuple[int, bool]:
+def cut(answer: EpochAnswer, marks: LogBounds, *defects: str) -> tuple[int, bool]:
     disk = SimDisk(Random(0))
     disk.write("t-0/log", b"")
     epochs = EpochHistory(disk.storage(fsync_delay=lambda: 0), "t-0")
@@ -39,12 +39,12 @@ def answer(epoch: int, end: int) -> EpochAnswer:
 def test_a_follower_cuts_where_an_epoch_ends_on_either_side_whatever_is_committed(
     given: tuple[int, int], expected: tuple[int, bool], high_watermark: int
 ) -> None:
-    assert cut(answer(*given), LogMarks(12, high_watermark)) == expected
+    assert cut(answer(*given), LogBounds(12, high_watermark)) == expected
 
 
 @pytest.mark.parametrize("defect", ["truncate-to-hw", "hw-checkpoint-lost"])
 def test_with_the_defect_it_cuts_at_its_high_watermark(defect: str) -> None:
-    assert cut(answer(2, 20), LogMarks(12, 7), defect) == (7, True)
+    assert cut(answer(2, 20), LogBounds(12, 7), defect) == (7, True)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_with_the_defect_the_first_answer_is_the_last_also_of_a_leader_without_t
     given: tuple[int, int], expected: tuple[int, bool]
 ) -> None:
     """If the leader knows the follower's last epoch, the follower cuts where the correct build does."""
-    assert cut(answer(*given), LogMarks(12, 4), "double-failover") == expected
-    assert (cut(answer(*given), LogMarks(12, 4)) == expected) is (given[0] == 2)
+    assert cut(answer(*given), LogBounds(12, 4), "double-failover") == expected
+    assert (cut(answer(*given), LogBounds(12, 4)) == expected) is (given[0] == 2)
 
 
 @pytest.mark.parametrize(
