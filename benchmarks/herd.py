@@ -36,7 +36,7 @@ from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.membership import Membership
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector
-from assay.system_under_test.client.zookeeper_groups.view import allot, to_thread_id
+from assay.system_under_test.client.zookeeper_groups.view import assign_partitions, to_thread_id
 from assay.system_under_test.deployment import Broker
 
 from figures import Output, arguments, numbers
@@ -121,7 +121,7 @@ class OnZooKeeper(Group):
 
     def settled(self) -> bool:
         threads = [to_thread_id(member.consumer_id, 0) for member in self.members.values()]
-        wanted = allot({TOPIC: range(PARTITIONS)}, {TOPIC: threads})
+        wanted = assign_partitions({TOPIC: range(PARTITIONS)}, {TOPIC: threads})
         owned = [item for member in self.members.values() for item in member.owned.items()]
         return len(owned) == len(wanted) and dict(owned) == wanted
 

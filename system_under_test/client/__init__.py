@@ -9,16 +9,16 @@ Foundations, in reading order:
 
 Producing:
 
-- ``producer``, on ``sender`` with ``delivery``
-- ``partitioner``, ``serializer``
-- ``queued_sender`` with ``callbacks``: for ``producer.type=async``
+- ``producer``: the interface; uses ``sender`` and ``delivery``
+- ``partitioner``, ``serializer``: choose a message's partition, and make its bytes
+- ``queued_sender`` with ``callbacks``: the queue for ``producer.type=async``
 
 Consuming:
 
 - ``consumer`` with ``multi_fetch``: stateless reads
-- ``group_consumer`` with ``positions``, on ``membership`` with ``coordinated`` and ``assignors``: Kafka's groups
-- ``draft_consumer`` on ``draft_membership``: the draft's groups
-- ``zookeeper_groups``: the design before both
+- ``group_consumer`` with ``positions``: Kafka's groups; uses ``membership``, ``coordinated`` and ``assignors``
+- ``draft_consumer``: the draft's groups; uses ``draft_membership``
+- ``zookeeper_groups``: the groups of the old design, before both
 
 Other modules:
 

@@ -1,6 +1,6 @@
 """Admin client: creates, changes, deletes and describes topics, moves replicas, and elects preferred leaders.
 
-Changes go to the present controller.
+Requests for changes go to the current controller.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from assay.system_under_test.runtime import Runtime
 CREATE_TOPICS_VERSION = 1
 DELETE_TOPICS_VERSION = 0
 PRIVATE_VERSION = 0
-"""Version of the APIs that Kafka of that time does not have."""
+"""Version of the APIs that Kafka 0.10 does not have."""
 
 BROKER_SHARE = 0.8
 """Fraction of the remaining time that the controller may use, so that its response arrives before the deadline."""
@@ -29,7 +29,7 @@ BROKER_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """Either ``partitions`` and ``replication``, or an ``assignment`` of partitions to broker ids."""
+    """A topic to create. Has either ``partitions`` and ``replication``, or an ``assignment`` to broker ids."""
 
     name: str
     partitions: int = -1
@@ -57,22 +57,22 @@ class MoveState(enum.StrEnum):
     DONE = "done"
     IN_PROGRESS = "in progress"
     FAILED = "failed"
-    """The reassignment is not in progress and the replicas differ: it was rejected, or replaced by another."""
+    """The reassignment is not in progress, and the replicas differ: it was rejected, or replaced by a later one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Replicas now, replicas afterwards, and brokers whose deletion of the files is not confirmed yet."""
+    """A reassignment: current replicas, target replicas, and old replicas whose deletion is not confirmed yet."""
 
     replicas: tuple[int, ...]
     target: tuple[int, ...]
     removing: tuple[int, ...]
 
 
-_Thing = TypeVar("_Thing", str, Partition)
-"""The name of the object of a change: a topic or a partition."""
-_Answers = Mapping[_Thing, tuple[ErrorCode, str | None]]
-_Call = Callable[[Connection, list[_Thing], float], Awaitable[_Answers[_Thing]]]
+_Target = TypeVar("_Target", str, Partition)
+"""The target of a change: a topic or a partition."""
+_Answers = Mapping[_Target, tuple[ErrorCode, str | None]]
+_Call = Callable[[Connection, list[_Target], float], Awaitable[_Answers[_Target]]]
 
 
 class Admin:
@@ -86,7 +86,7 @@ class Admin:
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, TopicOutcome]:
-        """Creates topics and returns the outcome of each. A rejection due to a change of controllers is retried.
+        """Creates topics and returns the outcome of each. Retries if the controller has changed.
 
         Done means that every partition with a live replica has elected its first leader.
         """
@@ -104,8 +104,8 @@ class Admin:
     async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicOutcome]:
         """Deletes topics and returns the outcome of each.
 
-        Done means that every replica, also one on a dead broker, has deleted its files. ``__consumer_offsets`` is
-        rejected (17), because it belongs to the brokers.
+        Done means that every replica has deleted its files, even one on a broker that was dead. ``__consumer_offsets``
+        is rejected (17), because it belongs to the brokers.
         """
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
@@ -120,12 +120,13 @@ class Admin:
     async def create_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[int]] = ()
     ) -> TopicOutcome:
-        """Raises the number of partitions to ``count``. ``assignments`` places the new ones; otherwise they are spread.
+        """Raises the number of partitions to ``count``.
 
-        Done means that every new partition with a live replica has elected its first leader.
+        ``assignments`` has the replicas of the new partitions; if it is empty, they are spread over the brokers. Done
+        means that every new partition with a live replica has elected its first leader.
 
-        A topic that already has ``count`` partitions is rejected with ``INVALID_PARTITIONS``. A retry after an unknown
-        outcome therefore shows whether the first try succeeded.
+        A topic that already has ``count`` partitions is rejected with ``INVALID_PARTITIONS``. So a retry after an
+        unknown outcome shows whether the first try succeeded.
         """
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
@@ -140,9 +141,9 @@ class Admin:
         return (await self._change([topic], call))[topic]
 
     async def alter_config(self, topic: str, changes: Mapping[str, str | None]) -> TopicOutcome:
-        """Changes settings of the topic. None restores the brokers' default; settings that are not named stay.
+        """Changes settings of the topic; None restores the brokers' default. All other settings stay.
 
-        Done means stored: each broker applies the settings once it learns of them.
+        Done means stored: each broker applies the settings when it learns of them.
         """
         configs = [messages.ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
 
@@ -169,14 +170,14 @@ class Admin:
         return found
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterView:
-        """Returns brokers, controller and topics (None: all) as seen by the first broker that answers.
+        """Returns brokers, controller and topics (None: all), as the first answering broker knows them.
 
-        Raises ``ReadFailed``. Naming a missing topic may create it, if the brokers are configured so.
+        A missing topic in ``topics`` may be created, if the brokers are configured to do so. Raises ``ReadFailed``.
         """
         return await self._metadata.describe(topics, asyncio.get_running_loop().time() + self._timeout)
 
     async def elect_preferred(self, partitions: Sequence[Partition]) -> dict[Partition, TopicOutcome]:
-        """Moves leadership to each partition's preferred replica. Not done if that replica is not in sync (error 5)."""
+        """Makes each partition's preferred replica the leader. Not done if that replica is not in sync (error 5)."""
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
             request = messages.ElectPreferredRequest(
@@ -189,9 +190,9 @@ class Admin:
     async def reassign(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, TopicOutcome]:
         """Moves partitions to these replicas, the preferred leader first. All of them must be alive.
 
-        Done means recorded: from then on the present and later controllers carry out the move. :meth:`verify` reports
-        the progress. A partition that is moving elsewhere is rejected (42). A repeated request for the same move is
-        harmless, so it may be retried after an unknown outcome.
+        Done means recorded: the controller and its successors will carry out the move. :meth:`verify` reports the
+        progress. A partition that is moving to other replicas is rejected (42). A repeated request for the same move is
+        harmless, so the caller may retry after an unknown outcome.
         """
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
@@ -242,8 +243,8 @@ class Admin:
         await self._pool.close()
 
     async def _change(
-        self, names: list[_Thing], call: _Call[_Thing], not_done: Collection[ErrorCode] = errors.TOPIC_CHANGE_NOT_DONE
-    ) -> dict[_Thing, TopicOutcome]:
+        self, names: list[_Target], call: _Call[_Target], not_done: Collection[ErrorCode] = errors.TOPIC_CHANGE_NOT_DONE
+    ) -> dict[_Target, TopicOutcome]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         outcomes = {
@@ -259,8 +260,8 @@ class Admin:
         return outcomes
 
     async def _attempt(
-        self, names: list[_Thing], call: _Call[_Thing], deadline: float, not_done: Collection[ErrorCode]
-    ) -> dict[_Thing, TopicOutcome]:
+        self, names: list[_Target], call: _Call[_Target], deadline: float, not_done: Collection[ErrorCode]
+    ) -> dict[_Target, TopicOutcome]:
         loop = asyncio.get_running_loop()
         try:
             view = await self._metadata.describe([], deadline)

@@ -1,4 +1,4 @@
-"""Assignment strategies: :mod:`assay.system_under_test.assignors`, which coordinators use as well."""
+"""Assignors for clients: the same functions as :mod:`assay.system_under_test.assignors`, which coordinators use."""
 
 from assay.system_under_test.assignors import ASSIGNORS, Assignor, Partition, assign_range, assign_round_robin
 

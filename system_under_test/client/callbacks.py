@@ -20,7 +20,7 @@ _log = logging.getLogger("assay.client")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
-    """Ticket of one accepted message: its outcome, due by ``deadline`` (loop time)."""
+    """The identity of one accepted message, with its future outcome, which is due by ``deadline`` (loop time)."""
 
     result: asyncio.Future[SendResult]
     deadline: float
@@ -30,7 +30,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """A message on its way. A copy made by ``dataclasses.replace`` replaces it and keeps its ticket."""
+    """A message in the queue. A stage may replace an envelope by a copy (``dataclasses.replace``) with its ticket."""
 
     topic: str
     value: Any
@@ -65,8 +65,8 @@ def set_outcome(future: asyncio.Future[SendResult], outcome: SendResult | Client
 
 
 BatchHandler = Callable[[Sequence[Envelope]], Awaitable[Sequence[Envelope]]]
-"""Called with each batch between the queue and the partitions. It may change or add envelopes, or leave some out, which
-fail. The next batch waits for it. An exception fails the batch."""
+"""Called with each batch between the queue and the partitions. It may change, add or remove envelopes; removed ones
+fail. The next batch waits for the handler. An exception fails the batch."""
 
 
 async def pass_on(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
@@ -89,7 +89,7 @@ class Callbacks:
         """Called after enqueueing. If there was no room in time, ``added`` is False and ``on_drop`` follows."""
 
     def after_dequeue(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
-        """Returns the envelopes of a dequeued batch that go on."""
+        """Returns the envelopes of a dequeued batch that are passed on."""
         return envelopes
 
     def before_sending(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:

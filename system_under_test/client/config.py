@@ -25,9 +25,9 @@ class ProducerConfig:
     repeat_unknown: bool = False
     """Whether a try of unknown outcome is repeated as well, ``request_timeout`` after it was sent."""
     request_timeout: float = math.inf
-    """Time limit of one try; after it the outcome of that try is unknown."""
+    """Time limit of one try; after that, the try's outcome is unknown."""
     linger: float = 0.0
-    """Time for which a message waits for others to join its batch."""
+    """Time for which a message waits for further messages of its batch."""
     batch_size: int = 16_384
     """Size limit in bytes of a message set. A single larger ``send`` is a set of its own."""
     codec: int = 0
@@ -51,7 +51,7 @@ class AsyncProducerConfig(ProducerConfig):
     timeout: float = 30.0
     retries: int = 1_000
     linger: float = 0.005
-    """Time for which the first message of a batch waits for others."""
+    """Time for which the first message of a batch waits for further messages."""
     queue_size: int = 10_000
     """Limit on accepted messages without an outcome."""
     enqueue_timeout: float | None = None
@@ -77,11 +77,11 @@ class MemberConfig:
     rebalance_timeout: float = 10.0
     """Time for which the group waits for this member to join again."""
     timeout: float = 5.0
-    """Time limit of each call to a broker. A join may take as long as the group's rebalance, if that is longer."""
+    """Time limit of each call to a broker. A join may take longer, because it waits for the group's rebalance."""
     retention: float | None = None
     """Time for which commits are kept while the group has no members; None for the brokers' setting."""
     metadata_age: float = 5.0
-    """Age at which the group's leader reads the topics again (``metadata.max.age.ms``, 5 minutes in Kafka)."""
+    """Interval at which the group's leader reads the topics again (``metadata.max.age.ms``, 5 minutes in Kafka)."""
     client_id: str = "assay-member"
     abort_on_timeout: bool = False
     """Whether a timeout or a cancellation ends the connection and discards unsent data, so that the request cannot
@@ -96,8 +96,8 @@ class ConsumerConfig(MemberConfig):
     """Settings of a :class:`~assay.system_under_test.client.group_consumer.GroupConsumer`."""
 
     reset: str = "earliest"
-    """``earliest``, ``latest`` or ``none``. With ``none``, a poll raises ``ReadFailed`` if there is no position in the
-    log, until ``seek`` sets one."""
+    """``earliest``, ``latest`` or ``none``. With ``none``, a poll without a valid position raises ``ReadFailed``, until
+    ``seek`` sets one."""
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     """Bytes that one fetch requests of each partition."""
 
@@ -108,7 +108,7 @@ class DraftConfig:
 
     reset: str = "earliest"
     fetch_bytes: int = DEFAULT_FETCH_BYTES
-    """Both as in :class:`ConsumerConfig`."""
+    """``reset`` and ``fetch_bytes`` are as in :class:`ConsumerConfig`."""
     strategy: str = "range"
     session_timeout: float = 6.0
     frequency: int = 4

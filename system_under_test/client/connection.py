@@ -1,4 +1,4 @@
-"""Connection to a broker: :mod:`assay.system_under_test.network.connection`, which brokers use as well."""
+"""Connections for clients: the same classes as :mod:`assay.system_under_test.network.connection`, which brokers use."""
 
 from assay.system_under_test.network.connection import CallError, Connection, NotSent, UnknownOutcome
 

@@ -85,12 +85,12 @@ class SimpleConsumer:
         """Returns about ``max_bytes`` of messages from ``offset`` on, below the high watermark.
 
         - The call waits up to ``max_wait`` seconds for ``min_bytes``.
-        - If not even the first message fits, the size is doubled up to ``max_fetch_bytes``. Beyond that the error is
-          MESSAGE_TOO_LARGE. From Fetch 3 on, brokers send a whole message even above the limit.
+        - If the first message does not fit, the size is doubled up to ``max_fetch_bytes``. If that is too small, the
+          error is MESSAGE_TOO_LARGE. From Fetch 3 on, brokers send a whole first message even above the limit.
         - Messages before any damage in a response are returned.
 
-        Raises ``ReadFailed`` if no broker answered in time or the leader never got ready, and ``DamagedAnswer`` if
-        damage came first.
+        Raises ``ReadFailed`` if no broker answered in time or the leader did not become ready, and ``DamagedAnswer`` if
+        the first message is damaged.
         """
         deadline = asyncio.get_running_loop().time() + self.timeout
         size = max_bytes
@@ -114,12 +114,12 @@ class SimpleConsumer:
     ) -> dict[Partition, FetchResult]:
         """Fetches from several partitions, each from its offset on, with one request to each of their leaders.
 
-        ``max_bytes`` is per partition. There is one round of requests if it answers any partition. The result of
-        another partition may then be an error:
+        ``max_bytes`` is per partition. Requests are repeated only until some partition has an answer. The results of
+        other partitions may then be errors:
 
         - The partition has no leader.
-        - Its leader did not answer within ``max_wait`` plus 2 seconds: ``NETWORK_EXCEPTION``. For the next 5 s, the
-          limit of that broker is ``max_wait`` plus 0.2 seconds.
+        - Its leader did not answer within ``max_wait`` plus 2 seconds: ``NETWORK_EXCEPTION``. For the next 5 s, calls
+          wait for that broker only ``max_wait`` plus 0.2 seconds.
         - Its records are damaged: ``CORRUPT_MESSAGE``.
 
         A broker fills its response in the order of the request, so a caller must rotate the partitions for fairness.
@@ -140,9 +140,9 @@ class SimpleConsumer:
     async def offsets_before(self, topic: str, partition: int, time: int, count: int = 1) -> list[int]:
         """Returns up to ``count`` readable offsets before ``time``, newest first.
 
-        ``time`` is in ms since the epoch, or ``LATEST`` or ``EARLIEST``. The offsets are those at which segments begin,
-        and the log end for ``LATEST``. A segment's age is that of its file, so the result is coarse; :meth:`offsets`
-        looks at messages. Raises ``ReadFailed``.
+        ``time`` is in ms since the epoch, or ``LATEST`` or ``EARLIEST``. The offsets are base offsets of segments, and
+        with ``LATEST`` also the log end. They depend on when a segment was last written, so the result is coarse;
+        :meth:`offsets` compares the messages' timestamps. Raises ``ReadFailed``.
         """
         wanted = listing.ListOffsetsPartition(partition=partition, timestamp=time, max_num_offsets=count)
         return (await self._list_offsets(topic, wanted, SEGMENT_OFFSETS_VERSION)).offsets
@@ -221,7 +221,7 @@ class SimpleConsumer:
     async def _ask(
         self, topic: str, partition: int, request: Request[R], version: int, patience: float, deadline: float
     ) -> tuple[BrokerNode, R]:
-        """Returns the leader's response. After a lost connection, the present leader is asked again."""
+        """Returns the leader's response. After an error of the connection, looks up the leader and asks again."""
         loop = asyncio.get_running_loop()
         while True:
             leader = await self._metadata.leader(topic, partition, deadline)

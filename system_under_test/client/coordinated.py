@@ -1,6 +1,7 @@
 """Client of a group's coordinator: finds it, sends it requests, and commits and fetches offsets.
 
-Both designs of coordination use it. The result of a commit is done, certainly not done, or unknown.
+Kafka's final design and the draft both use this client. The outcome of a commit is done, certainly not done, or
+unknown.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ FETCH_VERSION: Final = 1
 _log = logging.getLogger("assay.client")
 
 ATTEMPT_TIMEOUT: Final = 1.0
-"""Seconds for one broker to name the coordinator."""
+"""Seconds to wait for one broker's answer about the coordinator."""
 STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
@@ -53,7 +54,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A member's generation and the partitions that it owns in it."""
+    """A generation of the group, and the partitions that this member owns in it."""
 
     number: int
     member_id: str
@@ -61,9 +62,9 @@ class Generation:
 
 
 class CommitFailed(ClientError):
-    """``outcome`` says whether the offsets are certainly not committed, or whether that is unknown.
+    """A commit failed. ``outcome``: whether the offsets are certainly not committed, or whether that is unknown.
 
-    ``partitions`` has the outcome of each. If only some may be committed, ``outcome`` is unknown.
+    ``partitions`` has the outcome of each partition. If only some offsets may be committed, ``outcome`` is unknown.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class CommitFailed(ClientError):
 
 
 class JoinFailed(ClientError):
-    """Raised if the join did not complete in time. The coordinator may still have acted until the session expires."""
+    """The join did not complete in time. The coordinator may count the client as a member until its session ends."""
 
 
 class CoordinatorClient:
@@ -115,10 +116,10 @@ class CoordinatorClient:
         self.generation: Generation | None = None
         """None if the client must join, or never joined."""
         self.end_error: ErrorCode | None = None
-        """Why the generation is over.
+        """The error that ended the last generation.
 
-        After REBALANCE_IN_PROGRESS, no other member owns its partitions until this member has joined again or its time
-        to do so is over. After any other error, others may own them already.
+        After REBALANCE_IN_PROGRESS, no other member owns this member's partitions until this member has joined again or
+        its time to do so is over. After any other error, other members may own the partitions already.
         """
         self._timeout = timeout
         self._retention_ms = -1 if retention is None else int(retention * 1000)
@@ -164,10 +165,10 @@ class CoordinatorClient:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None:
-        """Commits in ``generation``, by default the present one. Without any, commits as a client that is no member.
+        """Commits in ``generation``, by default the current one; without any, as a client that is not a member.
 
-        Raises :class:`CommitFailed`. A definite failure that may go away is retried while there is time. With
-        ``repeat_unknown``, so is a try of unknown outcome; otherwise the caller decides.
+        Retries definite failures that may go away, until the timeout. With ``repeat_unknown``, also retries after an
+        unknown outcome. Raises :class:`CommitFailed`.
         """
         generation = generation or self.generation
         request = group_offsets.OffsetCommitRequest(
@@ -218,7 +219,7 @@ class CoordinatorClient:
     def _read_outcomes(
         self, answer: Any, offsets: Mapping[Partition, Position], generation: Generation | None
     ) -> tuple[Mapping[Partition, Certainty], list[ErrorCode]]:
-        """Returns the outcome of each partition, and the errors. Ends the generation if an error means that."""
+        """Returns the outcome of each partition, and the errors. Ends the generation if an error says it is over."""
         answered = {
             (topic.topic, part.partition): ErrorCode.of(part.error_code)
             for topic in answer.topics
@@ -307,7 +308,7 @@ class CoordinatorClient:
 
 
 def _combine(earlier: Certainty, now: Certainty) -> Certainty:
-    """Combines the outcomes of two tries of one commit. A definite failure does not undo an earlier try."""
+    """Combines the outcomes of two tries of one commit. A failed try does not undo an earlier one."""
     if now is Certainty.NOT_DONE and earlier is not Certainty.NOT_DONE:
         return Certainty.UNKNOWN
     return now

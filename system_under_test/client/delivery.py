@@ -36,7 +36,7 @@ class SendResult:
 
 @dataclass(slots=True)
 class DeliveryState:
-    """State of one message set. ``in_doubt``: whether a try so far may have been carried out."""
+    """State of one message set. ``in_doubt``: whether the broker may have appended the set in a try so far."""
 
     in_doubt: bool = False
 
@@ -65,7 +65,7 @@ class Delivery:
     ) -> SendResult:
         """Delivers the set. Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``.
 
-        If the call is cancelled, ``state`` has the outcome known so far.
+        If the call is cancelled, ``state`` says whether the set may have been appended.
         """
         loop = asyncio.get_running_loop()
         failure: errors.SendFailed | None = None
@@ -83,10 +83,10 @@ class Delivery:
                 doubt = error
             except errors.SendFailed as error:
                 failure = error
-                state.in_doubt = doubt is not None  # this try is certain; an earlier one may not be
+                state.in_doubt = doubt is not None  # this try has certainly failed; an earlier one may be in doubt
                 if error.error is not None and error.error not in errors.PRODUCE_WORTH_REPEATING:
                     break
-        # A single attempt of unknown outcome makes the whole outcome unknown, however the others ended.
+        # A single try of unknown outcome makes the whole outcome unknown.
         raise doubt or failure or errors.SendFailed(f"{topic}-{partition}: not sent in time")
 
     async def _attempt(
@@ -146,8 +146,8 @@ class PendingSend:
 class ProduceQueue:
     """Pending sends for one partition. A task empties the queue and ends.
 
-    The task sends one message set and waits for its outcome, including retries, before the next. So nothing overtakes a
-    set that must be sent again (KAFKA-3197). ``pack`` builds a message set from records.
+    The task sends one message set, and waits for its outcome after all retries, before it sends the next one. So no
+    later set overtakes a set that is retried (KAFKA-3197). ``pack`` builds a message set from records.
     """
 
     topic: str

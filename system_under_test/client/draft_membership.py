@@ -2,10 +2,10 @@
 
 - A heartbeat is sent every session timeout / ``frequency``.
 - A rejected heartbeat stops the consumer until it has joined again.
-- Without a response within the session timeout, or if its socket closes, the consumer looks for the coordinator. It
-  keeps its partitions until a coordinator rejects its generation.
+- If there is no response within the session timeout, or the connection closes, the consumer looks for the coordinator.
+  It keeps its partitions until a coordinator rejects its generation.
 
-:class:`DraftMemberState` has the states of this process.
+:class:`DraftMemberState` has the states of a membership.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ _NEXT: Final[Mapping[tuple[DraftMemberState, DraftMemberEvent], DraftMemberState
 
 
 def find_next_state(state: DraftMemberState, event: DraftMemberEvent) -> DraftMemberState:
-    """Returns the state after an event. Other events change nothing; ``ENDED`` always leads to ``DOWN``."""
+    """Returns the state after an event. ``ENDED`` always leads to ``DOWN``; events not in ``_NEXT`` change nothing."""
     return DraftMemberState.DOWN if event is DraftMemberEvent.ENDED else _NEXT.get((state, event), state)
 
 
@@ -97,15 +97,15 @@ class DraftMembership(coordinated.CoordinatorClient):
         self._stopped_generation: coordinated.Generation | None = None
         """The rejected generation, while a later coordinator may still accept it."""
         self._rejecting_coordinator: Address | None = None
-        """The coordinator that rejected it."""
+        """The coordinator that rejected that generation."""
 
     async def enter(
         self, timeout: float | None = None, *, before_join: Callable[[], Awaitable[None]] | None = None
     ) -> coordinated.Generation:
-        """Returns the present generation, or joins one first.
+        """Returns the current generation. If there is none, joins the group first. Raises :class:`JoinFailed`.
 
         ``before_join`` is called once, before the first request to join. Until then a coordinator may still accept the
-        old generation. Raises :class:`JoinFailed`.
+        old generation.
         """
         if self.generation is not None:
             return self.generation
@@ -238,7 +238,7 @@ class DraftMembership(coordinated.CoordinatorClient):
                 self._handle_event(DraftMemberEvent.LOST)
 
     async def _await_next_heartbeat(self) -> None:
-        """Waits until the next heartbeat is due, or its socket closes."""
+        """Waits until the next heartbeat is due, or the connection for heartbeats closes."""
         if self.state is DraftMemberState.REDISCOVERING or self._coordinator is None:
             await asyncio.sleep(BACK_OFF)
             return
@@ -256,7 +256,7 @@ class DraftMembership(coordinated.CoordinatorClient):
 
     def _end_generation(self, code: ErrorCode) -> None:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            return  # in response to a commit; a heartbeat will follow up
+            return  # the response to a commit; the next heartbeat shows whether the generation is over
         if code is draft_groups.UNKNOWN_CONSUMER:
             self._consumer_id, self._stopped_generation = "", None
         else:

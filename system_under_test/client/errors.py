@@ -1,8 +1,8 @@
-"""Errors of the client, and what each one means: certainly not done, or unknown.
+"""Errors of the client, and the outcome that each one means: certainly not done, or unknown.
 
 The tables list the codes that a broker returns only if it rejected the request *before* acting on it. All other codes,
-including future ones, count as unknown. A wrong "not done" turns a lost acknowledgement into a false accusation. A
-wrong "unknown" merely weakens a check.
+including future ones, mean an unknown outcome. A wrong "not done" makes a check report a violation that is none. A
+wrong "unknown" only weakens a check.
 """
 
 import enum
@@ -44,7 +44,7 @@ class ReadFailed(ClientError):
 
 
 class DamagedAnswer(ReadFailed):
-    """A broker returned invalid messages. It checks what it reads from disk, so it should never do so."""
+    """A broker returned invalid messages. This should never happen, because brokers check messages from disk."""
 
 
 PRODUCE_NOT_DONE = frozenset(
@@ -106,7 +106,7 @@ TOPIC_CHANGE_NOT_DONE = frozenset(
         E.POLICY_VIOLATION,
     }
 )
-"""For changes of topics and partitions. Code 7 is not listed, because the change goes on after it."""
+"""For changes of topics and partitions. Code 7 is not listed, because the change continues after it."""
 
 ELECTION_NOT_DONE = TOPIC_CHANGE_NOT_DONE | {E.LEADER_NOT_AVAILABLE}
 """For elections: 5 means that the preferred leader is not in sync."""

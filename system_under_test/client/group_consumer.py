@@ -1,15 +1,15 @@
 """Consumer that shares topics with its group, or reads partitions that its caller assigns.
 
-Reading starts at the group's committed offset. If there is none, or it is no longer in the log, ``reset`` gives the
-start. Positions are committed when the caller says so. Records returned before a commit are not returned to the group
-again; later ones may be.
+Reading starts at the group's committed offset. If there is none, or it is no longer in the log, ``reset`` chooses the
+start. Positions are committed only by calls of ``commit``. Records returned before a commit are not returned to the
+group again; records returned after it may be.
 
 Guarantees of a poll when the group rebalances:
 
 - A poll returns only records that it read as a member of the generation for which ``on_assigned`` was called.
 - It returns nothing if it already knows that this generation is over. The partition's next owner fetches those records
   again.
-- A poll cannot know whether others have taken over meanwhile. A commit can, because it is rejected then.
+- A poll cannot know whether other members have taken over meanwhile. A commit can, because it is rejected then.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime
 
 MAX_FETCH_WAIT = 0.1
-"""Seconds that one fetch waits at the end of its partitions."""
+"""Seconds that one fetch waits for new records."""
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 TEMPORARY_ERRORS = RETRIABLE_ERRORS | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
@@ -50,7 +50,7 @@ class GroupListener:
     - ``on_assigned``: called with the owned partitions once their positions are known.
     - ``on_revoked``: called with the previous partitions before the consumer joins again. It may commit, though the
       commit may be rejected.
-    - ``on_lost``: if given, called instead of ``on_revoked`` when others may already own the partitions.
+    - ``on_lost``: if given, called instead of ``on_revoked`` when other members may already own the partitions.
     - ``on_reset``: called with a partition whose position is no longer in the log, and with the new position.
     """
 
@@ -80,8 +80,8 @@ class ConsumerRecord:
 class GroupConsumer:
     """Consumer of a group. It reads ``topics``, or those of :meth:`subscribe` or :meth:`assign`.
 
-    Missing topics are consumed once they exist. Without ``membership``, the classic protocol is used, with the
-    member settings of ``config``.
+    Missing topics are consumed when they exist. Without ``membership``, the consumer uses Kafka's final group protocol,
+    with the member settings of ``config``.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class GroupConsumer:
         self._fetching = traits.fetching()
         self._fetch_bytes = config.fetch_bytes
         self._has_more = False
-        """Whether the last fetch returned records. The next one then does not wait at the ends of other partitions."""
+        """Whether the last fetch returned records. The next fetch then does not wait for new records."""
         self._subscribed = bool(topics)
         self._generation: Generation | None = None
         self._assignment_announced = False
@@ -117,7 +117,7 @@ class GroupConsumer:
 
     @property
     def generation(self) -> Generation | None:
-        """The last generation. None before the first one, after leaving, and with assigned partitions."""
+        """The last generation. None before the first one, after leaving, and while partitions are assigned."""
         return self._generation
 
     @property
@@ -138,7 +138,7 @@ class GroupConsumer:
         self._membership.subscribe(topics)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group. Raises exceptions of ``on_revoked``. If cancelled during that call, it stays a member."""
+        """Leaves the group. Raises exceptions of ``on_revoked``. If cancelled during that call, stays a member."""
         try:
             await self._revoke(self._choose_end_callback())
         except Exception:
@@ -151,10 +151,9 @@ class GroupConsumer:
         await self._membership.leave()
 
     def assign(self, partitions: Sequence[Partition]) -> None:
-        """Reads exactly these partitions without being a member; the group's members are not notified.
+        """Reads exactly these partitions, without membership of the group.
 
-        Commits count as those of a client that is not a member, so they are rejected while the group has members.
-        Raises ``ValueError`` while topics are subscribed to.
+        Commits are then rejected while the group has members. Raises ``ValueError`` while topics are subscribed to.
         """
         if self._subscribed:
             raise ValueError("topics are subscribed to; unsubscribe before assigning partitions")
@@ -186,7 +185,7 @@ class GroupConsumer:
         self._positions.paused.update(partitions)
 
     def resume(self, partitions: Sequence[Partition]) -> None:
-        """Resumes paused partitions. Others are ignored."""
+        """Resumes paused partitions. Ignores partitions that are not paused."""
         self._positions.paused.difference_update(partitions)
 
     async def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
@@ -200,16 +199,16 @@ class GroupConsumer:
         while True:
             await self._prepare()
             received, moved = await self._read(deadline)
-            if received or moved or loop.time() >= deadline:  # going on could raise and lose the records
+            if received or moved or loop.time() >= deadline:  # a further read could raise, and lose these records
                 return received
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
-        """Commits these offsets, or the positions of all partitions that it reads, in its last generation.
+        """Commits ``offsets``, or by default the positions of all partitions, in the last generation.
 
-        ``metadata`` is stored with each offset that has none of its own. Raises ``CommitFailed``. The commit is not
-        repeated after an unknown outcome; the caller decides.
+        ``metadata`` is stored with each offset without metadata of its own. Raises ``CommitFailed``. After an unknown
+        outcome, the commit is not repeated; the caller decides.
         """
         if offsets is None:
             offsets = self._positions.known_offsets()
@@ -231,7 +230,7 @@ class GroupConsumer:
     async def close(self, *, leave: bool = True) -> None:
         """Leaves the group, after a call of ``on_revoked``, and closes the connections.
 
-        Without ``leave`` nothing is sent, and the group continues when the session expires.
+        Without ``leave`` no request is sent, and the group rebalances when the session expires.
         """
         try:
             if leave and self._subscribed:
@@ -253,7 +252,7 @@ class GroupConsumer:
             if generation is None:
                 generation = await self._enter()
             if generation is not self._generation:
-                # Fetched after the sync: by then the previous owner has committed, or its commit will be rejected.
+                # This is after the sync, so the previous owner has committed, or its commit will be rejected.
                 committed = await self._membership.committed(generation.partitions) if generation.partitions else {}
                 self._positions.forget()
                 self._generation = generation
@@ -328,7 +327,7 @@ class GroupConsumer:
         if self._membership.generation is not generation:
             return [], False
         moved = False
-        for one, start in starts.items():  # before taking records: if a callback raises, taken records would be lost
+        for one, start in starts.items():  # before records are taken, which an exception of a callback would lose
             if self._positions.offsets.get(one) == begin[one]:
                 self._positions.offsets[one] = start
                 self._fetching.on_moved(one)
@@ -338,7 +337,7 @@ class GroupConsumer:
         failed: ReadFailed | None = None
         for one, fetched in found.items():
             if one in starts or self._positions.offsets.get(one) != begin[one]:
-                continue  # its position was set meanwhile
+                continue  # the position was set meanwhile
             if fetched.error not in TEMPORARY_ERRORS:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 failed = ReadFailed(what, error=fetched.error, node=fetched.node)

@@ -1,10 +1,9 @@
-"""Membership of one consumer group: finding its coordinator, joining, heartbeats, and offsets.
+"""Membership of one consumer group: joins, heartbeats and offsets.
 
 - Each call ends within ``timeout``, except for a join, which waits for other members.
-- A member learns from the response to a heartbeat, or to any other request, that it must join again. Its generation is
-  then over.
-- The group's leader also checks the topics from time to time. If there are more partitions than it has assigned, it
-  ends its own generation and joins again, and the others follow.
+- The response to a heartbeat, or to any other request, tells a member to join again. Its generation is then over.
+- The group's leader also checks the topics at intervals. If there are more partitions than it has assigned, it joins
+  again, which makes the other members join again, too.
 - The outcome of a commit is done, certainly not done, or unknown.
 """
 
@@ -44,16 +43,16 @@ __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
 
 JOIN_TIMEOUT_FACTOR: Final = 1.25
-"""Time limit of a join as a multiple of the rebalance timeout. Other members may need this timeout to join, and the
-generation must then be stored. After an earlier time-out the member would join a second time under a new id, and
-nothing would read the partitions of the first one."""
+"""Time limit of a join as a multiple of the rebalance timeout. Other members may join until the rebalance timeout, and
+then the generation must be stored. If a new member gave up before that, it would join again under a new id, and nobody
+would read the partitions that the first id gets."""
 
 
 class Membership(CoordinatorClient):
-    """A member. Only one call at a time is allowed, apart from heartbeats.
+    """A member. Only one call at a time is allowed; heartbeats run in the background.
 
-    If it leads the group, it checks every ``metadata_age`` seconds whether there are more partitions, and starts a
-    rebalance. Without ``enter`` it may commit and fetch as a client that is not a member.
+    If the member leads the group, it checks every ``metadata_age`` seconds whether there are more partitions, and then
+    starts a rebalance. Without ``enter``, commits and fetches are those of a client without membership.
     """
 
     def __init__(
@@ -149,7 +148,7 @@ class Membership(CoordinatorClient):
     async def _compute_assignments(
         self, joined: groups.JoinGroupResponse, deadline: float
     ) -> list[groups.GroupAssignment]:
-        """Computes the assignment of each member if this member leads the group; else returns an empty list."""
+        """Computes the assignments of all members if this member leads the group; else returns an empty list."""
         if joined.leader_id != joined.member_id:
             return []
         try:
@@ -166,8 +165,8 @@ class Membership(CoordinatorClient):
     async def _count_partitions(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
         """Returns the number of partitions of each topic; 0 for a topic that does not exist yet. Raises ``ReadFailed``.
 
-        While a topic's answer is LEADER_NOT_AVAILABLE, the request is repeated for a while, because a broker that has
-        just started knows no topics.
+        A broker that has just started knows no topics, and answers LEADER_NOT_AVAILABLE. Then the request is repeated
+        for up to ``ATTEMPT_TIMEOUT``.
         """
         wanted = sorted(topics)
         if not wanted:
@@ -182,7 +181,7 @@ class Membership(CoordinatorClient):
             await asyncio.sleep(BACK_OFF)
 
     async def _watch_topics(self, generation: Generation) -> None:
-        """Starts a rebalance if there are more partitions. Fewer are ignored: a broker may not know all of them yet."""
+        """Starts a rebalance if there are more partitions. Ignores fewer, because a broker may not know all of them."""
         loop = asyncio.get_running_loop()
         while self.generation is generation:
             await asyncio.sleep(self._metadata_age)
@@ -197,7 +196,7 @@ class Membership(CoordinatorClient):
                 self._end_generation(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _ask_until_answered(self, request: Any, version: int, deadline: float) -> Any:
-        """Returns the response of the present coordinator. Raises :class:`JoinFailed` if there is none in time."""
+        """Returns the response of the current coordinator. Raises :class:`JoinFailed` if there is none in time."""
         loop = asyncio.get_running_loop()
         problem: object = "no broker coordinates it"
         while (left := deadline - loop.time()) > 0:
@@ -216,8 +215,8 @@ class Membership(CoordinatorClient):
     async def _send_heartbeats(self, generation: Generation) -> None:
         """Sends heartbeats until another member may own this member's partitions.
 
-        Without a response, that is the case after one session timeout. A rebalance does not end the heartbeats, because
-        the work before the member joins again may take longer than its session.
+        This is so after one session timeout without a response. A rebalance does not end the heartbeats, because the
+        work before the member joins again may take longer than its session.
         """
         loop = asyncio.get_running_loop()
         last_answer = loop.time()
@@ -227,7 +226,7 @@ class Membership(CoordinatorClient):
         )
         while self._may_be_member(generation):
             await asyncio.sleep(self._session_timeout / 4)
-            if self.generation is None:  # the coordinator may not know of the rebalance yet
+            if self.generation is None:  # this member has ended its generation, perhaps unknown to the coordinator
                 rejoin_deadline = min(rejoin_deadline, loop.time() + self._rebalance_timeout)
             if loop.time() >= rejoin_deadline:
                 self._end_generation(ErrorCode.REQUEST_TIMED_OUT)

@@ -1,10 +1,10 @@
 """Metadata cache: the leaders of partitions, refreshed from any broker that answers.
 
-1. A refresh asks the known brokers and the bootstrap addresses in random order, and takes the first answer. Random
-   order avoids always asking a disconnected broker with old metadata.
-2. Brokers that recently did not answer come last. Otherwise each call would wait for them while most of a cluster is
-   down.
-3. Concurrent callers share one refresh.
+- A refresh asks the known brokers and the bootstrap addresses in random order, and takes the first answer. In a fixed
+  order, it could always get the old metadata of a broker that is cut off.
+- Brokers that recently did not answer come last. Otherwise each call would wait for them while most of a cluster is
+  down.
+- Concurrent callers share one refresh.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """``leader`` is None if there is none, or if the queried broker does not know its address."""
+    """A partition. ``leader`` is None if there is none, or if the queried broker does not know its address."""
 
     leader: BrokerNode | None
     replicas: tuple[int, ...]
@@ -51,7 +51,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """``controller`` is None if none is known."""
+    """The cluster as one broker knows it. ``controller`` is None if that broker knows none."""
 
     cluster_id: str | None
     controller: BrokerNode | None
@@ -96,7 +96,7 @@ ATTEMPT_TIMEOUT = 1.0
 """Seconds for one broker to answer before the next one is asked."""
 
 SILENCE_SECONDS = 5.0
-"""Seconds for which a broker that did not answer is asked after the others."""
+"""Seconds for which a broker that did not answer is asked after all other brokers."""
 
 PERMANENT_ERRORS = frozenset({ErrorCode.INVALID_TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that waiting does not resolve."""
@@ -184,7 +184,7 @@ class Metadata:
             await asyncio.sleep(min(BACK_OFF, deadline - loop.time()))
 
     async def _refresh_topic(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
-        """Refreshes and returns the topic. Without an answer in time, raises ``problem``, or else ``ReadFailed``."""
+        """Refreshes and returns the topic. Without an answer in time, raises ``problem`` if given, else ``ReadFailed``."""
         try:
             view = await self.refresh(topic, deadline)
         except ReadFailed:
@@ -194,7 +194,7 @@ class Metadata:
         return view.topics.get(topic, _UNKNOWN_TOPIC)
 
     async def refresh(self, topic: str, deadline: float) -> ClusterView:
-        """Requests metadata of this topic and all earlier ones, and caches it. Raises ``ReadFailed``."""
+        """Requests and caches metadata of this topic and all topics requested before. Raises ``ReadFailed``."""
         self._topics.setdefault(topic)
         before = self._refreshes
         try:

@@ -1,7 +1,7 @@
-"""Fetches of several partitions with one request to each broker that leads some of them, and a fetch's result.
+"""Fetches of several partitions, with one request to each of their leaders, and the result of a fetch.
 
-A call waits for the responses of all these brokers, because a later call cannot use them. A broker that recently did
-not answer gets only a short wait.
+A call waits for the responses of all leaders, because a later call cannot use late responses. For a broker that
+recently did not answer, it waits only a short time.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ RETRIABLE_ERRORS = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """Result of one fetch. ``error`` is NONE, or why the broker rejected it (mostly OFFSET_OUT_OF_RANGE)."""
+    """Result of one fetch. ``error`` is NONE, or the error of the broker (usually OFFSET_OUT_OF_RANGE)."""
 
     messages: Sequence[Message]
     high_watermark: int
@@ -50,7 +50,7 @@ def get_create_time(message: Message) -> int | None:
 def read_messages(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
     """Returns the complete messages of a response, up to the first damage. They may begin below ``offset``.
 
-    If no message at ``offset`` or above precedes the damage, returns no messages and a description of the damage.
+    If the damage comes before any message at ``offset`` or above, returns no messages and a description of the damage.
     """
     messages: list[Message] = []
     try:
@@ -63,7 +63,7 @@ def read_messages(found: FetchPartitionResponse, offset: int, *, check_crcs: boo
 
 
 SHORT_GRACE = 0.2
-"""Replaces ``RESPONSE_GRACE`` for a broker that recently did not answer, if others are asked as well."""
+"""Replaces ``RESPONSE_GRACE`` for a broker that recently did not answer, unless all queried brokers are such."""
 
 
 class MultiFetch:
@@ -118,7 +118,7 @@ class MultiFetch:
                         failures[one] = fetched
                     else:
                         answers[one] = fetched
-            # A buffer that was too small is not an answer, because the caller would use the same size again.
+            # If the size was too small, fetch again, because the caller would only use the same size.
             wanted = doubled or [one for one in offsets if not answers]
             if wanted and loop.time() + BACK_OFF >= deadline:
                 break
@@ -153,7 +153,10 @@ class MultiFetch:
     async def _ask(
         self, leader: BrokerNode, wanted: Mapping[Partition, tuple[int, int]], wait: float, min_bytes: int, left: float
     ) -> dict[Partition, tuple[FetchResult, bool]]:
-        """Fetches partitions by (offset, bytes). Returns each result, and whether it was less than a whole message."""
+        """Fetches partitions; ``wanted`` has (offset, bytes).
+
+        Returns each result, and whether it had less than a whole message.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + left
         request = messages.FetchRequest(

@@ -1,4 +1,4 @@
-"""Partitioners: the partition of a message whose sender does not choose one."""
+"""Partitioners: choose the partition of a message whose sender has not chosen one."""
 
 from random import Random
 from typing import Protocol
@@ -12,14 +12,14 @@ class Partitioner(Protocol):
 
 
 def hash_partitioner(key: bytes | None, partitions: int, random: Random) -> int:
-    """Hashes the key as the Java producer does, so that both agree. A message without key gets a random partition."""
+    """Hashes the key, as Kafka's Java producer does. A message without a key gets a random partition."""
     if key is None:
         return random.randrange(partitions)
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2, 32 bits, seed 0x9747b28c, as in ``org.apache.kafka.common.utils.Utils.murmur2``.
+    """Computes MurmurHash2 (Austin Appleby), 32 bits, seed 0x9747b28c, as Kafka's ``Utils.murmur2``.
 
     The result is unsigned; Java's is the same 32 bits read as signed.
     """

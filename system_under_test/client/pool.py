@@ -1,4 +1,4 @@
-"""Broker addresses, and a pool with at most one connection to each, which all callers share."""
+"""Broker addresses, and a pool of shared connections, at most one to each broker."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ClientClosed(NotSent):
 
 
 class Pool:
-    """Opens connections on first use, and again once one is no longer usable."""
+    """Opens a connection on first use, and again when it is no longer usable."""
 
     def __init__(
         self, client_id: str = "assay", connect_timeout: float = 2.0, *, abort_on_timeout: bool = False
@@ -98,7 +98,7 @@ class Pool:
         if known is not None:
             if known.usable:
                 return known
-            # It closes itself when its pending calls have ended.
+            # The old connection closes itself when its pending calls have ended.
             self._retired = [old for old in self._retired if not old.finished] + [self._connections.pop(address)]
         if self._closed:
             raise ClientClosed(f"no connection to {address}: the client was closed")

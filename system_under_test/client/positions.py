@@ -1,4 +1,4 @@
-"""Positions of a group consumer: which partitions it reads, and the next offset of each."""
+"""Positions of a group consumer: the partitions that it reads, and the next offset of each."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -13,7 +13,7 @@ class Positions:
 
     - ``committed_at_assignment``: the group's committed position
     - ``offsets``: the next offset to read, -1 if unknown
-    - ``without_offset``: partitions without a committed offset, which need a start from a reset or from the caller
+    - ``without_offset``: partitions without a committed offset, whose start must come from a reset or from the caller
     """
 
     def __init__(self) -> None:
@@ -67,14 +67,14 @@ class FetchPolicy:
     """Fetches all partitions from the caller's positions, regardless of earlier fetches (KAFKA-2978)."""
 
     def select(self, positions: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Returns what to fetch next, of the partitions that are owned and not paused."""
+        """Returns the positions to fetch next, among those of partitions that are owned and not paused."""
         return positions
 
     def on_fetched(self, partition: Partition, end: int) -> None:
-        """Called when a response brought the messages before ``end``."""
+        """Called when a response contained the messages up to the offset before ``end``."""
 
     def on_moved(self, partition: Partition) -> None:
         """Called when a position was set by the caller, or reset because it was out of range."""
 
     def on_entered(self, partitions: Sequence[Partition]) -> None:
-        """Called with the partitions that are now owned, whose positions are the committed ones."""
+        """Called with the owned partitions of a new generation. Their positions are the committed ones."""

@@ -3,10 +3,10 @@
 As in Kafka 0.8, ``producer.type`` decides when a send returns. Here the class of the configuration selects the type:
 
 - ``sync`` (:class:`ProducerConfig`): returns when the outcome is known, and raises errors
-- ``async`` (:class:`AsyncProducerConfig`): returns once the queue has the message; the outcome comes later
+- ``async`` (:class:`AsyncProducerConfig`): returns when the queue has the message; the outcome comes later
 
-All send methods take the topic first, then the key (or the partition), then the value. ``sender`` keeps the order of
-each partition. ``queued_sender`` is the queue in front of it.
+All send methods take the topic first, then the key (or the partition), then the value. ``sender`` keeps the order
+within each partition. ``queued_sender`` has the queue for ``async``.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ __all__ = ["ENTRY_OVERHEAD", "KeyValue", "Producer", "SendResult", "pack"]
 class Producer:
     """Producer. ``bootstrap`` is ``host:port,...`` of any brokers.
 
-    ``handler`` and ``callbacks`` see the messages of the queue, so they need an :class:`AsyncProducerConfig`.
+    ``handler`` and ``callbacks`` get the messages of the queue, so they need an :class:`AsyncProducerConfig`.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Producer:
     async def send(
         self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
     ) -> asyncio.Future[SendResult]:
-        """Serializes and appends one message to ``partition``, or to the one that the partitioner chooses.
+        """Serializes one message, and appends it to ``partition``; None: the partitioner chooses.
 
         ``sync``: returns a done future. Raises ``SendFailed``, ``SendUnknown`` and a serializer's errors. If cancelled,
-        it is unknown whether the message was appended.
+        the outcome is unknown.
 
-        ``async``: returns a future once there is room in the queue. The caller may ignore the future. Messages of one
-        caller to one partition keep their order. A message whose future is cancelled in the queue is not sent. Raises
-        ``SendFailed`` if there was no room in time, or if the producer is closed.
+        ``async``: waits until there is room in the queue, and returns a future, which the caller may ignore. Messages
+        of one caller to one partition keep their order. A message in the queue is not sent if its future is cancelled.
+        Raises ``SendFailed`` if there was no room in time, or if the producer is closed.
 
         ``on_done`` is called once with the message and its outcome.
         """
@@ -95,14 +95,14 @@ class Producer:
     async def send_list(
         self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
     ) -> list[asyncio.Future[SendResult]]:
-        """Serializes and appends each (topic, key, value) to the partition that the partitioner chooses.
+        """Serializes each (topic, key, value), and appends it to the partition that the partitioner chooses.
 
-        ``sync``: messages to one partition are appended adjacently and in order, all or none. Returns done futures,
-        which hold the errors, because partitions can have different outcomes. Raises a serializer's errors before
-        anything is sent. If cancelled, it is unknown which messages were appended.
+        ``sync``: messages to one partition are appended adjacently and in order, all or none. Returns done futures with
+        the results or errors, because partitions can have different outcomes. Raises a serializer's errors before
+        anything is sent. If cancelled, any of the messages may have been appended.
 
         ``async``: calls :meth:`send` for each in turn and raises nothing. A message without room in time gets
-        ``SendFailed``, and the later ones are still tried. If cancelled, some may be in the queue.
+        ``SendFailed``, and the later ones are still tried. If cancelled, some messages may be in the queue.
         """
         if self._queued is not None:
             return await self._queued.send_list(messages, on_done=on_done)
@@ -116,28 +116,28 @@ class Producer:
     async def send_set(
         self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
     ) -> SendResult:
-        """Appends ``values`` (key, value; bytes) to one partition adjacently, all or none, created at ``timestamp``.
+        """Appends messages (key, value; bytes) to one partition adjacently, all or none.
 
-        ``timestamp`` is in ms; None means now. This method needs ``sync``, because the queue sends messages one by one.
-        Raises ``SendFailed`` if the messages were certainly not appended, ``SendUnknown`` if they may have been. If
-        cancelled, the outcome is unknown.
+        ``timestamp`` is their create time in ms; None means now. This method needs ``sync``, because the queue sends
+        messages one by one. Raises ``SendFailed`` if the messages were certainly not appended, ``SendUnknown`` if they
+        may have been. If cancelled, the outcome is unknown.
         """
         if self._queued is not None:
             raise ValueError("send_set needs producer.type=sync, a ProducerConfig")
         return await self._sender.send(topic, partition, values, timestamp=timestamp)
 
     async def flush(self) -> OutcomeSummary:
-        """Waits without lingering for the outcomes of all queued messages, and returns them; none for ``sync``."""
+        """Sends all queued messages without lingering, and returns their outcomes; none for ``sync``."""
         return OutcomeSummary() if self._queued is None else await self._queued.flush()
 
     async def close(self, timeout: float | None = None) -> OutcomeSummary:
         """Closes the producer, which then accepts no more messages.
 
-        ``sync``: ends at once. Messages in a partition's queue fail; unanswered ones are unknown.
+        ``sync``: does not wait. Messages in a partition's queue fail; the outcomes of unanswered ones are unknown.
 
         ``async``: waits up to ``timeout`` seconds for outcomes (None: until each message has timed out). Then queued
-        messages fail, and unanswered ones are unknown. Returns the outcomes of all messages that had none at the call.
-        If cancelled, it stops waiting.
+        messages fail, and the outcomes of unanswered ones are unknown. Returns the outcomes of all messages that had
+        none before the call. If cancelled, it stops waiting.
         """
         if self._queued is not None:
             return await self._queued.close(timeout)
@@ -168,7 +168,7 @@ class Producer:
     async def _send_to_topic(
         self, topic: str, messages: Sequence[_NumberedMessage], deadline: float
     ) -> list[_NumberedOutcome]:
-        """Sends one topic's messages. If its partitions are unknown or the partitioner fails, nothing of it is sent."""
+        """Sends one topic's messages. Sends none of them if the partitions are unknown or the partitioner fails."""
         sets: dict[int, list[_NumberedMessage]] = {}
         try:
             for number, message in messages:

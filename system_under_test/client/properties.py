@@ -1,7 +1,7 @@
 """Client settings from a properties file, with the names of Kafka's first clients (0.7, 0.8), as typed configurations.
 
-A class is given by its Kafka name, if there is an equivalent here, or as ``package.module:name``. Times are in
-milliseconds in the file and in seconds here.
+A class is named as in Kafka, if there is an equivalent here, or as ``package.module:name``. Times are in milliseconds
+in the file, and in seconds in the configurations.
 """
 
 import pkgutil
@@ -168,7 +168,7 @@ def _parse_seconds_or_unlimited(text: str) -> float | None:
 
 
 def _choose_from(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
-    """Returns a function that converts one of these words to its meaning."""
+    """Returns a parser for a setting that allows only these words. It returns the word's meaning."""
 
     def convert(text: str) -> Any:
         if text not in meanings:
@@ -179,7 +179,7 @@ def _choose_from(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
 
 
 def _resolve_from(known: Mapping[str, Any]) -> Callable[[str], Any]:
-    """Returns a function that resolves a name. It instantiates a class that it finds in a module."""
+    """Returns a parser for a name in ``known`` or ``package.module:name``. It instantiates a class from a module."""
 
     def resolve(text: str) -> Any:
         if text in known:

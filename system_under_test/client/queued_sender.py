@@ -1,14 +1,14 @@
-"""Queue of a producer with ``producer.type=async``: a caller continues at once, and the outcome comes later.
+"""Queue of a producer with ``producer.type=async``: callers do not wait for the outcome of a message.
 
 1. Messages wait in one queue of limited length.
 2. A batch leaves when it is full, or when its first message has waited for ``linger``.
 3. The batch passes the handler. Each message is serialized, gets its partition, and joins that partition's queue
-   (``delivery``), which keeps order, also through retries.
+   (``delivery``), which keeps the order even if it retries.
 4. A ledger has all accepted messages. Each message gets exactly one outcome. Every caller that waits for the message
    gets this outcome.
 
-Several batches can therefore be in progress at once. A partition without a leader does not delay others. The exception
-is a message whose topic is unknown and whose partition the partitioner must choose.
+So several batches can be in progress at once, and a partition without a leader does not delay other partitions. But if
+a topic is unknown, the whole queue waits while the partitioner needs its number of partitions.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class OutcomeCollector:
 
 
 class Ledger:
-    """Accepted messages. ``open`` has those without an outcome. ``timeout`` is in seconds, for each message.
+    """The accepted messages. ``open`` has those without an outcome; ``timeout`` is each message's limit in seconds.
 
     ``release_slot`` is called when a message that counts against the queue's limit has its outcome.
     """
@@ -82,7 +82,7 @@ class Ledger:
         self._collectors: list[OutcomeCollector] = []
 
     def accept(self, envelope: Envelope, *, takes_slot: bool) -> Envelope:
-        """Returns the envelope with its ticket."""
+        """Accepts a message, and returns its envelope with a ticket."""
         ticket = self._make_ticket(takes_slot)
         self.open[ticket] = envelope = replace(envelope, ticket=ticket)
         return envelope
@@ -92,9 +92,9 @@ class Ledger:
         return Ticket(loop.create_future(), loop.time() + self._timeout, takes_slot)
 
     def ensure_tickets(self, envelopes: Sequence[Envelope], batch: dict[Ticket | None, None]) -> list[Envelope]:
-        """Gives every envelope a ticket of its own, because a stage may have added or duplicated envelopes.
+        """Ensures that each envelope has its own ticket, because a stage may have added or duplicated envelopes.
 
-        ``batch`` has the tickets of the batch; new ones are added to it.
+        ``batch`` has the tickets of the batch; new tickets are added to it.
         """
         seen: set[Ticket] = set()
         ticketed = []
@@ -112,7 +112,7 @@ class Ledger:
         return ticketed
 
     def resolve(self, envelope: Envelope, outcome: SendResult | ClientError) -> None:
-        """Resolves a ticket, once. The callbacks are called before the future of ``send`` is done."""
+        """Sets the outcome of a message. The callbacks are called before the future of ``send`` is done."""
         ticket = envelope.ticket
         assert ticket is not None
         del self.open[ticket]
@@ -134,7 +134,7 @@ class Ledger:
             call_logged(envelope.on_done, envelope, outcome)
 
     def begin_collecting(self) -> OutcomeCollector:
-        """Begins to collect the outcomes of all open messages; :meth:`end_collecting` must end it."""
+        """Begins to collect the outcomes of all open messages, until :meth:`end_collecting`, which must be called."""
         collector = OutcomeCollector(set(self.open))
         if not collector.tickets:
             collector.done.set()
@@ -149,7 +149,7 @@ _log = logging.getLogger("assay.client")
 
 
 class QueuedSender:
-    """Queue of a producer. Messages pass ``handler`` and the stages of ``callbacks`` on their way to the partitions."""
+    """Queue of a producer. After the queue, messages pass ``handler`` and the stages of ``callbacks``."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class QueuedSender:
         traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config = config or AsyncProducerConfig()
-        sender_config = replace(config, linger=0.0)  # a message lingers in this queue, and not again in its partition's
+        sender_config = replace(config, linger=0.0)  # a message lingers only in this queue, not in its partition's
         self._sender = Sender(bootstrap, sender_config, runtime=runtime, traits=traits)
         self._handler = handler
         self._callbacks = callbacks or Callbacks()
@@ -180,7 +180,7 @@ class QueuedSender:
     async def send(
         self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
     ) -> asyncio.Future[SendResult]:
-        """Queues a message once there is room, and returns the future of its outcome; see ``Producer.send``."""
+        """Waits for room, queues a message, and returns its future outcome; see ``Producer.send``."""
         if self._closed:
             raise SendFailed("the producer was closed")
         envelope = self._callbacks.before_enqueue(Envelope(topic, value, key, partition, on_done))
@@ -214,7 +214,7 @@ class QueuedSender:
         return outcomes
 
     async def flush(self) -> OutcomeSummary:
-        """Waits for the outcomes of all messages accepted so far, without lingering, and returns them."""
+        """Sends all messages accepted so far without lingering, and returns their outcomes."""
         collector = self._ledger.begin_collecting()
         try:
             await self._await_outcomes(collector, None)
@@ -249,7 +249,7 @@ class QueuedSender:
             self._ledger.resolve(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._sender.close()
         await collector.done.wait()
-        if self._waiting_for_slot:  # each caller that now gets a slot sees the end, and releases the slot to the next
+        if self._waiting_for_slot:  # each waiting caller now gets a slot, fails, and releases the slot for the next one
             self._no_one_waits.clear()
             await self._no_one_waits.wait()
         self._ledger.end_collecting(collector)
@@ -309,7 +309,7 @@ class QueuedSender:
             return
 
     async def _process_batch(self, batch: Sequence[Envelope]) -> None:
-        """Passes a batch through all stages to the partitions' queues. A message that does not arrive there fails."""
+        """Passes a batch through all stages to the partitions' queues. A message that a stage leaves out fails."""
         reason = "it was left out by a stage"
         enqueued: set[Ticket] = set()
         tickets = dict.fromkeys(envelope.ticket for envelope in batch)  # a dict, because outcomes keep this order

@@ -1,10 +1,10 @@
 """Appends messages to partitions, and reports after an error whether they may have been appended.
 
 - Each partition has one queue and at most one request in flight, which keeps the order.
-- Messages that arrive during a request go out afterwards as one message set. A ``send`` is never split.
-- With ``linger`` 0, a lone message leaves at once and batches form only under load.
-- Only definite failures are retried. After an unknown outcome, a retry could append the set twice. The caller decides
-  then, after ``SendUnknown``, or beforehand by ``repeat_unknown``.
+- Messages that arrive during a request are sent after it, as one message set. The messages of a ``send`` stay together.
+- With ``linger`` 0, a single message is sent at once, and batches form only under load.
+- Only definite failures are retried. After an unknown outcome, a retry could append the set twice. So the caller
+  decides after ``SendUnknown``, or beforehand with ``repeat_unknown``.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ pack = message_set.pack
 
 
 class Sender:
-    """The part of a producer that knows partitions. ``bootstrap`` is ``host:port,...`` of any brokers."""
+    """The part of a producer that sends to partitions. ``bootstrap`` is ``host:port,...`` of any brokers."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Sender:
     async def send(
         self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
     ) -> SendResult:
-        """Appends ``values`` (key, value) adjacently, all or none, created at ``timestamp`` (ms; None: now).
+        """Appends messages (key, value) adjacently, all or none. ``timestamp``: their create time (ms; None: now).
 
         Raises ``SendFailed`` if they were certainly not appended, ``SendUnknown`` if they may have been. If cancelled,
         the outcome is unknown.
@@ -101,7 +101,7 @@ class Sender:
         return self._config.partitioner(key, count, self._runtime.random)
 
     async def close(self) -> None:
-        """Closes the sender at once: queued messages fail definitely, unanswered ones are unknown."""
+        """Closes the sender at once. Queued messages fail definitely; the outcomes of unanswered ones are unknown."""
         self._closed = True
         for queue in self._queues.values():
             await queue.close()

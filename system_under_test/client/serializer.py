@@ -1,11 +1,11 @@
-"""Serializers from a caller's keys and values to bytes."""
+"""Serializers: convert a caller's keys and values to bytes."""
 
 import json
 from collections.abc import Callable
 from typing import Any
 
 Serializer = Callable[[str, Any], bytes | None]
-"""Converts a key or value, None included, for a topic to bytes, or None for null. Its errors fail that one send."""
+"""Converts a topic's key or value, which may be None, to bytes, or None for null. An exception fails only that send."""
 
 
 def as_bytes(topic: str, data: Any) -> bytes | None:

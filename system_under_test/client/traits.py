@@ -1,4 +1,4 @@
-"""Parts of a client that a historic defect replaces; see ``assay.system_under_test.defects``."""
+"""Traits of a client: the parts that a historic defect replaces (``assay.system_under_test.defects``)."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ MAX_IN_FLIGHT: Final = 5
 
 @dataclass(frozen=True)
 class ClientTraits:
-    """The classes of a producer's queue, of a group consumer's fetching, and of a connector's session."""
+    """The classes of a producer's queue, a group consumer's fetch policy, and a connector's session."""
 
     queue: type[ProduceQueue] = ProduceQueue
     fetching: type[FetchPolicy] = FetchPolicy
@@ -40,7 +40,7 @@ def select_client_traits(defects: Collection[str]) -> ClientTraits:
 
 
 class OvertakingQueue(ProduceQueue):
-    """Sends several message sets concurrently, so that others overtake a set that must be sent again."""
+    """A queue that sends several message sets concurrently, so that later sets overtake a set that is retried."""
 
     _in_flight: frozenset[asyncio.Task[None]] = frozenset()
 
@@ -63,10 +63,10 @@ class OvertakingQueue(ProduceQueue):
 
 
 class SilentFetching(FetchPolicy):
-    """Fetches a partition only from the end of its last response.
+    """A policy that fetches a partition only if its position is the end of its last response.
 
-    Elsewhere it assumes that a response is still to come. A rebalance sets positions back to the committed ones. A
-    partition that stays with its member keeps the end of its last response, and is never fetched again.
+    At any other position it assumes that a response is still to come. But a rebalance sets positions back to the
+    committed ones. A partition that stays with its member is then never fetched again.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class SilentFetching(FetchPolicy):
 
 
 class ObliviousSession(ConsumerSession):
-    """Ignores the end of its session, and continues with the partitions that it owned."""
+    """A session that ignores its end, so that the consumer continues with the partitions that it owned."""
 
     @property
     def alive(self) -> bool:

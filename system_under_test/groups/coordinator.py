@@ -32,7 +32,7 @@ from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import BackgroundTasks
 
 BACK_OFF: Final = 0.1
-"""Seconds between checks whether the number of partitions is known."""
+"""Seconds between two checks whether the offsets topic's number of partitions is known."""
 
 
 class Coordinator:

@@ -3,8 +3,8 @@
 The states are Kafka's. A rebalance has these steps:
 
 1. A change of the members makes the group *prepare*: all members must join again.
-2. When all have joined, or their time is up, the generation rises by one. It is in the offsets topic before any member
-   learns of it, so no generation is used twice, whichever broker coordinates.
+2. When all have joined, or their time is over, the generation rises by one. It is in the offsets topic before any
+   member learns of it, so no generation is used twice, even if another broker becomes the coordinator.
 3. The members *sync*: the group's leader assigns, and its assignment is stored.
 4. The group is *stable* until the next change.
 """
@@ -25,7 +25,7 @@ from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.errors import ErrorCode
 
 Store = Callable[[GroupRecord], Awaitable[ErrorCode]]
-"""Writes a record to the offsets topic. Returns an error code for the members if the write failed or may have."""
+"""Writes a record to the offsets topic. Returns an error code for the members if the write has or may have failed."""
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
@@ -49,7 +49,7 @@ class GroupError(Exception):
 
 @dataclass
 class Group:
-    """A group of a coordinator, which ends it with :meth:`end` when it stops coordinating."""
+    """A group. Its coordinator calls :meth:`end` when it stops coordinating."""
 
     group_id: str
     store: Store
@@ -79,9 +79,9 @@ class Group:
     def join(
         self, request: groups.JoinGroupRequest, client_id: str, client_host: str, new_id: str
     ) -> asyncio.Future[groups.JoinGroupResponse]:
-        """Adds or updates a member. The response comes once the next generation is stored.
+        """Adds or updates a member. Returns the future response, which is done when the next generation is stored.
 
-        A member that only missed the response gets it at once. ``new_id`` is the id for a new member. Raises
+        A member that has only missed its response gets it at once. ``new_id`` is the id for a new member. Raises
         :class:`GroupError`: INCONSISTENT_GROUP_PROTOCOL or UNKNOWN_MEMBER_ID.
         """
         known = self.members.get(request.member_id)
@@ -119,7 +119,7 @@ class Group:
         return future
 
     def sync(self, request: groups.SyncGroupRequest) -> asyncio.Future[groups.SyncGroupResponse]:
-        """Responds once the leader's assignment is stored.
+        """Returns the future response, which is done when the leader's assignment is stored.
 
         Raises :class:`GroupError`: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS.
         """
@@ -140,18 +140,18 @@ class Group:
         return future
 
     def heartbeat(self, member_id: str, generation: int) -> None:
-        """Renews a session. Raises the errors of :meth:`sync`: REBALANCE_IN_PROGRESS if the member must join again."""
+        """Renews a session. Raises the errors of :meth:`sync`; REBALANCE_IN_PROGRESS: the member must join again."""
         self._sessions.renew(self._get_member(member_id, generation))
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def note_rejoin_call_sent(self, member_id: str, generation: int) -> None:
-        """Notes that a member's connection got the response that makes the member of this generation join again."""
+        """Notes that the response was sent that makes a member of this generation join again."""
         if self._awaits_joins and generation == self.generation and member_id in self.members:
             self._kill_points.note_notified(self.members[member_id], self.members.values(), PARTLY_CALLED, generation)
 
     def note_assignment_sent(self, member_id: str, generation: int) -> None:
-        """Notes that a member's connection got the member's assignment in this generation."""
+        """Notes that a member's assignment in this generation was sent."""
         if self.state is GroupState.STABLE and generation == self.generation and member_id in self.members:
             self._kill_points.note_notified(self.members[member_id], self.members.values(), PARTLY_ASSIGNED, generation)
 
@@ -173,7 +173,7 @@ class Group:
         if self._storing_generation or self.state is GroupState.SYNCING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- load and end --------------------------------------------------------------------------------------------
 
     def load(self, value: GroupValue) -> None:
         """Restores the group that a former coordinator stored. If nothing was assigned, all members must join again."""
@@ -352,7 +352,7 @@ class Group:
             members = [
                 groups.GroupMember(member_id=other.member_id, metadata=other.protocols.get(protocol, b""))
                 for other in self.members.values()
-                if other.announced  # a member that joined too late for this generation is not in it
+                if other.announced  # not a member that joined too late for this generation
             ]
         return groups.JoinGroupResponse(
             error_code=ErrorCode.NONE,
@@ -366,7 +366,7 @@ class Group:
     async def _store_assignment(self, generation: int, assignments: Mapping[str, bytes]) -> None:
         code = await self.store(self.to_record(generation, assignments))
         if self.state is not GroupState.SYNCING or generation != self.generation:
-            return  # preparing the next generation has already answered the waiting members
+            return  # the next rebalance has already answered the waiting members
         if code:
             for member in self.members.values():
                 member.answer_sync(code)

@@ -1,4 +1,4 @@
-"""Requests about groups: of members (join, sync, heartbeat, leave), and of admin tools (list, describe)."""
+"""Requests about groups: join, sync, heartbeat and leave by members, list and describe by admin tools."""
 
 import random
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
 
-LONGEST_CLIENT_ID: Final = 249
-"""Limit on the characters of a client id in a member id, which is stored and sent to other members."""
+MAX_CLIENT_ID: Final = 249
+"""Maximum number of characters of a client id in a member id, which is stored and sent to other members."""
 
 
 class GroupRequests:
@@ -50,7 +50,7 @@ class GroupRequests:
                 raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
             if not request.member_id and self._draft.find_active_group(stored.index, request.group_id) is not None:
                 raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            client_id = (context.client_id or "")[:LONGEST_CLIENT_ID]
+            client_id = (context.client_id or "")[:MAX_CLIENT_ID]
             new_id = f"{client_id}-{self._random.getrandbits(128):032x}"
             host = context.peer.rpartition(":")[0]
             return await stored.join(request, client_id, f"/{host}", new_id)
@@ -88,7 +88,7 @@ class GroupRequests:
         return groups.HeartbeatResponse(error_code=ErrorCode.NONE)
 
     def _note_rejoin_call_sent(self, request: groups.SyncGroupRequest | groups.HeartbeatRequest) -> None:
-        """Notes that the response that makes the member rejoin was written to its connection."""
+        """Notes that the response was sent that makes the member join again."""
         with suppress(GroupError):  # this broker is no longer the coordinator
             self._terms.get_group(request.group_id).note_rejoin_call_sent(request.member_id, request.generation_id)
 

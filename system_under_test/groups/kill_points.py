@@ -1,4 +1,4 @@
-"""Points in a rebalance at which a coordinator may be killed: events of its log in order, and their emitter."""
+"""Kill points: the events of a rebalance, in order, at which a tester may kill the coordinator."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -33,7 +33,7 @@ DRAFT_FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
         "draft-answered": "one consumer has received its share, and not yet all",
     }
 )
-"""Kill points of the draft. The second, third and fifth occur for each consumer."""
+"""Kill points of the draft. The second, the third and the fifth may occur several times in a rebalance."""
 
 
 class KillPointLog:
@@ -49,7 +49,10 @@ class KillPointLog:
         self._emitted.clear()
 
     def note_notified(self, member: Member, members: Collection[Member], event: str, generation: int) -> None:
-        """Notes that a member was sent the rebalance or its assignment; emits ``event`` unless all members were."""
+        """Notes that a member was notified of a rebalance or of its assignment.
+
+        Emits ``event`` unless all members were notified or have joined again.
+        """
         if member.notified:
             return
         member.notified = True
@@ -57,7 +60,7 @@ class KillPointLog:
             self._emit(event, member, generation)
 
     def note_joined(self, member: Member, members: Collection[Member], generation: int) -> None:
-        """Notes that a member has joined again; emits an event while others have not."""
+        """Notes that a member has joined again; emits an event unless all members have."""
         if member.announced and any(other.joining is None for other in members):
             self._emit(PARTLY_JOINED, member, generation)
 

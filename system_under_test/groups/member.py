@@ -11,13 +11,16 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
 NO_GENERATION = -1
-LONGEST_REBALANCE = 3600.0
-"""Limit in seconds on the rebalance timeout that a member may request."""
+MAX_REBALANCE_TIMEOUT = 3600.0
+"""Maximum seconds of the rebalance timeout that a member may request."""
 
 
 @dataclass
 class Member:
-    """Timeouts are in seconds, ``deadline`` is on the loop's clock. ``announced``: the member has received its id."""
+    """A member. Timeouts are in seconds, ``deadline`` is on the loop's clock.
+
+    ``announced``: whether the member is in a stored generation, so that it has received its id.
+    """
 
     member_id: str
     client_id: str
@@ -109,4 +112,4 @@ def read_timeouts(request: JoinGroupRequest) -> tuple[float, float]:
     """Returns the timeouts of a session and of a rebalance, in seconds."""
     session = request.session_timeout_ms / 1000
     rebalance = session if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms / 1000
-    return session, min(rebalance, LONGEST_REBALANCE)
+    return session, min(rebalance, MAX_REBALANCE_TIMEOUT)

@@ -1,7 +1,7 @@
 """Requests to commit and fetch offsets.
 
-Version 0 of both requests means offsets in ZooKeeper, as consumers of the old design keep them; the committing client
-is not checked. Later versions mean the offsets topic.
+Version 0 of both requests commits and fetches offsets in ZooKeeper, where consumers of the old design keep them. Any
+client may commit there. Later versions use the offsets topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ CommitCodes = Mapping[tuple[str, int], ErrorCode]
 
 
 class LeaderLookup(Protocol):
-    """Part of the cluster's metadata that a coordinator needs."""
+    """The part of the cluster's metadata that a coordinator needs."""
 
     def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """Returns the live leader of each known partition; empty for a topic that does not exist."""
@@ -89,7 +89,7 @@ class OffsetRequests:
         return ErrorCode.NONE
 
     async def _commit_to_topic(self, request: group_offsets.OffsetCommitRequest) -> CommitCodes:
-        """Commits to the offsets topic. A request is one append: either all of its offsets are committed, or none."""
+        """Commits to the offsets topic. All valid offsets of a request are one append: all are committed, or none."""
         now = int(self.wall_clock() * 1000)
         retention = self.config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
         codes: dict[tuple[str, int], ErrorCode] = {}
@@ -139,7 +139,7 @@ class OffsetRequests:
         return code
 
     def _check_commit(self, stored: StoredGroups, request: group_offsets.OffsetCommitRequest) -> None:
-        """Raises :class:`GroupError` if the group rejects the commit, by the rules of its members' design."""
+        """Raises :class:`GroupError` if the group rejects the commit. The rules are those of the members' design."""
         group = stored.groups.get(request.group_id)
         if group is None or request.member_id not in group.members:
             draft = self.draft.find_active_group(stored.index, request.group_id)
@@ -205,7 +205,7 @@ Check = Callable[[str, int, str | None], ErrorCode]
 async def _commit_to_zookeeper(
     zookeeper: ZooKeeper, request: group_offsets.OffsetCommitRequest, check: Check
 ) -> Mapping[tuple[str, int], ErrorCode]:
-    """Commits offsets and returns the error code of each partition; -1 also if the outcome is unknown."""
+    """Commits offsets and returns the error code of each partition. UNKNOWN may mean that the outcome is unknown."""
     codes = {}
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -240,7 +240,7 @@ async def _write_offset(zookeeper: ZooKeeper, path: str, data: bytes) -> ErrorCo
 async def _fetch_from_zookeeper(
     zookeeper: ZooKeeper, request: group_offsets.OffsetFetchRequest, check: Check
 ) -> group_offsets.OffsetFetchResponse:
-    """Fetches offsets. Error 3 means that nothing was committed, in this version only, as in 0.10.2."""
+    """Fetches offsets. In this version, error 3 also means that no offset was committed, as in 0.10.2."""
     topics = []
     for topic in request.topics or ():
         parts = [

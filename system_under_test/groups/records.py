@@ -40,7 +40,10 @@ class GroupKey:
 
 @message
 class OffsetValue:
-    """Times are in milliseconds of the coordinator's clock. The offset may be deleted at ``expire_timestamp``."""
+    """A committed offset. Times are in milliseconds of the coordinator's clock.
+
+    The offset may be deleted at ``expire_timestamp``.
+    """
 
     version: Int16
     offset: Int64
@@ -51,7 +54,7 @@ class OffsetValue:
 
 @message
 class StoredMember:
-    """Timeouts are in milliseconds."""
+    """A member in a stored generation. Timeouts are in milliseconds."""
 
     member_id: str
     client_id: str
@@ -89,17 +92,17 @@ class GroupRecord:
 
 
 class UnknownRecord(ValueError):
-    """Raised for a record of another topic or of an unsupported version; the message says which."""
+    """Raised for a record that is no valid offset or group, or has an unsupported version. The message says which."""
 
 
 def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:
-    """Returns key and value."""
+    """Encodes an offset's record; returns key and value."""
     key = OffsetKey(version=OFFSET_KEY_VERSION, group=record.group, topic=record.topic, partition=record.partition)
     return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
 
 
 def encode_group(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Returns key and value."""
+    """Encodes a group's record; returns key and value."""
     key = GroupKey(version=GROUP_KEY_VERSION, group=record.group)
     return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
 
@@ -136,17 +139,17 @@ def compute_fingerprint(generations: Mapping[str, int], offsets: Mapping[tuple[s
 
 
 class CommittedOffsets:
-    """Committed offsets of a group. ``values`` holds those visible to fetches, by topic and partition.
+    """Committed offsets of a group. ``values`` has the offsets that fetches return, by topic and partition.
 
-    An offset expires at its ``expire_timestamp`` by the wall clock, which may be set meanwhile. So it is also kept for
-    the time that remained when this coordinator committed or loaded it, by the monotonic clock. The wall clock may have
-    been wrong then, so that time is at most the whole retention.
+    An offset expires at its ``expire_timestamp`` by the wall clock. But the wall clock may be set. So the offset is
+    also kept, by the monotonic clock, for the time that remained when this coordinator committed or loaded it. If the
+    wall clock was wrong at that time, the offset is kept for its whole retention time at most.
     """
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, int], OffsetValue] = {}
         self._kept_until: dict[tuple[str, int], int] = {}
-        """By the monotonic clock, in milliseconds."""
+        """The earliest expiry of each offset by the monotonic clock, in milliseconds."""
         self._pending: Counter[tuple[str, int]] = Counter()
 
     def __bool__(self) -> bool:
@@ -154,11 +157,11 @@ class CommittedOffsets:
         return bool(self.values) or any(self._pending.values())
 
     def begin(self, records: Sequence[OffsetRecord]) -> None:
-        """Notes that records are being committed. :meth:`resolve` must follow for the same records, however late."""
+        """Notes that a commit of records begins. :meth:`resolve` must follow for the same records, however late."""
         self._pending.update((record.topic, record.partition) for record in records)
 
     def resolve(self, records: Sequence[OffsetRecord], committed: Instant | None) -> None:
-        """Ends the commit of records. ``committed`` is the present, or None if the commit failed."""
+        """Notes that a commit has ended. ``committed``: the current time, or None if the commit failed."""
         for record in records:
             self._pending[record.topic, record.partition] -= 1
             if committed is not None:
@@ -171,8 +174,8 @@ class CommittedOffsets:
             self._kept_until.pop(key, None)
         else:
             self.values[key] = value
-            left = min(value.expire_timestamp - now.wall_ms, value.expire_timestamp - value.commit_timestamp)
-            self._kept_until[key] = now.monotonic_ms + max(left, 0)
+            remaining = min(value.expire_timestamp - now.wall_ms, value.expire_timestamp - value.commit_timestamp)
+            self._kept_until[key] = now.monotonic_ms + max(remaining, 0)
 
     def list_expired(self, now: Instant) -> list[tuple[str, int]]:
         """Returns the keys of expired offsets without a pending commit."""

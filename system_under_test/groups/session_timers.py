@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class SessionMember(Protocol):
-    """Session of a member. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock."""
+    """A member with a session. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock."""
 
     session_timeout: float
     deadline: float
@@ -21,16 +21,16 @@ MemberT = TypeVar("MemberT", bound=SessionMember)
 
 
 class SessionTimers(Generic[MemberT]):
-    """A timer per member. A heartbeat moves only the deadline. When the timer fires, it checks the deadline.
+    """One timer for each member. A heartbeat moves only the deadline, which the timer checks when it fires.
 
-    ``on_expired`` is called with a member whose session has ended, and removes it.
+    ``on_expired`` is called with a member whose session has ended, and must remove the member.
     """
 
     def __init__(self, on_expired: Callable[[MemberT], None]) -> None:
         self._on_expired = on_expired
 
     def renew(self, member: MemberT) -> None:
-        """Restarts the session of a member that sent something."""
+        """Restarts the session of a member, which has sent a request."""
         loop = asyncio.get_running_loop()
         member.deadline = loop.time() + member.session_timeout
         if member.timer is not None and member.timer.when() > member.deadline:  # the session timeout has been reduced
@@ -48,7 +48,7 @@ class SessionTimers(Generic[MemberT]):
         member.timer = None
         loop = asyncio.get_running_loop()
         if member.waits:
-            self.renew(member)  # the member waits for a response from here
+            self.renew(member)  # the member is waiting for this broker's response
         elif loop.time() < member.deadline:
             member.timer = loop.call_at(member.deadline, self._on_timer, member)
         else:

@@ -1,7 +1,8 @@
 """The groups in one partition of the offsets topic, while this broker leads that partition.
 
-The partition is *ready* once all records of former leaders are committed and loaded. A record counts when all in-sync
-replicas have it. If that does not happen in time, the outcome is unknown, and the record may still take effect later.
+The partition is *ready* when all records of former leaders are committed and loaded. A record takes effect when it is
+committed, that is, when all in-sync replicas have it. If that takes too long, the outcome is unknown, and the record
+may still take effect later.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _CLIENT_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""Error for the client by the error of the append; GROUP_COORDINATOR_NOT_AVAILABLE for all others."""
+"""Maps the error of an append to the client's error; any other error is GROUP_COORDINATOR_NOT_AVAILABLE."""
 
 
 @dataclass(eq=False)
@@ -56,10 +57,10 @@ class StoredGroups:
     def index(self) -> int:
         return self.partition.index
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- load and end --------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Loads the records of former leaders once all of them are committed."""
+        """Waits until all records of former leaders are committed, and loads them."""
         partition, term = self.partition, self.term
         while partition.high_watermark < term.start_offset:
             if partition.leader is not term:
@@ -89,7 +90,7 @@ class StoredGroups:
         )
 
     async def _read(self, first: int, end: int) -> dict[bytes | None, formats.GroupRecord | formats.OffsetRecord]:
-        """Returns the last record of each key."""
+        """Reads the log between two offsets, and returns the last record of each key."""
         log = self.partition.log
         found: dict[bytes | None, formats.GroupRecord | formats.OffsetRecord] = {}
         offset = first
@@ -159,7 +160,7 @@ class StoredGroups:
         return Group(group_id, self._store_group, self.events, self.spawn)
 
     async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
-        """Joins like :meth:`Group.join`. Creates the group if its first member may join."""
+        """Joins a group as :meth:`Group.join` does. Creates the group unless its first member is rejected."""
         if sum(len(protocol.metadata) for protocol in request.protocols) > self.partition.config.max_message_bytes:
             raise GroupError(ErrorCode.UNKNOWN)  # the metadata is too large to be stored
         group = self.groups.get(request.group_id) or self._make_group(request.group_id)
@@ -168,9 +169,9 @@ class StoredGroups:
         return await response
 
     async def commit(self, group: Group, records: Sequence[formats.OffsetRecord]) -> ErrorCode:
-        """Commits offsets. Fetches return the offsets once all in-sync replicas have their records.
+        """Commits offsets. Fetches return them when all in-sync replicas have their records.
 
-        This may be after the call has timed out.
+        That may be after this call has timed out.
         """
         group.offsets.begin(records)
 
@@ -180,10 +181,7 @@ class StoredGroups:
         return await self._append([formats.encode_offset(record) for record in records], resolve)
 
     async def delete(self, group: Group) -> None:
-        """Deletes an unneeded group, here and in the offsets topic.
-
-        A group that is created later under this name starts its generations again.
-        """
+        """Deletes a group in memory and in the offsets topic. The generations of a later group of this name restart."""
         del self.groups[group.group_id]
         self.events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
         await self._append([formats.encode_group(formats.GroupRecord(group.group_id, None))])
@@ -202,9 +200,9 @@ class StoredGroups:
     async def _append(
         self, records: Sequence[tuple[bytes, bytes | None]], on_outcome: Callable[[ErrorCode], None] = lambda code: None
     ) -> ErrorCode:
-        """Appends records and returns the error for the client: NONE once all in-sync replicas have the records.
+        """Appends records, waits until all in-sync replicas have them, and returns the error for the client.
 
-        ``on_outcome`` is called once with their final outcome, however late.
+        ``on_outcome`` is called once with the final outcome, even if that is known only after the call has timed out.
         """
         partition = self.partition
         now = int(self.wall_clock() * 1000)
@@ -229,7 +227,7 @@ class StoredGroups:
     def _report_final_outcome(
         self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]
     ) -> None:
-        """Reports the final outcome. With too few in-sync replicas, the record waits until there are enough."""
+        """Reports the final outcome. While too few replicas are in sync, the outcome stays open."""
 
         def on_done(_: asyncio.Future[ErrorCode]) -> None:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()

@@ -1,4 +1,4 @@
-"""Terms of this broker as leader of partitions of the offsets topic, and so as coordinator of groups."""
+"""The terms in which this broker leads partitions of the offsets topic, and so coordinates their groups."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 
 def compute_java_hash(text: str) -> int:
-    """Returns Java's ``String.hashCode`` as an unsigned 32-bit number. Clients and tools compute the same value."""
+    """Returns Java's ``String.hashCode`` as an unsigned 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for (unit,) in struct.iter_unpack(">H", units):
@@ -27,7 +27,7 @@ def compute_java_hash(text: str) -> int:
 
 
 def find_partition(group_id: str, partitions: int) -> int:
-    """Returns the partition of the offsets topic that stores the group, as every Kafka broker computes it."""
+    """Returns the partition of the offsets topic that stores the group, computed as in Kafka."""
     return (compute_java_hash(group_id) & 0x7FFFFFFF) % partitions
 
 
@@ -49,11 +49,11 @@ NO_TOPIC: Final = OffsetsTopic(-1, 0)
 
 
 class GroupTerms:
-    """A term for each led partition of the offsets topic.
+    """The terms, one for each partition of the offsets topic that this broker leads.
 
-    A group's partition follows from the number of partitions in ZooKeeper, because a broker's metadata may be
-    incomplete. The topic may be deleted in ZooKeeper and created again with another number. Therefore a term serves
-    only while its partition belongs to the topic whose number is known here.
+    The number of partitions is read from ZooKeeper, because a broker's metadata may be incomplete. The topic may be
+    deleted in ZooKeeper and created again with another number of partitions. So a term serves only while its partition
+    belongs to the topic that was last read.
     """
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
@@ -74,7 +74,7 @@ class GroupTerms:
 
     @property
     def partitions(self) -> int | None:
-        """The number of partitions of the offsets topic; 0 if there is no such topic, None if it is not known yet."""
+        """The number of partitions of the offsets topic; 0 if that topic does not exist, None if not known yet."""
         return None if self._topic is None else self._topic.partitions
 
     async def watch_partition_count(self, on_count: Callable[[int], None]) -> None:
@@ -118,7 +118,7 @@ class GroupTerms:
             on_count(topic.partitions)
 
     def is_current(self, stored: StoredGroups) -> bool:
-        """Returns whether the partition belongs to the present topic, as far as this broker knows."""
+        """Returns whether the partition belongs to the offsets topic that was last read."""
         return self._topic is not None and stored.partition.incarnation == self._topic.czxid
 
     def get_stored_groups(self, group_id: str) -> StoredGroups:

@@ -1,4 +1,4 @@
-"""Parts of a coordinator that a historic defect replaces; see ``assay.system_under_test.defects``."""
+"""Traits of a coordinator: the parts that a historic defect replaces (``assay.system_under_test.defects``)."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -46,7 +46,7 @@ def select_group_traits(defects: Collection[str]) -> GroupTraits:
 
 
 class EarlyGroups(StoredGroups):
-    """Serves at once and loads the committed records in the background."""
+    """Groups that are served at once, while the committed records are loaded in the background."""
 
     async def load(self) -> None:
         self.ready = True

@@ -22,7 +22,7 @@ from assay.nemesis.schedule.target import named_target
 from assay.reports.failure_text import EvidenceLines, FailureFooter, describe
 from assay.system_under_test.client.zookeeper_groups import view
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, OwnershipChange, RebalanceCounters
-from assay.system_under_test.client.zookeeper_groups.view import allot
+from assay.system_under_test.client.zookeeper_groups.view import assign_partitions
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads import test_zookeeper_group
 from assay.workloads.broker import connector_client
@@ -292,9 +292,9 @@ def test_a_partition_that_no_member_claims_is_an_orphan(tmp_path: Path, monkeypa
 
     def short(partitions: Any, threads: Any) -> Any:
         few = {topic: indexes[:-1] if len(threads[topic]) > 1 else indexes for topic, indexes in partitions.items()}
-        return allot(few, threads)
+        return assign_partitions(few, threads)
 
-    monkeypatch.setattr(view, "allot", short)
+    monkeypatch.setattr(view, "assign_partitions", short)
     judgement = run(tmp_path, time_limit=20.0, seed=3).judgement  # in which the first member owns everything
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL

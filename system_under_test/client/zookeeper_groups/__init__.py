@@ -3,7 +3,7 @@
 Modules, in reading order:
 
 - ``connector``: the interface for applications, and commits that are cancelled when a claim is lost
-- ``config``: its settings
+- ``config``: the connector's settings
 - ``subscription``: topics by name or by filter
 - ``view``: the group as stored in ZooKeeper, and the assignment computed from it
 - ``registration``: membership, the fence that it gives, and its validity
@@ -11,10 +11,10 @@ Modules, in reading order:
 - ``offsets``: offsets in ZooKeeper, in the offsets topic, or in both
 - ``streams``: the messages that an application reads
 
-The design is known to be unsafe. A consumer that was disconnected or paused can notice only by its own clock that
-others may have taken over. The member does what it can: once its session may have expired, it returns no records and
-commits nothing to ZooKeeper. Records that were returned just before are beyond its control.
+The design is known to be unsafe. A consumer that was disconnected or paused can notice only by its own clock that other
+members may have taken over. When its session may have expired, it returns no more records and commits nothing to
+ZooKeeper. But the application may still process records that it got just before.
 
-This package imports the consumer and the assignors of ``client``, and ``zookeeper``. ``client`` imports its settings
-and sessions, and workloads import it.
+Workloads import this package, and ``client`` imports its settings and sessions. It imports ``zookeeper``, and the
+consumer and the assignors of ``client``.
 """

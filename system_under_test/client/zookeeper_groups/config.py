@@ -11,7 +11,7 @@ DEFAULT_GROUP = "default"
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectorConfig:
-    """Settings with Kafka's names if they are Kafka's settings. Times are in seconds."""
+    """Settings of a connector. Kafka's settings have Kafka's names. Times are in seconds."""
 
     zookeeper: str
     """``host:port,host:port``."""
@@ -25,7 +25,7 @@ class ConnectorConfig:
     session_timeout: float = 6.0
     connection_timeout: float = 6.0
     back_off: float = 0.1
-    """Back-off before the second try to claim; doubled for each further try, up to a second."""
+    """Back-off before the second try to claim partitions; doubled for each further try, up to a second."""
     offsets_storage: str = "zookeeper"
     """``zookeeper``, or ``kafka`` for the offsets topic."""
     dual_commit: bool = False
@@ -36,18 +36,17 @@ class ConnectorConfig:
     classic: bool = False
     """Whether to rebalance as 0.8 to 0.10.2 do.
 
-    At each change the member releases everything that it owns, even if its share is unchanged. It claims by the view
-    that it has read, even if the group has changed since. Members with different views then claim by different
-    assignments (split brain).
+    At each change the member releases all its partitions, even if its share is unchanged. Then it claims the share that
+    it computed, even if the group has changed since. So members may claim by different assignments (split brain).
     """
     by_broker: bool = False
     """Whether to order partitions by their preferred leaders, rather than by number as in 0.8 to 0.10.2.
 
-    Partitions of one broker are then adjacent, so a thread fetches from few brokers. Partitions of 0.7 were numbered by
-    broker. All members of a group must agree on this setting.
+    Partitions of one broker are then adjacent, so a thread fetches from few brokers, as in 0.7, where partitions were
+    numbered by broker. All members of a group must have the same setting.
     """
     timeout: float = 5.0
-    """Seconds for one read, or for one commit with all its tries."""
+    """Time limit of one read, or of one commit with all its tries."""
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     """Bytes that one fetch requests of its partition."""
 

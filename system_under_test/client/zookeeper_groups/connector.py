@@ -1,13 +1,13 @@
 """Consumer of the old design, which agrees with the other members of its group through ZooKeeper alone.
 
 1. Every change of members, brokers, topics or partitions makes every member compute the assignment again.
-2. Each member releases its partitions and claims the new ones. A claim fails until the former owner has released, and
-   is retried.
-3. Ownership ends at once when the member's session is over, or when ZooKeeper has been silent for so long that it may
-   be.
+2. Each member releases its partitions and claims its new ones. A claim fails while the former owner has not released
+   the partition, and is retried.
+3. Ownership ends at once when the member's session is over, or may be over because ZooKeeper has been silent for too
+   long.
 
-Nothing fences a commit to the offsets topic. So a commit is allowed only while the member owns the partitions that it
-owned at the commit's start. The member cancels a commit before its session may be over, and as soon as it loses a
+Nothing fences a commit to the offsets topic. So a commit is allowed only while the member owns all partitions that it
+owned when the commit began. The member cancels a commit before its session may be over, and as soon as it loses a
 claim. A renewed session extends the time limit.
 """
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class OwnedCalls:
-    """Pending calls of one member that are allowed only while it owns its partitions."""
+    """Pending calls of one member that are cancelled when it may no longer own its partitions."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
@@ -93,14 +93,14 @@ _log = logging.getLogger("assay.client")
 class ChangeKind(enum.StrEnum):
     ACQUIRED = "acquired"
     RELEASED = "released"
-    """A regular release: nothing of this hold is returned or committed any more."""
+    """A regular release. From now on, no records of this hold are returned, and no offsets are committed."""
     LOST = "lost"
     """The session is over, or may be, or another process has deleted the znode of the claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipChange:
-    """Begin or end of one hold, with its ``offset`` at that point."""
+    """Begin or end of one hold (a thread's ownership of a partition), with the ``offset`` to read next."""
 
     kind: ChangeKind
     topic: str
@@ -132,9 +132,9 @@ class Claim:
 class RebalanceCounters:
     """Counters of a member's rebalances.
 
-    - ``watches``: watch events that woke it
-    - ``rebalances``: how often it read the whole group and computed its share
-    - ``unchanged``: how many rebalances resulted in what it owned already
+    - ``watches``: number of watch events that woke the member
+    - ``rebalances``: how often the member has read the whole group and computed its share
+    - ``unchanged``: number of rebalances that did not change the member's share
     """
 
     watches: int = 0
@@ -143,7 +143,7 @@ class RebalanceCounters:
 
 
 class ConsumerConnector:
-    """A member of a group. Streams are created once; then the member takes part until ``shutdown``.
+    """A member of a group, from the creation of its streams, which is possible only once, until ``shutdown``.
 
     - ``on_change`` is called for every partition acquired, released or lost.
     - ``on_claim`` is called before the partitions of one claim are reported as acquired.
@@ -188,7 +188,7 @@ class ConsumerConnector:
         self._holds: dict[Partition, Hold] = {}
         self._last_hold_number = 0
         self._releasing = False
-        """Set between the last commit and the end of ownership. The next owner would reread anything returned then."""
+        """Set between the last commit and the end of ownership, when no records may be returned."""
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._calls = OwnedCalls(self._zookeeper)
@@ -203,24 +203,26 @@ class ConsumerConnector:
             return offsets.DualOffsets(zookeeper, topic)
         return zookeeper if self._config.offsets_storage == "zookeeper" else topic
 
-    # -- what an application calls ---------------------------------------------------------------------------------
+    # -- interface for applications --------------------------------------------------------------------------------
 
     async def create_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
-        """Creates as many streams per topic as it has threads. Raises ``ConnectionError`` without ZooKeeper."""
+        """Creates the given number of streams for each topic. Raises ``ConnectionError`` without ZooKeeper."""
         subscription = StaticSubscription(topics)
-        streams = {topic: [self._stream(topic, index) for index in range(count)] for topic, count in topics.items()}
+        streams = {
+            topic: [self._make_stream(topic, index) for index in range(count)] for topic, count in topics.items()
+        }
         await self._begin(subscription)
         return streams
 
     async def create_streams_by_filter(self, wanted: TopicFilter) -> list[MessageStream]:
-        """Creates the filter's streams, each of which gets its part of every topic. Raises ``ConnectionError``."""
-        streams = [self._stream(None, index) for index in range(wanted.streams)]
+        """Creates the filter's streams, each of which gets a share of every topic. Raises ``ConnectionError``."""
+        streams = [self._make_stream(None, index) for index in range(wanted.streams)]
         await self._begin(wanted)
         return streams
 
     @property
     def owned(self) -> dict[Partition, str]:
-        """The partitions that it certainly owns at this moment, with their thread ids."""
+        """The partitions that this member certainly owns at this moment, with their thread ids."""
         return {partition: hold.thread for partition, hold in self._check_holds().items()}
 
     @property
@@ -234,7 +236,7 @@ class ConsumerConnector:
             return await self._commit()
 
     async def shutdown(self) -> None:
-        """Commits if auto-commit is on, releases everything and leaves. Idempotent. Raises no errors of the system."""
+        """Commits if auto-commit is on, releases all partitions and leaves. Idempotent. Raises no client errors."""
         if self._closed:
             return
         self._closed = True
@@ -244,7 +246,7 @@ class ConsumerConnector:
                 await asyncio.wait([self._leaving])
             self._releasing = True
             if self._config.auto_commit:
-                async with self._committing:  # a retry of an earlier commit would rewind this one
+                async with self._committing:  # an earlier commit must end first: its retry could rewind this one
                     await self._commit_quietly()
         finally:  # even if cancelled: a session that lives on would own partitions without reading them
             self._check_holds()
@@ -256,7 +258,7 @@ class ConsumerConnector:
 
     # -- streams ---------------------------------------------------------------------------------------------------
 
-    def _stream(self, topic: str | None, index: int) -> MessageStream:
+    def _make_stream(self, topic: str | None, index: int) -> MessageStream:
         if self._subscription is not None or self._closed:
             raise RuntimeError(f"{self.consumer_id}: streams are created once, and not after a shutdown")
         thread = to_thread_id(self.consumer_id, index)
@@ -280,7 +282,7 @@ class ConsumerConnector:
         self._wake.set()
 
     def _on_task_failure(self, error: BaseException) -> None:
-        """Handles a task's unexpected error: this member returns nothing more and leaves, so that others take over."""
+        """Handles a task's unexpected error: this member stops reading and leaves, so that other members take over."""
         _log.error("%s: %r", self.consumer_id, error, exc_info=error)
         if self._leaving is None:
             self._leaving = asyncio.get_running_loop().create_task(self._leave(), name="consumer leaves")
@@ -289,7 +291,7 @@ class ConsumerConnector:
     async def _leave(self) -> None:
         await self._background.close()
         self._end_holds(ChangeKind.LOST)
-        await self._zookeeper.close()  # the end of the session deletes its claims, so that others can claim
+        await self._zookeeper.close()  # the end of the session deletes its claims, so that other members can claim
 
     # -- ownership -------------------------------------------------------------------------------------------------
 
@@ -310,7 +312,7 @@ class ConsumerConnector:
         self._wake.set()
 
     def _lose_hold(self, partition: Partition) -> None:
-        """Ends the hold of a partition whose claim is gone, because any member may own it by now."""
+        """Ends the hold of a partition whose claim is gone, because another member may own the partition."""
         hold = self._holds.pop(partition, None)
         if hold is not None:
             self._calls.cancel_all()
@@ -341,7 +343,7 @@ class ConsumerConnector:
                 settled = False
             if settled:
                 back_off = self._config.back_off
-            if settled or self._wake.is_set():  # after a change there is no need to wait
+            if settled or self._wake.is_set():  # after a further change, the next try must not wait
                 continue
             await asyncio.sleep(back_off * (0.5 + self._runtime.random.random()))
             back_off = max(back_off, min(2 * back_off, MAX_BACK_OFF))
@@ -355,15 +357,14 @@ class ConsumerConnector:
         if not self._config.bootstrap:
             self._brokers.addresses = await read_broker_addresses(self._zookeeper)
         if self.consumer_id not in view.members:
-            return False  # its registration has been deleted; without one it can neither keep nor release anything
+            return False  # the registration was deleted; without it, the member can neither claim nor release
         for partition in await self._ownership.find_gone():
             self._lose_hold(partition)
         wanted = view.find_share(self.consumer_id)
         self.counters.rebalances += 1
         owned = {partition: hold.thread for partition, hold in self._check_holds().items()}
-        unchanged = (
-            owned == wanted and self._ownership.claimed <= wanted.keys()
-        )  # more claims are left if a claim failed half-way
+        # If a claim failed half-way, there may be claims of further partitions, which must be released.
+        unchanged = owned == wanted and self._ownership.claimed <= wanted.keys()
         self.counters.unchanged += unchanged
         if unchanged and not self._config.classic:
             return True
@@ -389,7 +390,7 @@ class ConsumerConnector:
         try:
             if self._check_holds():
                 await self._before_release()
-            async with self._committing:  # a commit in progress must end first, or the next owner reads an old offset
+            async with self._committing:  # a commit in progress must end before the next owner reads the offsets
                 if self._config.auto_commit:
                     await self._commit_quietly()
                 self._check_holds()
@@ -401,7 +402,7 @@ class ConsumerConnector:
     async def _read_positions(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:
         """Reads positions after the claim, when the former owner has made its last commit. Raises ``ClientError``."""
         try:
-            # Nothing fences what this writes into the offsets topic.
+            # With dual commit, this also writes offsets, and nothing fences a write to the offsets topic.
             committed = await self._calls.run(self._offsets.take_over(list(wanted)), math.inf)
         except TimeoutError as error:
             raise ReadFailed(f"{self.consumer_id}: the offsets were not read while the session lived") from error
@@ -415,7 +416,7 @@ class ConsumerConnector:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def _commit(self) -> dict[Partition, int]:
-        """Commits the positions. A commit is cancelled if it has not been sent while the session certainly lives."""
+        """Commits the positions. Cancels the commit when the session may be over."""
         positions = self.positions
         if positions:
             deadline = asyncio.get_running_loop().time() + self._config.timeout

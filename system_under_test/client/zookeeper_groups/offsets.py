@@ -2,12 +2,13 @@
 
 A live group migrates in two rolling steps, in either direction, without losing an offset:
 
-1. Restart each member in turn with the new storage and dual commit. A commit counts only if it is in both. A member
-   that acquires a partition takes the greater of the two offsets, and writes it to both before it reads. So idle
-   partitions also get their offsets in both.
-2. When members with dual commit hold every partition and no other member is left, restart each in turn without it.
+1. Restart each member in turn with the new storage and dual commit. A commit succeeds only if it is in both storages. A
+   member that acquires a partition takes the greater of the two offsets, and writes it to both storages before it reads
+   messages. So idle partitions also get their offsets in both.
+2. When all members use dual commit and own every partition, restart each in turn without dual commit.
 
-Kafka 0.10.2 commits to both only on the way to the offsets topic, and there only offsets that have moved in ZooKeeper.
+Kafka 0.10.2 has dual commit only for the migration to the offsets topic, and then writes only changed offsets to
+ZooKeeper.
 """
 
 import contextlib
@@ -28,25 +29,28 @@ from assay.system_under_test.zookeeper import paths, znodes
 NO_OFFSET = -1
 ANY_VERSION = -1
 TRIES = 3
-"""Tries of a commit to ZooKeeper if its znodes are created or deleted meanwhile."""
+"""Maximum number of tries of a commit to ZooKeeper if its znodes are created or deleted meanwhile."""
 
 
 class OffsetStore(ABC):
     @abstractmethod
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commits offsets. Raises ``CommitFailed``, whose ``outcome`` applies to all of them together."""
+        """Commits offsets. Raises ``CommitFailed``, whose ``outcome`` is that of the whole commit."""
 
     @abstractmethod
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Returns the last committed offsets; ``NO_OFFSET`` if there is none. Raises ``ReadFailed``."""
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Fetches for a new owner: no later fetch returns less. Raises ``ReadFailed`` and ``CommitFailed``."""
+        """Fetches offsets for a new owner. Later fetches return the same or greater offsets.
+
+        Raises ``ReadFailed`` and ``CommitFailed``.
+        """
         return await self.fetch(partitions)
 
 
 class ZooKeeperOffsets(OffsetStore):
-    """Offsets as text in /consumers/G/offsets/T/P. A commit is one transaction, which fails after the session."""
+    """Offsets as text in /consumers/G/offsets/T/P. A commit is one transaction, which fails if the session is over."""
 
     def __init__(self, zookeeper: ZooKeeper, group: str, registration: Registration) -> None:
         self._zookeeper = zookeeper
@@ -61,7 +65,7 @@ class ZooKeeperOffsets(OffsetStore):
         sent = False
         try:
             for _ in range(TRIES):
-                changes = [await self._change(partition, offset) for partition, offset in offsets.items()]
+                changes = [await self._make_write(partition, offset) for partition, offset in offsets.items()]
                 sent = self._registration.is_current(session)
                 try:
                     await self._registration.execute_fenced(session, changes)
@@ -83,7 +87,7 @@ class ZooKeeperOffsets(OffsetStore):
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         return {partition: await self._read(partition) for partition in partitions}
 
-    async def _change(self, partition: Partition, offset: int) -> Any:
+    async def _make_write(self, partition: Partition, offset: int) -> Any:
         path, data = paths.consumer_offset(self._group, *partition), str(offset).encode()
         if path in self._known or await self._zookeeper.exists(path) is not None:
             return SetData(path, data, ANY_VERSION)
@@ -104,10 +108,10 @@ class ZooKeeperOffsets(OffsetStore):
 
 
 class TopicOffsets(OffsetStore):
-    """Offsets in the offsets topic, committed as by a client that is not a member of its group.
+    """Offsets in the offsets topic, committed by a client without membership.
 
-    Nothing fences a commit there, so a commit that was given up must not arrive later. Therefore ``membership`` must
-    use ``abort_on_timeout``.
+    Nothing fences such a commit, so a commit that was given up must not arrive later. So ``membership`` must use
+    ``abort_on_timeout``.
     """
 
     def __init__(self, membership: Membership) -> None:
@@ -122,7 +126,7 @@ class TopicOffsets(OffsetStore):
 
 
 class DualOffsets(OffsetStore):
-    """Offsets in both. ZooKeeper comes first, because it is fenced: a member without a session writes to neither."""
+    """Offsets in both storages. ZooKeeper is written first, because it is fenced: without a session both fail."""
 
     def __init__(self, zookeeper: ZooKeeperOffsets, topic: TopicOffsets) -> None:
         self._zookeeper = zookeeper
@@ -142,7 +146,7 @@ class DualOffsets(OffsetStore):
         return {partition: max(znodes[partition], records[partition]) for partition in partitions}
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Copies the greater offset to both: one may lack it, if a partition was idle or half a commit failed."""
+        """Fetches the greater offsets, and writes them to both storages, because one of them may lack some."""
         found = await self.fetch(partitions)
         known = {partition: offset for partition, offset in found.items() if offset != NO_OFFSET}
         if known:

@@ -20,8 +20,8 @@ class Ownership:
     """The claims of one member. Its registration fences every write.
 
     - ``on_gone`` is called with each claim whose znode another process deleted while the session lives.
-    - ``on_doubt`` is called when the watches are lost with the connection. :meth:`find_gone` must then check the
-      claims.
+    - ``on_doubt`` is called when the watches are lost with the connection. The caller must then check the claims by
+      :meth:`find_gone`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Ownership:
         self._on_doubt = on_doubt
         self._claimed: dict[Partition, None] = {}
         self._watches: dict[Partition, Watch] = {}
-        """The watches of claims that exist, as far as this member knows."""
+        """The watches of the claims that exist as far as this member knows."""
         self._folders: set[str] = set()
 
     @property
@@ -49,13 +49,13 @@ class Ownership:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a claim is gone, or is unwatched and may be gone."""
+        """Whether a claim is gone, or may be gone because it is not watched."""
         return not self._claimed.keys() <= self._watches.keys()
 
     async def claim(self, wanted: Mapping[Partition, str]) -> int:
-        """Claims all of these (partition to thread id, at least one) or none. Raises kazoo's errors.
+        """Claims all these partitions (at least one) for their threads, or none. Raises kazoo's errors.
 
-        Returns the zxid of the claim; 0 if a former owner has not released yet.
+        Returns the zxid of the claim; 0 if a former owner has not released its partitions yet.
         """
         session = self._registration.session
         for topic in dict.fromkeys(topic for topic, _ in wanted):
@@ -79,7 +79,10 @@ class Ownership:
         return 0 if None in stats else next(stat.czxid for stat in stats if stat is not None)
 
     async def find_gone(self) -> list[Partition]:
-        """Returns the unwatched claims whose znodes are gone, and watches the others again. Raises kazoo's errors."""
+        """Checks the claims that are not watched; returns those that are gone, and watches all others again.
+
+        Raises kazoo's errors.
+        """
         session = self._registration.session
         doubtful = [partition for partition in self._claimed if partition not in self._watches]
         return [partition for partition in doubtful if await self._watch(partition, session) is None]
@@ -95,7 +98,7 @@ class Ownership:
                     await self._registration.execute_fenced(session, [Delete(path, ANY_VERSION)])
                 except NoNodeError:
                     if await self._is_ours(path, session):
-                        raise  # the registration is gone, and nothing can be released without one
+                        raise  # the registration is gone, and nothing can be released without it
             self._claimed.pop(partition, None)
 
     def forget(self) -> None:
@@ -110,8 +113,8 @@ class Ownership:
     async def _watch(self, partition: Partition, session: int) -> ZnodeStat | None:
         """Watches the claim. Returns None if it is gone or belongs to another session."""
 
-        def fired(event: WatchedEvent) -> None:
-            if self._watches.get(partition) is not fired:
+        def on_event(event: WatchedEvent) -> None:
+            if self._watches.get(partition) is not on_event:
                 return  # released meanwhile
             del self._watches[partition]
             if event.type == EventType.DELETED:
@@ -119,13 +122,13 @@ class Ownership:
             else:
                 self._on_doubt()
 
-        self._watches[partition] = fired
+        self._watches[partition] = on_event
         ours = False
         try:
-            stat = await self._zookeeper.exists(paths.consumer_owner(self._group, *partition), fired)
+            stat = await self._zookeeper.exists(paths.consumer_owner(self._group, *partition), on_event)
             ours = stat is not None and stat.ephemeralOwner == session
         finally:  # also after an error, because then no watch was set
-            if not ours and self._watches.get(partition) is fired:
+            if not ours and self._watches.get(partition) is on_event:
                 del self._watches[partition]
         return stat if ours else None
 

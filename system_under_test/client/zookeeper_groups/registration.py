@@ -1,8 +1,8 @@
-"""Membership: an ephemeral znode under /consumers/G/ids, which also fences everything that a member writes.
+"""Registration of a member: an ephemeral znode under /consumers/G/ids, which also fences all writes of the member.
 
-All znodes of a member belong to one session and are deleted together with it, including its registration. Each write
-checks in the same transaction that the registration exists, so it has no effect once the session is over. A member that
-was paused for too long can neither delete others' claims nor rewind offsets.
+All znodes of a member belong to one session, and ZooKeeper deletes them when the session is over. Each write checks in
+the same transaction that the registration exists, so it fails when the session is over. So a member that was paused for
+too long can neither delete other members' claims nor rewind offsets.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import encode
 
 FIRST_VERSION = 0
-"""The version of an unchanged znode, because a registration is never changed."""
+"""The version of a registration's znode, which its member never changes."""
 
 
 class Registration:
     """Registration of one member under ``session``, which is 0 while it is not registered.
 
-    ``on_change`` is called when the znode was deleted or overwritten, or may have been. :meth:`ensure` must then check
-    it.
+    ``on_change`` is called when the znode was, or may have been, deleted or overwritten. The caller must then call
+    :meth:`ensure`.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Registration:
         self.session = 0
 
     async def ensure(self, subscription: StreamSubscription, timestamp_ms: int) -> None:
-        """Registers under the present session if necessary. Raises kazoo's errors.
+        """Registers under the current session if necessary. Raises kazoo's errors.
 
-        If another process deleted or overwrote the znode while the session lives, it is created again. This does not
-        affect the claims of the session, which still exclude other members.
+        If another process has deleted or overwritten the znode, it is created again. The claims of the session stay
+        valid, and still exclude other members.
 
-        ``NodeExistsError`` means that another session holds this id, mostly the member's own former one. Its znode
+        ``NodeExistsError`` means that another session holds this id, usually the member's own former one. Its znode
         disappears when that session is over.
         """
         session = self._zookeeper.session_id
@@ -64,7 +64,7 @@ class Registration:
             await self._create(creation.data)
         if stat.ephemeralOwner != session:
             raise NodeExistsError(f"{self._path} is held by session {stat.ephemeralOwner:#x}")
-        if stat.version != FIRST_VERSION:  # overwritten: other members may have read that, and the fence fails
+        if stat.version != FIRST_VERSION:  # overwritten: other members may have read it, and every fenced write fails
             await self._zookeeper.multi([Delete(self._path, stat.version), creation])
             await self._zookeeper.exists(self._path, self._changed)
         self.session, self._watched = session, True
@@ -87,11 +87,11 @@ class Registration:
         await self._zookeeper.multi([CheckVersion(self._path, FIRST_VERSION), *operations])
 
     def is_current(self, session: int) -> bool:
-        """Returns whether it is registered under that session, as far as it knows."""
+        """Returns whether the member is registered under this session, as far as this process knows."""
         return bool(session) and session == self.session and session == self._zookeeper.session_id
 
     async def exists(self, session: int) -> bool:
-        """Returns whether the registration exists and belongs to that session."""
+        """Returns whether the registration exists in ZooKeeper and belongs to this session."""
         try:
             stat = await self._zookeeper.exists(self._path)
         except NoNodeError:
@@ -100,14 +100,15 @@ class Registration:
 
 
 CHECK_INTERVAL = 0.05
-"""Seconds between checks of a session that does not exist or has just ended."""
+"""Seconds between checks while there is no session or it has just ended."""
 
 
 class ConsumerSession:
-    """Calls ``on_over`` when the session is over or may be, and ``on_end`` before it when ZooKeeper reports the end.
+    """The session of one member.
 
-    ZooKeeper reports the end only to a connected client, whose claims are then deleted. A client without a response for
-    the session timeout concludes the end by itself, and does not know whether its claims still exist.
+    - ``on_over`` is called when the session is over, or may be over because ZooKeeper has been silent for the session
+      timeout. In the second case the claims may still exist.
+    - ``on_end`` is called before ``on_over`` if ZooKeeper has reported the end. The claims are then deleted.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class ConsumerSession:
 
     @property
     def alive(self) -> bool:
-        """Whether every claim is certainly valid at this moment. It must be checked again after every ``await``."""
+        """Whether the session certainly lives, so that its claims are valid. Must be checked after every ``await``."""
         session = self._registration.session
         now = asyncio.get_running_loop().time()
         return bool(session) and session == self._zookeeper.session_id and now < self._zookeeper.alive_until

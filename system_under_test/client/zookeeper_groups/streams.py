@@ -1,4 +1,4 @@
-"""Message streams: a consumer thread reads the messages of the partitions that it owns at the moment."""
+"""Message streams: each reads the messages of the partitions that its thread owns at the moment."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -11,8 +11,8 @@ from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.records.message import Message
 
-LONGEST_WAIT = 0.1
-"""Seconds that one fetch waits at the end of its partition."""
+MAX_FETCH_WAIT = 0.1
+"""Seconds that one fetch waits for new messages."""
 RESETS = {"smallest": EARLIEST, "largest": LATEST}
 """``auto.offset.reset``: the start if no offset is committed, or if it is no longer in the log."""
 
@@ -25,12 +25,12 @@ class Hold:
     thread: str
     number: int
     position: int
-    """The next offset to read and the offset to commit: all messages before it were returned."""
+    """The offset to read next, and to commit: all messages before it were returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Result of one fetch of one partition: from ``begin`` up to ``end`` there are only these messages."""
+    """Result of one fetch of one partition: all messages from offset ``begin`` to before ``end``."""
 
     topic: str
     partition: int
@@ -42,9 +42,10 @@ class Chunk:
 
 @dataclass(eq=False)
 class MessageStream:
-    """The stream of one thread, read by one task. ``holds`` returns what it owns, and is called after each fetch.
+    """The stream of one thread, read by one task.
 
-    ``fetch_bytes`` is the size of one fetch.
+    - ``holds`` returns the thread's current holds; it is called before and after each fetch
+    - ``fetch_bytes`` is the size of one fetch
     """
 
     thread: str
@@ -53,22 +54,22 @@ class MessageStream:
     reset: int
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     _has_more: bool = field(default=False, init=False)
-    """Whether the last fetches returned messages. The next ones then do not wait at the ends of partitions, because a
-    waiting fetch delays the others on its connection."""
+    """Whether the last fetches returned messages. The next ones then do not wait for new messages, because a waiting
+    fetch delays all later fetches on its connection."""
     closed: bool = field(default=False, init=False)
-    """Set after the connector's shutdown: the stream returns nothing more."""
+    """Whether the connector has shut down, so that the stream returns no more messages."""
 
     async def receive(self, timeout: float = 1.0) -> list[Chunk]:
-        """Returns one chunk for each partition that was read, once there are messages, or after ``timeout`` seconds.
+        """Waits up to ``timeout`` seconds for messages, and returns one chunk for each partition that was read.
 
-        Returned messages count as consumed: the next commit covers them. After the connector's shutdown there are none.
-        Raises ``ReadFailed`` if no partition can be read.
+        Returned messages count as consumed: the next commit includes them. After the connector's shutdown the result is
+        empty. Raises ``ReadFailed`` if no partition can be read.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while not self.closed:
             owned = self.holds()
-            wait, self._has_more = 0.0 if self._has_more else LONGEST_WAIT, False
+            wait, self._has_more = 0.0 if self._has_more else MAX_FETCH_WAIT, False
             found = await asyncio.gather(*(self._read(hold, wait) for hold in owned), return_exceptions=True)
             if self.closed:
                 break
@@ -76,7 +77,7 @@ class MessageStream:
             for failure in failures:
                 if not isinstance(failure, ReadFailed) or len(failures) == len(owned):
                     raise failure
-            # There must be no await from here on, so that messages of lost partitions are not returned.
+            # From here on there must be no await, because the thread could lose a partition meanwhile.
             current = {hold.number for hold in self.holds()}
             chunks = [chunk for chunk in found if isinstance(chunk, Chunk) and chunk.hold in current]
             for hold in owned:
@@ -87,7 +88,7 @@ class MessageStream:
             if self._has_more or loop.time() >= deadline:
                 return chunks
             if not owned:
-                await asyncio.sleep(min(LONGEST_WAIT, max(0.0, deadline - loop.time())))
+                await asyncio.sleep(min(MAX_FETCH_WAIT, max(0.0, deadline - loop.time())))
         return []
 
     async def __aiter__(self) -> AsyncIterator[tuple[str, int, Message]]:
@@ -102,7 +103,7 @@ class MessageStream:
         await self.consumer.close()
 
     async def start(self, partition: Partition) -> int:
-        """Returns the start without a committed offset. Raises ``ReadFailed``."""
+        """Returns the offset at which to start without a committed one. Raises ``ReadFailed``."""
         return await self.consumer.offsets(*partition, self.reset)
 
     async def _read(self, hold: Hold, wait: float) -> Chunk | None:

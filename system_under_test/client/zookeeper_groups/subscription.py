@@ -8,25 +8,25 @@ from typing import Literal, Protocol
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
 INTERNAL_TOPIC = "__consumer_offsets"
-"""Filters exclude it, as ``exclude.internal.topics`` does by default."""
+"""Filters never match this topic, as with the default of ``exclude.internal.topics``."""
 
 
 class StreamSubscription(Protocol):
-    """A subscription. ``to_registration`` returns its content of /consumers/G/ids/C, which other members read."""
+    """A subscription. ``to_registration`` returns the content of /consumers/G/ids/C, which other members read."""
 
     @property
     def streams(self) -> int:
-        """The total number of streams. Each stream has a thread id of its own in the assignment."""
+        """The total number of streams. In the assignment, each stream is a thread with its own id."""
 
     def count_streams(self, topics: Iterable[str]) -> dict[str, int]:
-        """Returns the subscribed topics among existing ones, with their numbers of streams."""
+        """Returns those of the existing ``topics`` that are subscribed to, with their numbers of streams."""
 
     def to_registration(self, timestamp_ms: int) -> ConsumerRegistration: ...
 
 
 @dataclass(frozen=True)
 class StaticSubscription:
-    """A number of streams for each topic, which read that topic only. A topic need not exist yet."""
+    """A subscription by name: a number of streams for each topic. A topic need not exist yet."""
 
     topics: Mapping[str, int]
 
@@ -47,9 +47,9 @@ class StaticSubscription:
 
 @dataclass(frozen=True)
 class TopicFilter:
-    """A number of streams for all topics whose full names match ``expression``; with ``exclude``, for all others.
+    """A subscription to all topics whose full names match ``expression``, or with ``exclude`` do not match it.
 
-    As in Kafka, commas also separate alternatives.
+    As in Kafka, commas in the expression separate alternatives.
     """
 
     expression: str

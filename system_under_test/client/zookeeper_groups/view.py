@@ -1,4 +1,4 @@
-"""View of a group in ZooKeeper, from which every member computes the assignment."""
+"""View of a group: its members and partitions as read from ZooKeeper. Every member computes the assignment from it."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,11 +21,13 @@ from assay.system_under_test.zookeeper.znodes import (
 
 
 def to_thread_id(consumer_id: str, index: int) -> str:
-    """Returns the thread's id, which an owner's znode holds."""
+    """Returns the id of a thread, which is the content of the znode of its claims."""
     return f"{consumer_id}-{index}"
 
 
-def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]) -> dict[Partition, str]:
+def assign_partitions(
+    partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]
+) -> dict[Partition, str]:
     """Assigns each topic's partitions to its threads, and returns the thread id of each partition.
 
     This is Kafka's ``RangeAssignor`` of 0.8 to 0.10:
@@ -33,18 +35,18 @@ def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterabl
     1. Each topic is assigned separately, in the given order of its partitions.
     2. Threads are sorted as strings, ``c-10`` before ``c-2``.
     3. With n = partitions div threads, each thread gets n adjacent partitions.
-    4. The first (partitions mod threads) threads get one more. Threads may be left without any.
+    4. The first (partitions mod threads) threads get one more. Some threads may get none.
     """
     owners: dict[Partition, str] = {}
     for topic, indexes in partitions.items():
-        takers = sorted(threads.get(topic, ()))
-        if not takers:
+        ordered = sorted(threads.get(topic, ()))
+        if not ordered:
             continue
         unassigned = iter(indexes)
-        share, remainder = divmod(len(indexes), len(takers))
-        for rank, taker in enumerate(takers):
+        share, remainder = divmod(len(indexes), len(ordered))
+        for rank, thread in enumerate(ordered):
             for _ in range(share + (rank < remainder)):
-                owners[topic, next(unassigned)] = taker
+                owners[topic, next(unassigned)] = thread
     return owners
 
 
@@ -67,7 +69,7 @@ class GroupView:
 
     - ``members``: subscription by consumer id
     - ``partitions``: partitions of every topic that a member may want, in the order of assignment
-    - ``zxid``: that of the latest change of members. It is newer than ``members`` only if the watch has fired.
+    - ``zxid``: the zxid of the latest change of members. If it is newer than ``members``, the watch has fired.
     """
 
     members: Mapping[str, StreamSubscription]
@@ -76,7 +78,7 @@ class GroupView:
 
     @cached_property
     def shares(self) -> Mapping[Partition, PartitionShare]:
-        """Members and threads of all assigned partitions."""
+        """The member and the thread of each assigned partition."""
         members: dict[tuple[str, str], str] = {}
         threads: dict[str, list[str]] = {}
         for member, wanted in self.members.items():
@@ -85,7 +87,8 @@ class GroupView:
                 threads.setdefault(topic, []).extend(names)
                 members |= {(topic, name): member for name in names}
         return {
-            one: PartitionShare(members[one[0], name], name) for one, name in allot(self.partitions, threads).items()
+            one: PartitionShare(members[one[0], name], name)
+            for one, name in assign_partitions(self.partitions, threads).items()
         }
 
     def find_share(self, consumer_id: str) -> dict[Partition, str]:
@@ -149,10 +152,7 @@ async def _read(
     log_prefix: str = "",
     watch: Watch | None = None,
 ) -> R | None:
-    """Reads and converts a znode. Returns None if the znode is invalid or deleted.
-
-    After a deletion the watch on its parent fires.
-    """
+    """Reads and converts a znode. Returns None if it is invalid, or was deleted, in which case another watch fires."""
     try:
         found = await read(zookeeper, kind, path, watch)
         return None if found is None else convert(path, found[0])

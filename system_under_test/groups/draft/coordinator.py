@@ -1,9 +1,9 @@
 """Coordinator of groups of the earlier draft of the protocol, in which the coordinator assigns the partitions.
 
-See docs/broker/groups.md. The broker that coordinates a group of the draft is the one that would coordinate it in
-Kafka's final design. The stored offsets are shared, too.
+See docs/broker/groups.md. The coordinator of a draft group is the broker that would coordinate a group of that name in
+Kafka's final design. Both designs share the stored offsets.
 
-A group belongs to one of the two designs as long as it has members of that design.
+While a group has members of one design, members of the other design cannot join it.
 """
 
 import asyncio
@@ -27,21 +27,22 @@ from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import BackgroundTasks
 
-LONGEST_CLIENT_ID: Final = 100
-"""Limit on the characters of a client id in a consumer id."""
-LONGEST_WAIT: Final = 60.0
-"""Seconds for which a join may wait for other consumers or for ZooKeeper."""
-MOST_TOPICS: Final = 1000
-"""Limit on the topics of one consumer."""
+MAX_CLIENT_ID: Final = 100
+"""Maximum number of characters of a client id in a consumer id."""
+MAX_JOIN_WAIT: Final = 60.0
+"""Maximum seconds for which a join waits for other consumers or for ZooKeeper."""
+MAX_TOPICS: Final = 1000
+"""Maximum number of topics of one consumer."""
 
 Find = Callable[[groups.GroupCoordinatorRequest, RequestContext], Awaitable[groups.GroupCoordinatorResponse]]
 
 
 @dataclass(eq=False)
 class DraftCoordinator:
-    """``get_stored_groups`` returns the groups of a partition in Kafka's final design, or raises :class:`GroupError`.
+    """The draft's coordinator on one broker.
 
-    Its errors are GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR_FOR_GROUP.
+    ``get_stored_groups`` returns the groups of Kafka's final design in the partition of a group id. It raises
+    :class:`GroupError`: GROUP_LOAD_IN_PROGRESS, GROUP_COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR_FOR_GROUP.
     """
 
     config: BrokerConfig
@@ -64,7 +65,7 @@ class DraftCoordinator:
     # -- terms -----------------------------------------------------------------------------------------------------
 
     def lead(self, index: int, epoch: int, topic_czxid: int = 0) -> DraftTerm:
-        """Creates a term of this broker. The caller must call ``begin`` on it, and pass it to :meth:`end`."""
+        """Creates a term of this broker. The caller must call the term's ``begin``, and later :meth:`end`."""
         self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn, topic_czxid)
         return self._led[index]
 
@@ -155,15 +156,15 @@ class DraftCoordinator:
     async def _await_join(
         self, term: DraftTerm, group: DraftGroup, request: draft_groups.DraftJoinGroupRequest, context: RequestContext
     ) -> JoinResult:
-        new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self.runtime.random.getrandbits(128):032x}"
+        new_id = f"{(context.client_id or '')[:MAX_CLIENT_ID]}-{self.runtime.random.getrandbits(128):032x}"
         future = group.join(
             request.consumer_id, new_id, request.topics, request.strategy, request.session_timeout_ms / 1000
         )
         term.groups.setdefault(group.group_id, group)  # after join, so that a rejected first join creates no group
         try:
-            async with asyncio.timeout(LONGEST_WAIT):
+            async with asyncio.timeout(MAX_JOIN_WAIT):
                 return await future
-        except TimeoutError as error:  # the future is cancelled, so for the group the consumer has not joined
+        except TimeoutError as error:  # the timeout has cancelled the future, so the consumer does not count as joining
             raise GroupError(ErrorCode.REQUEST_TIMED_OUT) from error
 
     def _check_join(self, request: draft_groups.DraftJoinGroupRequest) -> None:
@@ -173,7 +174,7 @@ class DraftCoordinator:
         limits = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not limits[0] <= request.session_timeout_ms <= limits[1]:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        if not 0 < len(request.topics) <= MOST_TOPICS or not all(is_topic_name(topic) for topic in request.topics):
+        if not 0 < len(request.topics) <= MAX_TOPICS or not all(is_topic_name(topic) for topic in request.topics):
             raise GroupError(ErrorCode.INVALID_TOPIC)
 
     async def _heartbeat(

@@ -2,8 +2,8 @@
 
 1. A *change* of the consumers, their topics or the topics' partitions makes the group *prepare*. Any join is a change.
 2. Every heartbeat gets the error IllegalGeneration. The consumer then commits and joins again.
-3. When all have joined, or their sessions have expired, the generation rises by one and partitions are assigned again.
-   Both are in ZooKeeper, in one write, before any consumer gets a response.
+3. When each consumer has joined or lost its session, the generation rises by one and partitions are assigned again.
+   One write to ZooKeeper stores the generation and the assignment before any consumer gets a response.
 4. The group is *rebalancing* until every consumer has sent a heartbeat in the new generation.
 5. The group is *steady* until the next change.
 
@@ -48,8 +48,8 @@ class JoinResult:
 class Consumer:
     """A consumer. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock.
 
-    - ``notified``: in this rebalance, the consumer got the response that its generation is over
-    - ``seen``: the consumer has sent a heartbeat in the present generation
+    - ``notified``: whether the consumer got the response, in this rebalance, that its generation is over
+    - ``seen``: whether the consumer has sent a heartbeat in the current generation
     """
 
     consumer_id: str
@@ -93,10 +93,10 @@ class GroupWriter(Protocol):
 
 @dataclass
 class DraftGroup:
-    """A group of a coordinator, which ends it with :meth:`end` when it stops coordinating.
+    """A group. Its coordinator calls :meth:`end` when it stops coordinating.
 
-    ``read_counts`` returns the topics' numbers of partitions. ``on_displaced`` is called if another process wrote the
-    group.
+    ``read_counts`` returns the topics' numbers of partitions. ``on_displaced`` is called if another coordinator has
+    written the group.
     """
 
     group_id: str
@@ -113,8 +113,9 @@ class DraftGroup:
     assignment: dict[str, list[Partition]] = field(default_factory=dict)
     _stored_counts: Mapping[str, int] = field(default_factory=dict)
     _writing: bool = False
-    """Whether the next generation is being written. Consumers that join or leave meanwhile cause another one."""
+    """Whether the next generation is being written. Consumers that join or leave meanwhile cause a further one."""
     _changed: bool = False
+    """Whether consumers have joined or left during that write."""
 
     def __post_init__(self) -> None:
         self._sessions: SessionTimers[Consumer] = SessionTimers(self._on_session_expired)
@@ -124,7 +125,7 @@ class DraftGroup:
     def join(
         self, consumer_id: str, new_id: str, topics: Collection[str], strategy: str, session_timeout: float
     ) -> asyncio.Future[JoinResult]:
-        """Adds or updates a consumer. The response comes once the next generation is stored.
+        """Adds or updates a consumer. Returns the future response, which is done when the next generation is stored.
 
         ``new_id`` is the id for a new consumer. This method and its future raise :class:`GroupError`:
         GROUP_LOAD_IN_PROGRESS, INCONSISTENT_GROUP_PROTOCOL or UNKNOWN_CONSUMER.
@@ -161,10 +162,10 @@ class DraftGroup:
     def heartbeat(self, consumer_id: str, generation: int) -> Callable[[], None] | None:
         """Returns None if the generation is current. Otherwise the consumer must join again.
 
-        In that case the caller must call the result once the response was written. Raises :class:`GroupError`:
-        UNKNOWN_CONSUMER.
+        In that case the caller must call the returned function after it has sent the error. Raises
+        :class:`GroupError`: UNKNOWN_CONSUMER.
         """
-        consumer = self._consumer(consumer_id)
+        consumer = self._get_consumer(consumer_id)
         if self.state is DraftState.PREPARING or generation != self.generation:
             if not consumer.notified:
                 self._sessions.renew(consumer)  # the consumer now has one session to rejoin
@@ -178,20 +179,19 @@ class DraftGroup:
 
     def leave(self, consumer_id: str) -> None:
         """Removes a consumer. Raises :class:`GroupError`: UNKNOWN_CONSUMER."""
-        self._remove(self._consumer(consumer_id), "left")
+        self._remove(self._get_consumer(consumer_id), "left")
 
     def check_commit(self, consumer_id: str, generation: int) -> None:
         """Raises :class:`GroupError` unless a commit is allowed.
 
-        The error is ILLEGAL_GENERATION, UNKNOWN_CONSUMER or REBALANCE_IN_PROGRESS.
-        A consumer may commit in its generation. Any client may commit without an id and generation while there are no
-        consumers.
+        A consumer may commit in its generation. While there are no consumers, any client may commit without an id and
+        a generation. The error is ILLEGAL_GENERATION, UNKNOWN_CONSUMER or REBALANCE_IN_PROGRESS.
         """
         if self._writing:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
         if generation < 0 and not consumer_id and not self.consumers:
             return
-        consumer = self._consumer(consumer_id)
+        consumer = self._get_consumer(consumer_id)
         if generation != self.generation:
             raise GroupError(ILLEGAL_GENERATION)
         if not consumer.notified:
@@ -204,10 +204,10 @@ class DraftGroup:
             self._begin_rebalance("partitions")
             self._rebalance_if_complete()
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- load and end --------------------------------------------------------------------------------------------
 
     def load(self, found: Versioned[GroupMetadata]) -> None:
-        """Restores the group that a former coordinator stored. Each consumer has one session to send something."""
+        """Restores the group that a former coordinator stored. The session of each consumer begins again."""
         metadata = found.value
         self.version, self.generation, self.strategy = found.version, metadata.generation, metadata.strategy
         self._stored_counts = metadata.partitions
@@ -236,7 +236,7 @@ class DraftGroup:
 
     # -- consumers -------------------------------------------------------------------------------------------------
 
-    def _consumer(self, consumer_id: str) -> Consumer:
+    def _get_consumer(self, consumer_id: str) -> Consumer:
         consumer = self.consumers.get(consumer_id)
         if consumer is None:
             raise GroupError(UNKNOWN_CONSUMER)
@@ -345,14 +345,14 @@ class DraftGroup:
         answered = [
             consumer for consumer in present if consumer.waits and self.consumers.get(consumer.consumer_id) is consumer
         ]
-        left = {consumer.consumer_id for consumer in answered}
+        unanswered = {consumer.consumer_id for consumer in answered}
         generation = self.generation
 
         def on_response_written(consumer_id: str) -> None:
-            left.discard(consumer_id)
-            if left:
+            unanswered.discard(consumer_id)
+            if unanswered:
                 self.events.emit(
-                    "draft-answered", key=self.group_id, epoch=generation, owner=consumer_id, value=len(left)
+                    "draft-answered", key=self.group_id, epoch=generation, owner=consumer_id, value=len(unanswered)
                 )
 
         for consumer in answered:
@@ -365,7 +365,7 @@ class DraftGroup:
             consumer.joining = None
 
     def _reject_all(self, present: list[Consumer]) -> None:
-        """Rejects and removes the consumers, because the group is too large to store. The generation stays the same."""
+        """Rejects and removes the consumers, because the group is too large to store. Keeps the generation."""
         self._writing = False
         for consumer in present:
             if self.consumers.get(consumer.consumer_id) is consumer:

@@ -6,13 +6,13 @@ Rules that keep a former coordinator from writing:
    version that the coordinator last read or wrote.
 2. A coordinator begins its term by writing each of its groups once, under its own epoch. A former coordinator then
    finds another version.
-3. Leader epochs begin again when the offsets topic was deleted and created again. Therefore terms are compared by the
-   topic's czxid first.
-4. Versions begin again when a group was deleted and created again. Therefore each creation of a group also raises the
-   version of the parent folder. A write is valid only if no group was created since the coordinator knew the group's
+3. When the offsets topic is deleted and created again, its leader epochs restart. So terms are compared by the topic's
+   czxid first.
+4. When a group is deleted and created again, its version restarts. So each creation of a group also raises the version
+   of the parent znode. A write is valid only if no group was created since the coordinator last confirmed the group's
    version.
-5. A write of unknown outcome is repeated at the same version. Only one of the two can take effect, and both have the
-   same content.
+5. A write of unknown outcome is repeated at the same version. Only one of the two writes can take effect, and both have
+   the same content.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from assay.system_under_test.zookeeper.znodes import Versioned
 ABSENT: Final = -1
 """The version of a znode that does not exist yet."""
 ANY_VERSION: Final = -1
-LARGEST: Final = 900_000
-"""Limit in bytes. ZooKeeper accepts slightly more per request, and disconnects a client that sends too much."""
+MAX_BYTES: Final = 900_000
+"""Maximum size of a group. ZooKeeper accepts slightly more per request, and disconnects a client that exceeds it."""
 BACK_OFF: Final = 0.1
 """Seconds before ZooKeeper is asked again."""
 
@@ -65,7 +65,7 @@ class GroupMetadata(msgspec.Struct, frozen=True):
     assignment: dict[str, dict[str, list[int]]]
     version: int = 1
     topic: int = 0
-    """The czxid of the offsets topic of ``epoch``; 0 if it was not recorded."""
+    """The czxid of the offsets topic to which ``epoch`` belongs; 0 if it was not recorded."""
 
     @property
     def term(self) -> tuple[int, int]:
@@ -74,14 +74,14 @@ class GroupMetadata(msgspec.Struct, frozen=True):
 
 
 class MetadataStore:
-    """Storage for one coordinator in one term: leader epoch ``epoch`` in the offsets topic with the czxid ``topic``."""
+    """Storage of groups in a coordinator's term: leader epoch ``epoch`` of the offsets topic with czxid ``topic``."""
 
     def __init__(self, zookeeper: ZooKeeper, epoch: int, topic: int = 0) -> None:
         self.epoch = epoch
         self._topic = topic
         self._zookeeper = zookeeper
         self._folder_versions: dict[str, int] = {}
-        """For each group, the folder's version at which the group's version was last confirmed (rule 4)."""
+        """For each group, the parent's version at which the group's version was last confirmed (rule 4)."""
 
     async def list_groups(self) -> list[str]:
         """Returns all groups of the draft, of all coordinators. Retries until ZooKeeper answers."""
@@ -116,14 +116,14 @@ class MetadataStore:
             try:
                 return Versioned(mine, await self.write(group, mine, version))
             except CoordinatorDisplaced:
-                continue  # another coordinator wrote meanwhile; the next read shows whose term is later
+                continue  # another coordinator wrote meanwhile; the next read shows which term is later
 
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
         """Writes the group and returns its new version. Raises ``CoordinatorDisplaced`` and ``GroupTooLarge``."""
         path = paths.draft_group(group)
         data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic))
-        if len(data) > LARGEST:
-            raise GroupTooLarge(f"group {group} has {len(data)} bytes; {LARGEST} is the limit")
+        if len(data) > MAX_BYTES:
+            raise GroupTooLarge(f"group {group} has {len(data)} bytes; {MAX_BYTES} is the limit")
         while True:
             try:
                 if version == ABSENT:
@@ -145,7 +145,10 @@ class MetadataStore:
                 await asyncio.sleep(BACK_OFF)
 
     async def delete(self, group: str, version: int) -> None:
-        """Deletes the group's znode, if it was ever written. Waits for ZooKeeper. Raises ``CoordinatorDisplaced``."""
+        """Deletes the group's znode, if it was ever written. Retries until ZooKeeper answers.
+
+        Raises ``CoordinatorDisplaced``.
+        """
         while version != ABSENT:
             try:
                 fence = await self._make_fence(group, version)
@@ -160,9 +163,9 @@ class MetadataStore:
         self._folder_versions.pop(group, None)
 
     async def _make_fence(self, group: str, version: int) -> Any:
-        """Returns a check for writes of the group: that no group was created since its version was confirmed.
+        """Returns an operation that makes a write fail if a group was created since this group's version was confirmed.
 
-        Raises ``CoordinatorDisplaced`` if the group is not at that version or belongs to another coordinator.
+        Raises ``CoordinatorDisplaced`` if the group is not at ``version`` or belongs to another coordinator.
         """
         if group not in self._folder_versions:
             path, folder_version = paths.draft_group(group), await self._read_folder_version()
@@ -179,7 +182,7 @@ class MetadataStore:
             return False
 
     async def _read_folder_version(self) -> int:
-        """Returns the folder's version. Every broker creates the folder at its start."""
+        """Returns the version of the parent znode, which every broker creates at its start."""
         found = await self._read(paths.DRAFT_GROUPS)
         return ABSENT if found is None else found[1]
 

@@ -3,13 +3,13 @@
 A term has three states:
 
 - *down*: before the term begins, and after its end
-- *catching up*: the groups are read from ZooKeeper, claimed for this term, and their topics' numbers of partitions
-  are read
+- *catching up*: the broker reads the groups from ZooKeeper, claims them for this term, and reads their topics' numbers
+  of partitions
 - *ready*: the coordinator serves requests
 
 A coordinator that finds a write of another coordinator stops at once. It ends all its groups, and waiting clients must
-look for the coordinator again. If its term is not over, it catches up again. It then learns what the other coordinator
-wrote, or that the other's term is later.
+look for the coordinator again. If its term is not over, it catches up again. Then it reads the other coordinator's
+writes, or finds that the other term is later.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class PartitionCounts:
 
     - Each topic's znode is watched while a group subscribes to the topic. A missing topic has 0 partitions and is
       watched, too.
-    - ``on_change`` is called with each topic whose number differs from the last known one.
+    - ``on_change`` is called with each topic whose number of partitions has changed.
     - ``is_wanted`` returns whether a group still subscribes to the topic.
     """
 
@@ -85,7 +85,7 @@ class PartitionCounts:
             found = await znodes.read(self.zookeeper, znodes.TopicAssignment, path)
             return 0 if found is None else len(found[0].partitions)  # None if deleted meanwhile; the watch has fired
         except znodes.ZnodeError as error:
-            _log.error("%s; the topic counts as one without partitions", error)
+            _log.error("%s; the topic counts as having no partitions", error)
             return 0
         except KazooException:
             self._watched.discard(topic)
@@ -99,9 +99,6 @@ class PartitionCounts:
             self._counts.pop(topic, None)
 
 
-_log = logging.getLogger("assay.groups")
-
-
 class TermState(StrEnum):
     DOWN = "Down"
     CATCHING_UP = "CatchUp"
@@ -109,7 +106,7 @@ class TermState(StrEnum):
 
 
 class DraftTerm:
-    """A term: leader epoch ``epoch`` in the offsets topic with this czxid. The owner must call :meth:`end`."""
+    """A term: leader epoch ``epoch`` in the offsets topic with ``topic_czxid``. The owner must call :meth:`end`."""
 
     def __init__(
         self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn, topic_czxid: int = 0
@@ -128,17 +125,17 @@ class DraftTerm:
         self._partitions = 0
         self._over = False
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- begin and end -------------------------------------------------------------------------------------------
 
     def begin(self, partitions: int) -> None:
-        """Catches up, with ``partitions`` as the number of partitions of the offsets topic."""
+        """Begins to catch up. ``partitions``: the number of partitions of the offsets topic."""
         self._partitions = partitions
         if not self._over:
             self.state = TermState.CATCHING_UP
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
 
     def recount(self, partitions: int) -> None:
-        """Starts again if the offsets topic's number of partitions changed, because groups change partitions then."""
+        """Starts again if the offsets topic's number of partitions changed, because that moves groups."""
         if self._partitions not in (0, partitions):
             self._stop()
             self.begin(partitions)
@@ -181,7 +178,7 @@ class DraftTerm:
                 continue
             if found is not None:
                 loaded[name] = found
-        for name, found in loaded.items():  # together, because their consumers' sessions begin now
+        for name, found in loaded.items():  # all together, because the consumers' sessions begin now
             self.groups[name] = self.make_group(name)
             self.groups[name].load(found)
         self.state = TermState.READY
@@ -210,7 +207,7 @@ class DraftTerm:
         return DraftGroup(group_id, self._store, counts.read_counts, self._events, self._spawn, self._on_displaced)
 
     async def delete(self, group: DraftGroup) -> None:
-        """Deletes an empty group. A group that is created later under this name starts its generations again."""
+        """Deletes an empty group. The generations of a later group of this name start again."""
         group.end(COORDINATOR_STARTUP_NOT_COMPLETE)
         try:
             await self._store.delete(group.group_id, group.version)

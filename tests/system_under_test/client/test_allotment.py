@@ -12,7 +12,7 @@ from assay.system_under_test.client.zookeeper_groups.subscription import (
     TopicFilter,
     to_subscription,
 )
-from assay.system_under_test.client.zookeeper_groups.view import GroupView, allot, to_thread_id
+from assay.system_under_test.client.zookeeper_groups.view import GroupView, assign_partitions, to_thread_id
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
@@ -67,7 +67,7 @@ def test_every_partition_has_one_thread_and_shares_are_contiguous_and_even(
     threads = {
         topic: [to_thread_id(m, index) for m, count in members.items() for index in range(count)] for topic in topics
     }
-    owners = allot(topics, threads)
+    owners = assign_partitions(topics, threads)
     if members:
         assert owners.keys() == {(topic, index) for topic, indexes in topics.items() for index in indexes}
     for topic, indexes in topics.items():

@@ -19,7 +19,7 @@ from kazoo.protocol.serialization import CheckVersion, Create, SetData
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.groups.draft.metadata import (
     ABSENT,
-    LARGEST,
+    MAX_BYTES,
     CoordinatorDisplaced,
     GroupMetadata,
     GroupTooLarge,
@@ -160,8 +160,8 @@ def test_one_that_was_there_before_is_displaced_by_a_claim(fates: list[str]) -> 
 def test_what_does_not_fit_is_never_sent_and_what_was_never_written_is_none() -> None:
     async def check() -> None:
         znode = Znode()
-        with pytest.raises(GroupTooLarge, match=str(LARGEST)):
-            await store(znode, 1).write("g", metadata(1, 1, topics=LARGEST // 9), ABSENT)
+        with pytest.raises(GroupTooLarge, match=str(MAX_BYTES)):
+            await store(znode, 1).write("g", metadata(1, 1, topics=MAX_BYTES // 9), ABSENT)
         assert znode.content is None
         assert await store(znode, 1).claim("g") is None
         unknown = znodes.encode(GroupMetadata(1, 1, "sticky", {}, {}, {}))
