@@ -184,7 +184,7 @@ class Metadata:
             await asyncio.sleep(min(BACK_OFF, deadline - loop.time()))
 
     async def _refresh_topic(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
-        """Refreshes and returns the topic. Without an answer in time, raises ``problem`` if given, else ``ReadFailed``."""
+        """Refreshes and returns the topic. Without an answer in time, raises ``problem`` or else ``ReadFailed``."""
         try:
             view = await self.refresh(topic, deadline)
         except ReadFailed:

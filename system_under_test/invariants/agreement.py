@@ -1,26 +1,26 @@
-"""Replicas hold the same record, of the same leader epoch, at each offset that they know to be committed.
+"""Invariant: replicas have the same record, of the same leader epoch, at each offset that they know to be committed.
 
-A replica knows this by its high watermark. The high watermark is known from the replica's checkpoint, from its events,
-and from acknowledgements to clients. The first record that is seen below it is the reference. Every other replica's
-record at that offset, below that replica's own high watermark, must be the same. Compacted logs lack some
-offsets.
+A replica knows the offsets below its high watermark to be committed. The high watermark is taken from the replica's
+checkpoint, from its events, and from acknowledgements to clients. For each offset, the first such record of any replica
+is the reference. Every other replica's record at that offset must be the same, if it is below that replica's own high
+watermark. Compacted logs lack some offsets.
 
 A partition has two kinds of reference logs:
 
-- A reference log for all replicas, because committed records stay. It is used until committed records may be lost
-  legitimately. That is after a power loss, a wipe or a rollback of any node, and after an unclean election that the
-  topic allows. After an unclean election, a follower of the new leader removes committed records, while a follower
-  that does not know that leader yet still has them.
-- From then on a reference log for each leader epoch, for the replicas that have reconciled in it: their logs are
-  prefixes of the leader's.
+- One reference log for all replicas, because committed records must stay. It is used until committed records may be
+  lost legitimately: after a power loss, a wipe or a rollback of any node, or after an unclean election that the topic
+  allows. After an unclean election, a follower of the new leader removes committed records, while a follower that does
+  not know the new leader yet still has them.
+- From then on, one reference log for each leader epoch. It applies to replicas that have reconciled in that epoch,
+  because their logs are prefixes of the leader's.
 
 A replica is left out in these cases:
 
-- Its process is gone or paused, or has not recovered the log since its start.
+- Its process is dead or paused, or has not recovered the log since its start.
 - Its log is damaged.
-- A fault wrote into its files; it is then left out permanently.
+- A fault has written into its files. It is then left out permanently.
 
-The log of a deleted topic of the same name has its own reference log until it is set aside.
+A log of a deleted topic of the same name is compared with its own reference log, until it is set aside.
 """
 
 from array import array
@@ -48,7 +48,7 @@ class _Entry(NamedTuple):
 
 
 class _ReferenceLog:
-    """The first records seen at each offset. Runs of records with one epoch and node share an entry."""
+    """The first record seen at each offset. Epoch and node are stored once for a run of records that share them."""
 
     def __init__(self) -> None:
         self._crcs = CrcTable()
@@ -74,7 +74,7 @@ class _ReferenceLog:
 
 
 class ReplicaAgreement:
-    """Compares replicas. ``nodes``: the brokers', by name; ``data``: the folder of their logs."""
+    """Compares replicas. ``nodes``: the brokers' nodes, by name; ``data``: the folder of their logs."""
 
     name = "agreement"
 
@@ -106,10 +106,10 @@ class ReplicaAgreement:
                 yield from self._check_replica(line.key, name, role)
 
     def acknowledged(self, key: str, position: int) -> None:
-        """Marks this offset as committed, because a client has learned this from the leader.
+        """Marks this offset as committed, because a client has got an acknowledgement from the leader.
 
-        The leader's log is read with the partition's next event, before any other replica can lead. Outdated leaders,
-        of an earlier epoch or of a deleted topic, cannot have acknowledged the offset, so they do not count.
+        The leader's log is read with the partition's next event, before any other replica can lead. Leaders of an
+        earlier epoch or of a deleted topic do not count, because they cannot have acknowledged the offset.
         """
         leaders = [
             (role.epoch, name, role)
@@ -124,7 +124,7 @@ class ReplicaAgreement:
             self._pending[key] = name, role
 
     def _enter_acknowledged(self, key: str) -> Iterator[InvariantViolation]:
-        """Enters the records that clients know to be committed, even if their leader has failed since."""
+        """Enters the records that were acknowledged to clients, even if their leader has failed since."""
         name, role = self._pending.pop(key, (None, None))
         if name is not None and role is not None and not self._may_lose_committed(key) and not role.damaged:
             yield from self._compare((key, role.topic_zxid, None), name, role)

@@ -1,19 +1,22 @@
-"""A coordinator's state is the fold of its partition of the offsets topic: the last record of each key.
+"""Invariant: a group coordinator's state equals the fold of its partition of the offsets topic.
 
-- After loading, its state is the fold of the log up to the start of its own term: groups, their generations, and
-  committed offsets.
-- It accepts a commit only once it has loaded, and only in the stored generation. Before the commit's record, the log
-  has no later generation of the group, unless that was never in force. If the write of a new generation has an unknown
-  outcome, its record may be in the log although the group continues in the earlier generation. A generation that this
-  coordinator announced or loaded was in force. Nothing is concluded if compaction may have removed the record before it
-  was seen.
-- An accepted commit is in its log, and in the log of each in-sync member that counts. Such a member is alive, not
-  paused, and still under the same registration (see ``watermarks``). Commits are checked ten times a second, and at
-  the end of a term.
+The fold of a log consists of the last record of each key.
 
-Responses to OffsetFetch are in no log; the check ``stale-read`` judges them from the history. Committed offsets may go
-back: a client may seek, an administrator may reset them, and they expire. Groups of the earlier draft keep their
-generations in ZooKeeper, so only their commits are checked, not their generations.
+- *Loading*: After a coordinator has loaded, its state is the fold of the log up to the start of its own term: groups,
+  their generations, and committed offsets.
+- *Accepting*: It accepts a commit only after it has loaded, and only in the stored generation. So before the commit's
+  record, the log has no later generation of the group that was in force. A generation was in force if this coordinator
+  announced or loaded it. The log may have generations that were never in force: if the write of a generation has an
+  unknown outcome, the group may continue in the earlier one.
+- *Storing*: An accepted commit is in the coordinator's log, and in the log of each in-sync member that counts. Such a
+  member is alive, not paused, and still under the same registration (see ``watermarks``). Commits are checked ten times
+  a second, and at the end of a term.
+
+If compaction may have removed a record before it was seen, nothing is concluded from its absence.
+
+Responses to OffsetFetch are in no log; the check ``stale-read`` judges them from the history. Committed offsets may
+decrease: a client may seek, an administrator may reset them, and they expire. Groups of the earlier draft keep their
+generations in ZooKeeper, so only their commits are checked.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -39,20 +42,20 @@ Record = GroupRecord | OffsetRecord
 DRAFT_EVENTS = "draft-"
 """Prefix of the events of draft groups."""
 LOG_END = 1 << 62
-"""Above every offset."""
+"""A number above every offset."""
 CHECK_INTERVAL = 0.1
 """Seconds between two checks of commits.
 
-Checking one commit costs as much as checking all commits since the last check, so commits are checked in batches.
+A check of one commit costs as much as a check of all commits since the last check, so commits are checked in batches.
 """
 
 
 class GroupJournal(ReplicaLog[Record | None]):
-    """A partition of the offsets topic on one node, with indexes of groups and commits. Positions rise in each index.
+    """A partition of the offsets topic on one node, with indexes of groups and commits.
 
-    A leader only appends to its log, but compaction removes records that later ones replace. So records seen in a term
-    are kept until the next term. A record that was removed before it was seen leaves a gap in the positions. Records of
-    irrelevant kinds are None.
+    A position is an offset in this log; positions rise in each index. Compaction removes records that later ones
+    replace, so records seen in a term are kept until the next term. A record that was removed before it was seen leaves
+    a gap in the positions. None stands for a record of an irrelevant kind.
     """
 
     def __init__(self, disk: Any, folder: str) -> None:
@@ -60,13 +63,13 @@ class GroupJournal(ReplicaLog[Record | None]):
         self._new_records: list[tuple[int, Record | None]] = []
         self._records: dict[int, Record | None] = {}
         self._indexed: int | None = None
-        """``changes`` when the indexes were built."""
+        """The log's ``changes`` when the indexes were built."""
         self._term: tuple[int, int] | None = None
-        """The leader epoch and its start."""
+        """The leader epoch, and the log end when it began."""
         self.seen_below = 0
         """Every record of the term below this position has been seen."""
         self.generations: dict[str, list[tuple[int, int | None]]] = {}
-        """By group: positions and generations stored there; None: the group was forgotten."""
+        """By group: the positions and generations of its records; generation None: the group was deleted."""
         self.commits: dict[tuple[str, str, int], list[int]] = {}
         """By group, partition and offset: the positions of its commits."""
 
@@ -114,7 +117,7 @@ class GroupJournal(ReplicaLog[Record | None]):
 
 
 class CoordinatorFold:
-    """Checks ``groups-loaded``, ``group-generation`` and ``offset-commit`` events. ``nodes``: the brokers' nodes."""
+    """Checks ``groups-loaded``, ``group-generation`` and ``offset-commit`` events. ``nodes``: the brokers, by name."""
 
     name = "coordinator"
 
@@ -132,7 +135,7 @@ class CoordinatorFold:
         self._nodes = nodes
         self._journals: dict[tuple[str, str], GroupJournal] = {}
         self._loaded_in: dict[tuple[str, str], tuple[int, int]] = {}
-        """By node and partition: the incarnation and the epoch in which it last finished loading."""
+        """By node and partition: the incarnation and the leader epoch in which the node last finished loading."""
         self._in_force: dict[str, dict[int, int]] = {}
         """By group: each generation that was in force, with the leader epoch in which it was first in force."""
         self._waiting: dict[tuple[str, str], tuple[float, list[tuple[EventLine, int]]]] = {}
@@ -150,11 +153,11 @@ class CoordinatorFold:
             yield from self._check_group_event(node, line)
         elif line.event == "high-watermark" and (node, line.key) in self._waiting:
             key = line.key or ""
-            role = self._roles.find(node, key)  # the event that ends a term follows this one
+            role = self._roles.find(node, key)  # still the role of the term that this event may end
             if role is not None:
                 yield from self._check_commits(node, key, role, line.time)
 
-    # -- what was loaded -----------------------------------------------------------------------------------------
+    # -- loading -------------------------------------------------------------------------------------------------
 
     def _check_loaded(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         key, epoch = line.key or "", -1 if line.epoch is None else line.epoch
@@ -178,7 +181,7 @@ class CoordinatorFold:
             )
             yield InvariantViolation(self.name, claim, node, key, epoch=epoch)
 
-    # -- what is accepted ----------------------------------------------------------------------------------------
+    # -- accepting and storing -----------------------------------------------------------------------------------
 
     def _check_group_event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         group = line.key or ""
@@ -237,7 +240,7 @@ class CoordinatorFold:
         """Checks an accepted commit; returns its position in the log, or -1 if that is unknown."""
         group = line.key or ""
         commits = journal.commits.get((group, partition, offset), ())
-        # A client that commits the offset again may have added later records, which are not accepted yet.
+        # Later records of the same offset may be of further commits that are not accepted yet, so take the first.
         position = next((at for at in commits if at >= role.start), None)
         what = f"the commit of {offset} for {partition} by the group {group}"
         if position is None:
@@ -267,10 +270,10 @@ class CoordinatorFold:
                     return generation
         return None
 
-    # -- where things are ----------------------------------------------------------------------------------------
+    # -- look-ups ------------------------------------------------------------------------------------------------
 
     def _find_partition(self, group: str) -> str | None:
-        """Returns the group's partition of the offsets topic; None if there is no such topic."""
+        """Returns the group's partition of the offsets topic; None if there is no offsets topic."""
         if not self._partitions:
             try:
                 assigned, _ = self._inspection.read(TopicAssignment, paths.topic(OFFSETS_TOPIC))
@@ -293,7 +296,7 @@ def _to_key(record: Record) -> object:
 
 
 def _fold(last: list[Record]) -> tuple[dict[str, int], dict[tuple[str, str, int], int]]:
-    """Returns groups with their generations (0: none stored), and committed offsets, from each key's last record."""
+    """Returns the groups' generations (0: none stored) and the committed offsets, from each key's last record."""
     offsets = {
         (record.group, record.topic, record.partition): record.value.offset
         for record in last

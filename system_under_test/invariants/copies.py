@@ -1,7 +1,7 @@
 """The current records of a replica on a simulated disk, read incrementally.
 
-A log file grows, or is truncated, replaced by compaction, or removed. The simulated disk shows which. So the known
-records of a file stay valid until something other than growth happens to it.
+A log file grows, or is truncated, replaced by compaction, or removed. The simulated disk tells growth from all other
+changes. So the known records of a file stay valid while the file only grows.
 """
 
 from array import array
@@ -41,13 +41,13 @@ class RecordDict(dict[int, T]):
 
     def between(self, low: int, high: int) -> dict[int, T]:
         """Returns the records from ``low`` to before ``high``."""
-        if high - low < len(self):  # usually few are new
+        if high - low < len(self):  # the usual case: few records are new
             return {offset: self[offset] for offset in range(low, high) if offset in self}
         return {offset: one for offset, one in self.items() if low <= offset < high}
 
 
 class CrcTable:
-    """The CRCs of records in 12 bytes each, because a long run has many. Offsets that do not rise are kept apart."""
+    """The CRCs of records in 12 bytes each, because a long run has many. Offsets that do not rise are in a dict."""
 
     __slots__ = ("_crcs", "_offsets", "_unordered")
 
@@ -67,8 +67,8 @@ class CrcTable:
         """Returns the CRC of a record, or None if there is no record at this offset."""
         if offset in self._unordered:
             return self._unordered[offset]
-        place = bisect_left(self._offsets, offset)
-        return self._crcs[place] if place < len(self._offsets) and self._offsets[place] == offset else None
+        index = bisect_left(self._offsets, offset)
+        return self._crcs[index] if index < len(self._offsets) and self._offsets[index] == offset else None
 
     def between(self, low: int, high: int) -> dict[int, int]:
         """Returns the CRCs of the records from ``low`` to before ``high``."""
@@ -83,19 +83,19 @@ class SegmentFile(Generic[T]):
     """A log file: data of the records in its first ``size`` bytes, by offset."""
 
     version: object
-    """Identifies the file's content: it changes with everything but growth."""
+    """Identifies the file's content. Every change except growth changes the version."""
     inode: object
-    """A reference that keeps ``version`` unique."""
+    """A reference that keeps ``version``, an object id, from being reused."""
     records: RecordTable[T]
     size: int = 0
     broken: bool = False
-    """The next bytes are not a record: nothing after them is read."""
+    """Whether the next bytes are not a record, so that nothing after them is read."""
 
 
 class ReplicaLog(Generic[T]):
     """A replica's log as of the last :meth:`refresh`.
 
-    ``walk`` parses whole records at the end of a file. ``make_table`` returns an empty table for the records of a file.
+    ``walk`` parses new whole records of a file. ``make_table`` returns an empty table for the records of a file.
     """
 
     def __init__(
@@ -112,16 +112,16 @@ class ReplicaLog(Generic[T]):
         self._files: dict[int, SegmentFile[T]] = {}
         self._names: list[str] = []
         self._empty: list[int] = []
-        """Files ignored while empty: a failed roll may have left one, after which the file before continued."""
+        """Files ignored while they are empty: a failed roll may have left one, and the file before was continued."""
         self.changes = 0
-        """How often something happened to the log other than growth, or removal of its oldest files."""
+        """Number of changes of the log, except growth and removals of its oldest files."""
 
     def refresh(self) -> None:
-        """Reads new data. The log ends where data are invalid."""
+        """Reads new data. The log ends at the first invalid bytes."""
         names = [name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX)]
         same = names == self._names and not any(map(self._has_data, self._empty))
         if same and self._files and self._read_growth(max(self._files)):
-            return  # only compaction may have changed earlier files: it removes records, but changes none
+            return  # only compaction may have changed earlier files, and it changes no records
         self._names = names
         found = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
         bases = list(filter(self._has_data, found)) or found[:1]
@@ -144,7 +144,7 @@ class ReplicaLog(Generic[T]):
         self._read_growth(base)
 
     def _read_growth(self, base: int) -> bool:
-        """Reads data added to the file; returns False if anything else happened to it."""
+        """Reads data added to the file; returns False if the file has changed in any other way."""
         known, path = self._files[base], self._path(base)
         state = self._disk.state(path)
         if known.version != state.version or state.size < known.size:
@@ -174,7 +174,7 @@ class ReplicaLog(Generic[T]):
 
 
 class ReplicaCopy(ReplicaLog[int]):
-    """The CRC of each record, and the replica's epoch history."""
+    """A replica's log with the CRC of each record, and its epoch history."""
 
     def __init__(self, disk: Any, folder: str) -> None:
         super().__init__(disk, folder, _read_crcs, CrcTable)
@@ -217,7 +217,7 @@ def _read_crcs(file: SegmentFile[int], data: bytes) -> None:
 
 
 def _read_inner_crcs(entry: bytes) -> Iterator[tuple[int, int]]:
-    """Yields the CRCs that a compressed set's records would have outside of it: compaction rebuilds such sets."""
+    """Yields the CRCs of a compressed set's records as if uncompressed, because compaction rebuilds compressed sets."""
     for message in message_set.iterate_messages(entry):
         plain = encode(message._replace(attributes=message.attributes & ~CODEC_MASK))
         yield message.offset, crc32(memoryview(plain)[CRC_START:])
@@ -242,7 +242,7 @@ class _CheckpointFile(Generic[T]):
     def __init__(self, disk: Any, path: str, convert: Callable[[list[list[str]]], T]) -> None:
         self._disk, self._path, self._convert = disk, path, convert
         self._known: tuple[object, object, T | None] = (None, None, None)
-        """``version`` and ``inode``, as in ``SegmentFile``, and the content."""
+        """The ``version`` and ``inode`` (see ``SegmentFile``) of the last read, and its content."""
 
     def read(self) -> T | None:
         """Returns the converted rows; None if the file is missing or invalid."""

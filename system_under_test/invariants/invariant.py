@@ -1,4 +1,4 @@
-"""The interface of an invariant: it reads each event, and reports a violation at once."""
+"""The interface of an invariant, which gets each event and reports violations at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class EventLine(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class InvariantViolation:
-    """A violation of ``invariant``. ``claim`` is a sentence; ``node`` is the one at fault, as far as known."""
+    """A violation of ``invariant``. ``claim`` is a sentence; ``node`` is the node at fault, as far as known."""
 
     invariant: str
     claim: str
@@ -39,9 +39,9 @@ class InvariantViolation:
 
 
 class Invariant(Protocol):
-    """An invariant of one run. It gets the events of all nodes, ordered by simulated time.
+    """An invariant of one run. It gets the events of all nodes in the order of simulated time.
 
-    Events of a paused process are an exception: they arrive when it continues.
+    But events of a paused process arrive only when the process continues.
     """
 
     name: str

@@ -2,11 +2,11 @@
 
 Two small invariants are defined here:
 
-- A controller epoch is claimed by one process. The claim and the new epoch are one write, so two elections cannot
-  return the same epoch. Brokers could not distinguish two controllers of one epoch, and would obey both.
+- At most one process claims a controller epoch. The claim and the new epoch are one write, so two elections cannot
+  have the same epoch. Brokers could not distinguish two controllers of one epoch, and would obey both.
 - At most one node appends in one leader epoch of a partition. Followers truncate their logs by epochs, and would treat
-  two logs of one epoch as equal. It is harmless if a second node believes for a moment that it leads. A topic that is
-  deleted and created again begins with the epochs of the former topic, so their czxids distinguish them.
+  two logs of one epoch as equal. A second node that only believes for a moment that it leads is harmless. Leader epochs
+  of a topic that is deleted and created again restart, so topics are distinguished by their czxids.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class OneLeaderPerEpoch:
 
 
 class InvariantSet:
-    """The invariants of one run. ``inspection`` is of the run's brokers, for these invariants alone."""
+    """The invariants of one run. ``inspection``: an inspection of the run's brokers that nothing else uses."""
 
     def __init__(self, inspection: AcknowledgementInspection) -> None:
         nodes = inspection.brokers
@@ -83,15 +83,16 @@ class InvariantSet:
         self._decoder = msgspec.json.Decoder(EventLine)
 
     def event(self, node: str, line: str) -> Sequence[Mapping[str, Any]]:
-        """Returns the violations shown by a node's new line, each with ``invariant``, ``claim`` and its subject."""
+        """Returns the violations that a node's new line shows, as rows of :class:`InvariantViolation`."""
         read = self._decoder.decode(line)
         self._roles.apply(node, read)
         return [vars(broken) for invariant in self._invariants for broken in invariant.event(node, read)]
 
     def acknowledged(self, key: str, position: int, found: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Returns the violations shown by a client's acknowledgement of a partition up to this offset.
+        """Returns the violations that a client's acknowledgement of this offset shows.
 
-        ``found`` is the result of the inspection at that moment. ``key`` is that of the history (topic#incarnation).
+        ``found``: the result of the inspection at that moment. ``key``: ``topic-partition``, or
+        ``topic#incarnation-partition``.
         """
         topic, _, index = key.rpartition("-")
         self._agreement.acknowledged(f"{topic.partition('#')[0]}-{index}", position)

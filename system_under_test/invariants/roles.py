@@ -1,4 +1,4 @@
-"""The replicas' roles as of each node's last event line, for invariants that compare replicas."""
+"""The roles of replicas, read from the brokers' event logs, for invariants that compare replicas."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,23 +16,23 @@ class ObservedRole:
 
     topic_zxid: int | None
     epoch: int = UNKNOWN
-    """The leader epoch that it has accepted."""
+    """The latest leader epoch that the replica has accepted."""
     leads: bool = False
     is_prefix: bool = False
-    """Whether it leads in this epoch, or has truncated its log to a prefix of the leader's."""
+    """Whether the log is a prefix of the leader's in this epoch: the replica leads, or has reconciled."""
     damaged: bool = False
     start: int = 0
     """A leader's log end when its term began."""
     committed: frozenset[int] = frozenset()
     """The in-sync set that a leader knows to be in ZooKeeper."""
     proposed: frozenset[int] = frozenset()
-    """The set that it may have written there since; empty for none."""
+    """A later in-sync set that the leader may have written to ZooKeeper; empty if there is none."""
     high_watermark: int = 0
-    """The highest high watermark that is known of it, at most the log end after a truncation."""
+    """The replica's highest known high watermark. A truncation lowers it to the log end."""
 
 
 class ObservedRoles:
-    """The roles of all brokers' replicas. Reads lines in each node's own order. ``nodes``: the brokers', by name."""
+    """The roles of all brokers' replicas. Gets each node's lines in their order. ``nodes``: the brokers, by name."""
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
         self._nodes = nodes
@@ -45,15 +45,15 @@ class ObservedRoles:
         """Partitions for which a replica that lacked committed records may have been elected."""
 
     def find(self, node: str, key: str) -> ObservedRole | None:
-        """Returns a replica's role; None if no line since the node's last start mentions the replica."""
+        """Returns a replica's role; None if no event since the node's last start names the replica."""
         return None if self._has_restarted(node) else self._roles[key].get(node)
 
     def find_all(self, key: str) -> Iterator[tuple[str, ObservedRole]]:
-        """Yields every node that has a replica of the partition, in the order of their names."""
+        """Yields the node and the role of each replica of the partition, in the order of the nodes' names."""
         yield from ((node, role) for node, role in sorted(self._roles[key].items()) if not self._has_restarted(node))
 
     def _has_restarted(self, node: str) -> bool:
-        """Returns whether the node's process has written no line yet, so has not recovered its logs."""
+        """Returns whether the node's process is new and has written no line yet, so it has not recovered its logs."""
         started_at = self._nodes[node].alive_since
         return started_at is not None and started_at != self._started_at.get(node)
 
@@ -74,9 +74,9 @@ class ObservedRoles:
             )
         role = self._roles[line.key].get(node)
         if role is not None:
-            self._change(role, line)
+            self._update(role, line)
 
-    def _change(self, role: ObservedRole, line: EventLine) -> None:
+    def _update(self, role: ObservedRole, line: EventLine) -> None:
         members = frozenset(line.isr or ())
         match line.event:
             case "recovered":

@@ -1,17 +1,17 @@
-"""When a leader has raised its high watermark to an offset, each in-sync member has the log up to there.
+"""Invariant: each in-sync member has all records below a leader's high watermark.
 
-A leader emits its high watermark about once a second, and at the end of its term. By then the members of two sets must
-have a log end at that offset or above. These are the set that it knew to be in ZooKeeper, and the set that it has
-proposed since. In a topic with ``flush.messages=1`` the records must be on their disks for sure. Only these members
-count:
+A leader emits its high watermark about once a second, and at the end of its term. Then the log end of each member must
+be at the high watermark or above. Members are those of the in-sync set that the leader knows to be in ZooKeeper, and of
+the set that it has proposed since. With ``flush.messages=1`` the records must be durable. A member counts only under
+these conditions:
 
-- They are alive, and in sync under the registration by which they were admitted. A restarted broker may have lost what
-  it had in memory.
-- They obey no higher epoch. Under the next leader a log is truncated to that leader's, and the election preserves the
-  committed records.
-- They are not paused. A process may change its disk before it is paused, and emit the event only afterwards.
+- It is alive, and in sync under the registration by which it was admitted. A restarted broker may have lost unsynced
+  records.
+- It has not accepted a higher leader epoch. If it has, its log may be truncated to the next leader's, whose election
+  must preserve the committed records.
+- It is not paused. A process may change its disk before it is paused, and emit the event only when it continues.
 
-Nothing is concluded about a topic that is marked for deletion, or that has been created again since.
+Nothing is concluded about a topic whose deletion was requested, or that was deleted and created again.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 
 class InSyncMemberCheck:
-    """Finds in-sync members that lack part of a partition's log. ``nodes``: the brokers', by id."""
+    """Finds in-sync members that lack part of a partition's log. ``nodes``: the brokers' nodes, by id."""
 
     def __init__(self, roles: ObservedRoles, inspection: AcknowledgementInspection, nodes: Mapping[int, Any]) -> None:
         self._roles = roles
@@ -37,7 +37,7 @@ class InSyncMemberCheck:
     def find_lacking(
         self, key: str, topic_zxid: int | None, epoch: int, members: frozenset[int], end: int
     ) -> Iterator[tuple[str, str]] | None:
-        """Yields the node of each counting member whose log ends below ``end``, and a phrase that says what it has.
+        """Yields the node of each counting member whose log ends below ``end``, and a phrase about its log end.
 
         Returns None if nothing can be concluded about the topic.
         """
@@ -67,9 +67,9 @@ class InSyncMemberCheck:
 
 
 class AcknowledgedRecords:
-    """Checks what an inspection finds when a client learns of an acknowledgement.
+    """Reports the violations that an inspection finds when a client gets an acknowledgement.
 
-    See :mod:`assay.system_under_test.inspection`. ``nodes``: the brokers'.
+    See :mod:`assay.system_under_test.inspection`. ``nodes``: the brokers' nodes.
     """
 
     name = "acknowledged"
@@ -79,9 +79,9 @@ class AcknowledgedRecords:
         self._nodes = nodes
 
     def check(self, key: str, position: int, seen: Sequence[Mapping[str, Any]]) -> Iterator[InvariantViolation]:
-        """Yields the violations that the inspection found (``seen``).
+        """Yields a violation for each row that the inspection found (``seen``).
 
-        There are none once unflushed records may be lost, or a fault has written into files.
+        Yields none after a fault that may lose unflushed records, or that has written into files.
         """
         if any(node.losses or node.damaged for node in self._nodes):
             return
@@ -112,17 +112,17 @@ class RaisedHighWatermarks:
     def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event != "high-watermark" or line.key is None or line.epoch is None or line.high_watermark is None:
             return
-        key, epoch, mark = line.key, line.epoch, line.high_watermark
+        key, epoch, end = line.key, line.epoch, line.high_watermark
         role = self._roles.find(node, key)
         if role is None or not role.leads or role.epoch != epoch:
             return
-        lacking = self._members.find_lacking(key, line.topic_zxid, epoch, role.committed | role.proposed, mark)
+        lacking = self._members.find_lacking(key, line.topic_zxid, epoch, role.committed | role.proposed, end)
         if lacking is None:
             return
         self.checks += 1
         for member, has in lacking:
             claim = (
-                f"{node} had raised the high watermark of {key} to {mark} in leader epoch {epoch}, when {member}, a "
+                f"{node} had raised the high watermark of {key} to {end} in leader epoch {epoch}, when {member}, a "
                 f"member of the in-sync set, {has}."
             )
-            yield InvariantViolation(self.name, claim, member, key, epoch=epoch, position=mark - 1)
+            yield InvariantViolation(self.name, claim, member, key, epoch=epoch, position=end - 1)

@@ -4,13 +4,13 @@ As in Kafka, a connection's next request waits until the previous one is answere
 memory bounded:
 
 - While a handler runs, the stream reader buffers at most twice its limit and then stops reading from the socket.
-- While the peer does not read a response, nothing else happens on its connection.
+- While the peer does not read a response, the broker handles no further request of the connection.
 
-A timer per connection detects idleness by comparing a time stamp when it fires. A timer per request would cost more
-than the rest of this module.
+Each connection has one timer against idle peers, which compares time stamps when it fires. A timer per request would
+cost more than the rest of this module.
 
-The reader returns exact numbers of bytes, from larger reads of the stream. The size and the body of a small request
-nearly always arrive together. A read of the stream returns both, and often the following requests.
+``ReadAhead`` reads large pieces of the stream and returns exact numbers of bytes. One read usually gets the size and
+the body of a small request, and often the following requests, too.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from assay.system_under_test.protocol.header import (
 from assay.system_under_test.protocol.schema import ProtocolError
 
 PIECE_BYTES = 64 * 1024
-"""Bytes requested from the stream at once. Not much more is buffered here."""
+"""Bytes requested from the stream at once. Little more is ever buffered."""
 
 
 class ReadAhead:
@@ -49,7 +49,7 @@ class ReadAhead:
 
     @property
     def has_buffered(self) -> bool:
-        """Whether bytes are buffered."""
+        """Whether there are buffered bytes."""
         return self._position < len(self._data)
 
     async def read_exactly(self, size: int) -> bytes:
@@ -66,13 +66,13 @@ class ReadAhead:
             if len(data) + PIECE_BYTES > size:  # the usual case: one more read is enough
                 data += await self._stream.read(PIECE_BYTES)
             if len(data) < size:
-                data = await self._gather(data, size)
+                data = await self._read_rest(data, size)
             self._data = data
             position, end = 0, size
         self._position = end
         return data[position:end]
 
-    async def _gather(self, data: bytes, size: int) -> bytes:
+    async def _read_rest(self, data: bytes, size: int) -> bytes:
         pieces, have = [data], len(data)
         while have < size:
             piece = await self._stream.read(PIECE_BYTES)
@@ -86,9 +86,9 @@ class ReadAhead:
 class Outbox:
     """Limits the bytes of unsent responses of all connections to ``total``, by dropping connections.
 
-    A response is read from disk as a whole, and stays in memory until the peer has read it. Other clients must not wait
-    for that memory, or one peer could block them all. Beyond ``total`` the connection with the oldest unsent response
-    is closed, unless it is the only one.
+    A response is in memory until the peer has read it. If other clients had to wait for that memory, one peer could
+    block them all. So beyond ``total``, the connection with the oldest unsent response is closed, unless it is the only
+    one.
     """
 
     def __init__(self, total: int) -> None:
@@ -108,14 +108,14 @@ class Outbox:
             oldest()
 
     def release(self, drop: Callable[[], None]) -> None:
-        """Releases the connection's bytes, because the peer took them or the connection ended."""
+        """Releases the connection's bytes, because the peer has taken them or the connection has ended."""
         self.unsent -= self._unsent_by_connection.pop(drop, 0)
 
 
 logger = logging.getLogger("assay.network")
 
 _TURN_SECONDS = 0.005
-"""How long buffered requests of one connection may keep the other connections waiting."""
+"""Maximum time for which buffered requests of one connection may delay the other connections."""
 
 
 class AcceptedConnection:
@@ -140,7 +140,7 @@ class AcceptedConnection:
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         self.waiting_since = self._loop.time()
-        """Loop time at which the peer began to send or to read something; infinite while the broker works."""
+        """Loop time since which the broker waits for the peer to send or read; infinite while the broker works."""
         self._idle_timer = self._loop.call_later(limits.idle_timeout, self._check_idle)
         self._dropped = False
         self._turn_ends = 0.0
@@ -214,16 +214,16 @@ class AcceptedConnection:
                 await self._handle_large(size)
 
     async def _handle_large(self, size: int) -> None:
-        """Handles a large request. Its memory is held until it was handled or the handler releases it.
+        """Handles a large request. Its memory is held until the handler has returned or has released it.
 
-        An announced size alone reserves no memory.
+        The memory is reserved as bytes arrive, not by the announced size.
         """
         first = await self._reader.read_exactly(FREE_REQUEST_BYTES)
         with self._memory.share(size, self.drop) as share:
             await self._handle(await self._receive(share, first), partial(self._memory.release, share))
 
     async def _receive(self, share: Share, piece: bytes) -> bytes:
-        """Returns the request that begins with ``piece``. Each piece reserves memory once it has arrived."""
+        """Receives the rest of the request that begins with ``piece``. Each piece reserves memory when it arrives."""
         pieces = []
         while True:
             self.waiting_since = math.inf
@@ -243,7 +243,7 @@ class AcceptedConnection:
             share.receiving_since = math.inf
 
     async def _handle(self, frame: bytes, release: Callable[[], None] | None = None) -> None:
-        """Answers one request. ``release`` gives back its memory; None for a small request, which has none."""
+        """Answers one request. ``release`` gives back its shared memory; None for a small request, which uses none."""
         start = peek_request_header(frame)
         api = self._apis.get(start.api_key)
         handler = self._handlers.get(start.api_key)
@@ -303,7 +303,7 @@ class AcceptedConnection:
         self._idle_timer = self._loop.call_later(delay, self._check_idle)
 
     async def _close(self) -> None:
-        """Closes the connection after the peer has read what was written, or after ``close_timeout``."""
+        """Closes the connection after the peer has read all written bytes, or after ``close_timeout``."""
         self._writer.close()
         try:
             async with asyncio.timeout(self._limits.close_timeout):

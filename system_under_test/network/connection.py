@@ -1,16 +1,16 @@
 """Client end of a connection to a broker, for clients and other brokers.
 
-Calls are pipelined: each is written at once and matched with its response by correlation id. After an error a caller
-must know whether the request may have been carried out. There are exactly two errors:
+Calls are pipelined: each is written at once, and matched with its response by correlation id. After an error a caller
+must know whether the request may have been carried out, so there are exactly two errors:
 
 - :class:`NotSent`: no byte of the request was sent, so it was not carried out
 - :class:`UnknownOutcome`: the request was written and no response came
 
-A call that times out makes the connection *suspect*. A suspect connection takes no new calls, so its users connect
-again at once. It is closed when its pending calls have ended, each by a response or at its own deadline.
+A call that times out makes the connection *suspect*. A suspect connection takes no new calls, so its users open a new
+connection. It is closed when its pending calls have ended, each by a response or at its own deadline.
 
-Responses are handled in the transport's callback. A stream and a task that reads it would cost one more turn of the
-event loop and two more futures per response.
+Responses are handled in the transport's callback. A stream and a task that reads it would need one more turn of the
+event loop and two more futures for each response.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from assay.system_under_test.protocol.schema import ProtocolError, Request, get_
 R = TypeVar("R")
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
-"""A larger announced size means that the peer does not speak this protocol."""
+"""Maximum size of a response. A peer that announces more does not speak this protocol."""
 
 
 LINGER_NONE = struct.pack("ii", 1, 0)
-"""Value of ``SO_LINGER`` with which closing discards unacknowledged data and sends a reset."""
+"""Value of ``SO_LINGER`` that makes a close discard unacknowledged data and send a reset."""
 
 
 class CallError(Exception):
@@ -40,11 +40,11 @@ class CallError(Exception):
 
 
 class NotSent(CallError):
-    """The request never left, so it was certainly not carried out."""
+    """No byte of the request was sent, so it was certainly not carried out."""
 
 
 class UnknownOutcome(CallError):
-    """The request was sent and no response came: it may have been carried out, or may be later, or never."""
+    """The request was sent and no response came. It may have been carried out, may be carried out later, or never."""
 
 
 class _PendingCall(NamedTuple):
@@ -55,14 +55,14 @@ class _PendingCall(NamedTuple):
 
 
 class _FrameProtocol(asyncio.Protocol):
-    """Transport protocol: splits incoming bytes into frames, and tracks the room to write and the end."""
+    """Transport protocol: splits incoming bytes into frames, and tracks whether the transport is writable or closed."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
         self.on_frame: Callable[[bytes], None] = _ignore
         self.on_end: Callable[[Exception | None], None] = _ignore
         self.writable = asyncio.Event()
-        """Set while the transport accepts more data, and after it has closed."""
+        """Set while the transport accepts more data, and after the transport has closed."""
         self.writable.set()
         self.closed = asyncio.Event()
         """Set when the transport has closed."""
@@ -114,7 +114,7 @@ class _FrameProtocol(asyncio.Protocol):
 
 
 def _ignore(_: object) -> None:
-    """Ignores frames and errors: no connection has set its callbacks yet, or it has ended."""
+    """Ignores frames and errors. The callback before a connection sets its own, and after its end."""
 
 
 class Connection:
@@ -144,7 +144,7 @@ class Connection:
         """Connects within ``timeout`` seconds. Raises ``NotSent``.
 
         With ``abort_on_timeout``, a call that times out or is cancelled ends the connection at once and discards unsent
-        data. Otherwise the kernel still sends its buffered data, even long afterwards if the network was partitioned.
+        data. Without it, the kernel still sends its buffered data, even long afterwards if the network was partitioned.
         """
         peer = f"{host}:{port}"
         try:
@@ -177,7 +177,7 @@ class Connection:
         ``ProtocolError``, with nothing sent, if the request does not fit its wire types.
         """
         deadline = self._loop.time() + timeout
-        frame, correlation_id = self._frame(request, version)
+        frame, correlation_id = self._make_frame(request, version)
         name = type(request).__name__
         try:
             await self._wait_for_room(name, timeout)
@@ -203,7 +203,7 @@ class Connection:
 
     async def send(self, request: object, version: int, timeout: float) -> None:
         """Sends a request that has no response (Produce with acks 0). Raises ``NotSent``."""
-        frame, _ = self._frame(request, version)
+        frame, _ = self._make_frame(request, version)
         name = type(request).__name__
         try:
             await self._wait_for_room(name, timeout)
@@ -221,7 +221,7 @@ class Connection:
         self._break(f"the connection to {self.peer} was closed")
         await self._wire.closed.wait()
 
-    def _frame(self, request: object, version: int) -> tuple[bytes, int]:
+    def _make_frame(self, request: object, version: int) -> tuple[bytes, int]:
         if not self.usable:
             raise NotSent(f"{type(request).__name__} to {self.peer}: {self._broken or self._suspect}")
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
@@ -242,9 +242,8 @@ class Connection:
             return
         what = f"{pending.request} to {self.peer}"
         pending.answer.set_exception(UnknownOutcome(f"{what}: no answer within {timeout:.3g} s"))
-        self._mark_suspect(
-            f"{what} was not answered within {timeout:.3g} s"
-        )  # may break the connection and end all calls
+        # This may break the connection and end all calls.
+        self._mark_suspect(f"{what} was not answered within {timeout:.3g} s")
 
     def _mark_suspect(self, reason: str) -> None:
         self._suspect = self._suspect or reason

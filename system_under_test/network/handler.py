@@ -23,9 +23,9 @@ class RequestContext(NamedTuple):
     peer: str
     """``address:port`` of the client, for log lines."""
     after_response: Callable[[Callable[[], None]], None] = _ignore_callback
-    """Registers a callback to run after the response was written. Whether the peer received it is unknown."""
+    """Registers a callback to run after the response was written, which the peer may not have received yet."""
     release: Callable[[], None] = _release_nothing
-    """Gives back the memory of a large request before it is answered. Call it only once nothing refers to its bytes."""
+    """Gives back the memory of a large request early. Must be called only when nothing refers to its bytes any more."""
 
 
 Handler = Callable[[Any, RequestContext], Awaitable[Any | None]]

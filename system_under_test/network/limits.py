@@ -1,4 +1,4 @@
-"""Limits on what any client may use of a broker."""
+"""Limits on the memory, the connections and the time that clients may use of a broker."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from assay.system_under_test.config import MAX_BUFFERED_REQUEST_BYTES, BrokerCon
 FREE_REQUEST_BYTES = 64 * 1024
 """Requests up to this size do not count against the shared memory. Larger ones are received in pieces of this size.
 
-Followers' small fetches complete a large produce request, so they must never wait behind it.
+A follower's fetch is a small request, and must never wait behind a large produce request that waits for the follower.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits. Defaults are those of 0.10.2 where it has such a setting; see :meth:`from_config`."""
+    """The limits. If 0.10.2 has such a setting, its default is the default here; see :meth:`from_config`."""
 
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES
@@ -25,15 +25,15 @@ class Limits:
     max_connections: int = 2_000
     max_connections_per_ip: int = 2**31 - 1
     busy_time: float = 1.0
-    """Idle seconds after which a connection may be closed for a new one if there are ``max_connections``."""
+    """Seconds for which a connection must be idle to be closed for a new one at ``max_connections``."""
     stall_timeout: float = 5.0
     """Seconds for each further ``FREE_REQUEST_BYTES`` of a request that holds shared memory (at least 13 kB/s)."""
     crowded_timeout: float = 0.5
     """Replaces ``stall_timeout`` while other requests wait for the shared memory (at least 131 kB/s)."""
     idle_timeout: float = 600.0
-    """Seconds without a complete request, or with a response that is not read."""
+    """Seconds without a complete request, or with an unread response, after which a connection is closed."""
     close_timeout: float = 5.0
-    """Seconds for the peer to read what was written before its connection is closed."""
+    """Seconds for the peer to read the last response before its connection is closed."""
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> Limits:

@@ -1,26 +1,26 @@
 """Memory shared by all large requests, granted as their bytes arrive.
 
 Memory is reserved for bytes that have arrived, never for an announced size, so a sender holds only as much as it has
-sent. Many half-received requests could then fill the memory and wait for each other. The banker's algorithm
-(Dijkstra, EWD 108) prevents that deadlock:
+sent. But many half-received requests could fill the memory and wait for each other. The banker's algorithm (Dijkstra,
+EWD 108) prevents that deadlock:
 
-1. The sizes of all requests are known, so each has a known need: the bytes that are still to come.
-2. A state is safe if the requests can be ordered so that the need of each fits into the free memory and the memory of
-   those before it.
+1. The sizes of all requests are known, so each has a known need: the bytes that have not arrived yet.
+2. A state is safe if the requests can be ordered so that the need of each fits into the free memory plus the memory of
+   all requests before it.
 3. Memory is granted only if the state afterwards is safe. So some request can always be completed, and then returns
-   its memory to the others.
+   its memory.
 
 A request whose need fits into the free memory can be the first in such an order, so it never waits. Other requests
 wait, the oldest first. While a request waits, each sender must deliver its next piece within ``crowded_timeout``.
-Senders that do not are closed, the slowest first, and only as many as the waiting requests need. So a small request
-waits at most for the last pieces of another one.
+Slower senders are closed, the slowest first, and only as many as the waiting requests need. So a small request waits
+only for the last pieces of a large one.
 
 A complete request returns its memory when its handler drops its bytes, at the latest with the answer. A produce request
-with acks=all may wait for a minute, but drops its records once they are appended. Fetch and JoinGroup requests may wait
-as well, and keep their content until they are answered. Such a request exceeds 64 KiB only if it names thousands of
+with acks=all may wait for a minute, but drops its records when they are appended. Fetch and JoinGroup requests may also
+wait, and keep their content until they are answered. Such a request exceeds 64 KiB only if it names thousands of
 partitions, or has metadata that the group keeps anyway.
 
-KIP-72 bounds the memory as well, but reserves whole requests, so a few slow senders can occupy all of it.
+KIP-72 also limits the memory, but reserves whole requests, so a few slow senders can occupy all of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHORTEST_DELAY = 0.001
 
 
 class Share:
-    """The memory of a request. ``close`` ends its connection and takes the reason."""
+    """The memory of a request. ``close(reason)`` ends the request's connection."""
 
     def __init__(self, size: int, close: Callable[[str], None]) -> None:
         self.size = size
@@ -43,7 +43,7 @@ class Share:
         self.held = 0
         """Reserved bytes, all of which have arrived."""
         self.receiving_since = math.inf
-        """The loop's time since which the broker waits for the sender's next piece; infinite if it does not."""
+        """Loop time since which the broker waits for the sender's next piece; infinite if it does not wait."""
         self.close = close
         self.wanted = 0
         """Bytes of the waiting reservation, or 0."""
@@ -57,7 +57,7 @@ class Share:
 
 
 class RequestMemory:
-    """``total`` bytes, shared by requests. No request may be larger."""
+    """Memory of ``total`` bytes, shared by requests. No request may be larger."""
 
     def __init__(self, total: int, crowded_timeout: float) -> None:
         self.free = total
@@ -81,7 +81,9 @@ class RequestMemory:
             self.release(share)
 
     async def reserve(self, share: Share, count: int) -> None:
-        """Reserves ``count`` more bytes, which have arrived. After a cancellation the share must be released.
+        """Reserves ``count`` more bytes, which have arrived. Waits if necessary.
+
+        If the call is cancelled, the caller must release the share.
 
         Raises ``ConnectionAbortedError`` if the share was released because its sender was too slow.
         """
@@ -100,7 +102,7 @@ class RequestMemory:
         share.held += count
 
     def _is_safe_after(self, share: Share, count: int) -> bool:
-        """Returns whether the state is safe after a grant. It tries the requests by ascending need."""
+        """Returns whether the state is safe after a grant. Tries the requests by ascending need."""
         free = self.free - count
         if free < 0:
             return False
@@ -161,7 +163,7 @@ class RequestMemory:
         timer, self._timer = self._timer, None
         now = asyncio.get_running_loop().time()
         if timer is not None and now - timer.when() > self._crowded_timeout / 2:
-            self._watch()  # the broker itself was late, so pieces may have arrived that it has not read yet
+            self._watch()  # this check is late, so the broker may not have read pieces that have arrived
             return
         latest = now - self._crowded_timeout
         slow = [each for each in self._shares if each.receiving_since <= latest]

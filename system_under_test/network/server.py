@@ -17,7 +17,7 @@ from assay.system_under_test.protocol import api
 logger = logging.getLogger("assay.network")
 
 _READ_AHEAD = 64 * 1024
-"""Buffer limit of a stream reader, in bytes. It stops reading from its socket at up to twice this."""
+"""Buffer limit of a stream reader, in bytes. The reader stops reading from its socket at up to twice this."""
 
 
 class Server:
@@ -64,7 +64,7 @@ class Server:
 
     async def close(self) -> None:
         """Stops listening and ends all connections at once, including running handlers."""
-        self._closing = True  # a connection accepted in this turn has no task yet that could be cancelled below
+        self._closing = True  # rejects connections that were just accepted, whose tasks are not listed yet
         if self._server is not None:
             self._server.close()
         tasks = list(self._accepted)
@@ -98,8 +98,7 @@ class Server:
                 if not self._per_host[accepted.host]:
                     del self._per_host[accepted.host]
         except asyncio.CancelledError:
-            # This is the top of the task. Ending it as cancelled would only make asyncio's stream callback (3.11)
-            # report an error.
+            # Nothing awaits this task. If it ended as cancelled, asyncio of Python 3.11 would report an error.
             logger.debug("the connection of %s was cancelled", accepted.peer)
         finally:
             self._accepted.pop(task, None)
@@ -116,9 +115,9 @@ class Server:
         return None
 
     def _make_room(self) -> bool:
-        """Closes the connection that has been idle for longest, if that is at least ``busy_time``.
+        """Closes the connection that has been idle longest, if it was idle for at least ``busy_time``.
 
-        Otherwise a client could open all connections, leave them idle and lock the others out.
+        Without this, a client could open all connections, leave them idle and lock other clients out.
         """
         idlest = min(self._accepted.values(), key=lambda accepted: accepted.waiting_since)
         if asyncio.get_running_loop().time() - idlest.waiting_since < self._limits.busy_time:

@@ -9,9 +9,10 @@ Foundations, in reading order:
 
 Messages, a module per family:
 
-- ``produce``, ``fetch``, ``offsets``, ``metadata``, ``groups``, ``group_offsets``, ``topics``, ``control``: Kafka's
-- ``internal`` (among brokers) and ``draft_groups``: on private keys
-- ``api``: the key and the versions of each message
+- ``produce``, ``fetch``, ``offsets``, ``metadata``, ``groups``, ``group_offsets``, ``topics``, ``control``: messages of
+  Kafka
+- ``internal`` (among brokers), ``draft_groups``: messages with private API keys
+- ``api``: the API key and the versions of each request
 
-The package imports nothing of the broker. Everything that speaks to a broker imports it, including workloads and tests.
+The package imports nothing of the broker. All code that talks to a broker imports it, including workloads and tests.
 """

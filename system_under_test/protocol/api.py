@@ -1,4 +1,4 @@
-"""The API table (key and supported versions of each request), and ApiVersions (key 18, KIP-35), which lists it.
+"""The API table (key and supported versions of each request), and ApiVersions (key 18, KIP-35), which returns it.
 
 ApiVersions never lists private APIs, such as requests among brokers (keys from 1000 up). A server lists only the APIs
 for which it has a handler.

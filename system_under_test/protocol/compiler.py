@@ -1,7 +1,7 @@
 """Compiles the table of a message in one version into an encoder and a decoder, at first use.
 
-Interpreting a table field by field costs about ten times as much as straight-line code. In the simulation, all brokers
-and clients share one process. Therefore source code is generated and executed:
+Interpreting a table field by field takes about ten times as long as straight-line code. This matters in the simulation,
+in which all brokers and clients share one process. So Python source is generated and executed:
 
 - nested messages become nested loops
 - adjacent fields of fixed width, and the length that follows them, become one ``struct`` call

@@ -1,7 +1,8 @@
 """LeaderAndIsr (key 4), StopReplica (5), UpdateMetadata (6) and ControlledShutdown (7) of Kafka 0.10.2.
 
-A controller sends the first three to brokers. A broker that wants to leave sends ControlledShutdown to the controller.
-Our own controller uses the requests of :mod:`assay.system_under_test.protocol.internal`, which share these responses.
+A controller sends the first three to brokers. A broker that wants to stop sends ControlledShutdown to the controller.
+This project's controller uses the requests of :mod:`assay.system_under_test.protocol.internal` instead, which have the
+same responses.
 """
 
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
@@ -14,7 +15,7 @@ PLAINTEXT = 0
 
 @message
 class LeaderAndIsrState:
-    """Partition state as the controller wrote it. ``zk_version`` is the state znode's version after that write."""
+    """Partition state as the controller wrote it. ``zk_version``: the version of the state's znode after that write."""
 
     topic: str
     partition: Int32

@@ -1,8 +1,7 @@
 """Generates the function that decodes a message in one version.
 
-The decoder trusts no input. It compares each length with the remaining bytes before it allocates anything. It also
-compares each count with the least number of bytes that so many elements need. The only exception that it raises is
-:class:`ProtocolError`.
+The decoder trusts no input. Before it allocates memory, it compares each length with the number of remaining bytes, and
+each count with the minimum size of that many elements. It raises only :class:`ProtocolError`.
 """
 
 import struct
@@ -13,15 +12,15 @@ from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, find_rows
 
 MAX_ELEMENTS = 250_000
-"""Limit on the elements of all arrays of one request, because each becomes an object, and another in the response.
-Without it, 100 MB of empty topic names take many GB."""
+"""Maximum number of array elements in one request. Each becomes an object here, and often one in the response: without
+the limit, 100 MB of empty topic names take many GB."""
 
 Decoder = Callable[[bytes, int], Any]
 """Takes data and a position, and decodes from there to the end."""
 
 
 def _find_min_size(type_: schema.WireType, version: int) -> int:
-    """Returns the least number of bytes that a value of this type takes."""
+    """Returns the minimum size of a value of this type, in bytes."""
     match type_:
         case schema.Fixed(size=size):
             return size
@@ -124,7 +123,7 @@ class DecoderSource(Source):
             self.add_line("else:")
             self.indent += 1
         reject = self.bind(_reject_length)
-        # An element without fields in this version counts as one byte. Otherwise a huge count would need no bytes.
+        # An element without fields in this version counts as one byte: otherwise any count would pass.
         least = max(1, _find_min_size(type_.element, self.version))
         self.add_line(f"if {count} < 0 or {count} * {least} > end - p:")
         self.add_line(f"    {reject}({self.title!r}, {path!r}, {count}, end - p)")

@@ -1,7 +1,7 @@
-"""Requests of the draft group protocol, on private keys. In the draft the coordinator assigns the partitions.
+"""Requests of the draft group protocol, with private API keys. In the draft the coordinator assigns the partitions.
 
-Three of the draft's errors have names of their own. On the wire they have the codes of their successors in Kafka
-0.10.2. Offsets are committed and fetched with the public requests, which carry the draft's generation.
+Three of the draft's errors have their own names, and the codes of their successors in Kafka 0.10.2. Members commit and
+fetch offsets by the public requests, with the draft's generation.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ UNKNOWN_CONSUMER: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 @request(key=1030, versions=(0, 0))
 class ConsumerMetadataRequest(Request[groups.GroupCoordinatorResponse]):
-    """Asks which broker coordinates the group."""
+    """Asks for the group's coordinator."""
 
     group_id: str
 

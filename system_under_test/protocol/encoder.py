@@ -16,7 +16,7 @@ from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, find_rows
 
 Encoder = Callable[[Any, list[schema.Records]], int]
-"""Appends the message's chunks to the list; returns the number of file slices (``Records`` that are no bytes)."""
+"""Appends the message's chunks to the list; returns the number of file slices (``Records`` that are not bytes)."""
 
 
 class EncoderSource(Source):
@@ -39,7 +39,7 @@ class EncoderSource(Source):
         """Emits code that writes the pending fields."""
         if self.pending_fields:
             layout, expressions = self.take_pending()
-            # the format without its byte order, as a part of a Python name
+            # The name contains the struct format, without the byte order and characters that no name may have.
             name = f"pack_{layout.format[1:].replace('?', 'B')}"
             self.names[name] = layout.pack
             self.add_line(f"write({name}({', '.join(expressions)}))")

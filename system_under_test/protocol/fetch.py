@@ -47,5 +47,5 @@ class FetchRequest(Request[FetchResponse]):
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32 = wire(since=3, default=2**31 - 1)
-    """Limit on the whole response. Topics and partitions are served in the order of the request (KIP-74)."""
+    """Limit on the whole response, which is filled in the order of the request (KIP-74)."""
     topics: list[FetchTopic]

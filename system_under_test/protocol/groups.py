@@ -9,7 +9,7 @@ from assay.system_under_test.protocol.schema import Int16, Int32, Request, messa
 class GroupCoordinatorResponse:
     error_code: Int16
     coordinator_id: Int32 = -1
-    """-1 if there is no coordinator; the port is -1 and the host empty then."""
+    """-1 if there is no coordinator. Then the port is -1, too, and the host is empty."""
     host: str = ""
     port: Int32 = -1
 
@@ -41,7 +41,7 @@ class JoinGroupResponse:
     leader_id: str
     member_id: str
     members: list[GroupMember]
-    """All members, in the response to the group's leader, which assigns; empty for the others."""
+    """All members, in the response to the group's leader, which computes the assignment; empty for other members."""
 
 
 @request(key=11, versions=(0, 1))
@@ -150,7 +150,7 @@ PROTOCOL_TYPE: Final = "consumer"
 
 @message
 class Subscription:
-    """A member's subscription. It and ``Assignment`` pass through the coordinator, which does not decode them."""
+    """A member's subscription. The coordinator forwards ``Subscription`` and ``Assignment`` without decoding them."""
 
     version: Int16 = 0
     topics: list[str]

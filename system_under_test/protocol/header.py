@@ -1,8 +1,8 @@
 """Frames and headers of requests and responses.
 
 A frame is a 32-bit size and that many bytes. A request begins with its API key, version, correlation id and client id.
-A response begins with the request's correlation id alone. Every request has a header, so headers are coded by hand
-rather than compiled from a table.
+A response begins with the request's correlation id alone. The code for headers is written by hand, not compiled from a
+table, because every request needs it.
 """
 
 import struct
@@ -21,7 +21,7 @@ SIZE_BYTES = _SIZE.size
 
 
 class RequestHeader(NamedTuple):
-    """``body`` is the position of the request's body; -1 if the header was not read that far."""
+    """A request's header. ``body``: the position of the request's body; -1 if only the start was read."""
 
     api_key: int
     api_version: int
@@ -31,13 +31,13 @@ class RequestHeader(NamedTuple):
 
 
 def read_frame_size(prefix: bytes) -> int:
-    """Returns the size that a frame's first four bytes announce. It is unchecked, and may be negative."""
+    """Returns the size that a frame's first four bytes announce. It is not checked, and may be negative."""
     size: int = _SIZE.unpack(prefix)[0]
     return size
 
 
 def peek_request_header(data: bytes) -> RequestHeader:
-    """Reads key, version and correlation id, which are at the same place in every version. Raises ``ProtocolError``."""
+    """Reads key, version and correlation id, whose positions are the same in every version. Raises ``ProtocolError``."""
     try:
         key, version, correlation_id = _REQUEST_START.unpack_from(data)
     except struct.error as error:
@@ -76,9 +76,9 @@ def decode_correlation_id(data: bytes) -> int:
 
 
 def encode_request(request: object, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Returns a whole request frame, with the content of file slices.
+    """Returns a whole request frame as bytes; reads file slices into memory.
 
-    Raises ``ProtocolError`` for values that do not fit.
+    Raises ``ProtocolError`` for values that do not fit their wire types.
     """
     chunks: list[Records] = [b""]
     name = b"" if client_id is None else client_id.encode()

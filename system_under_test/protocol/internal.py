@@ -1,7 +1,7 @@
-"""Private requests between brokers, on keys from 1000 up.
+"""Private requests between brokers, with API keys from 1000 up.
 
-The public requests of Kafka 0.10 distinguish neither incarnations of a broker nor terms of a leader. The private ones
-carry both:
+The public requests of Kafka 0.10 distinguish neither incarnations of a broker nor terms of a leader. The private
+requests name both:
 
 - ``broker_epoch``: the czxid of a broker's registration (KIP-380, KIP-903); -1 is never valid
 - ``leader_epoch``: the leader's term (KIP-101, KIP-279, KIP-320)
@@ -33,7 +33,7 @@ class MemberEpoch:
 
 @message
 class PartitionStateUpdate:
-    """Partition state as the controller wrote it. ``zk_version`` is the state znode's version after that write."""
+    """Partition state as the controller wrote it. ``zk_version``: the version of the state's znode after that write."""
 
     topic: str
     topic_czxid: Int64
@@ -92,7 +92,7 @@ class StopReplicaPartition:
 
 @request(key=1001, versions=(0, 0))
 class StopReplicaRequest(Request[control.StopReplicaResponse]):
-    """Stops replicas. ``serial`` is that of :class:`LeaderAndIsrRequest`."""
+    """Stops replicas. ``serial`` is as in :class:`LeaderAndIsrRequest`."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -106,7 +106,7 @@ class StopReplicaRequest(Request[control.StopReplicaResponse]):
 class UpdateMetadataRequest(Request[control.UpdateMetadataResponse]):
     """Updates a broker's metadata. ``deleted`` names deleted topics. A full update names every existing topic.
 
-    ``serial`` is that of :class:`LeaderAndIsrRequest`.
+    ``serial`` is as in :class:`LeaderAndIsrRequest`.
     """
 
     controller_id: Int32
@@ -162,7 +162,7 @@ class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
 
 @message
 class EpochQuery:
-    """``topic_czxid`` identifies the topic among all topics that had this name."""
+    """Asks for the end of ``epoch``. ``topic_czxid`` identifies the topic among all topics that had this name."""
 
     topic: str
     topic_czxid: Int64
@@ -179,7 +179,7 @@ class EpochEntry:
 
 @message
 class EpochAnswer:
-    """``epoch``: the leader's largest epoch up to the requested one, or -1. ``end_offset``: where it ends there."""
+    """``epoch``: the leader's largest epoch up to the requested one, or -1. ``end_offset``: that epoch's end."""
 
     topic: str
     partition: Int32
@@ -250,7 +250,7 @@ class LogEndResponse:
 
 @message
 class LogEndPartition:
-    """``topic_czxid`` identifies the topic among all topics that had this name."""
+    """A partition. ``topic_czxid`` identifies the topic among all topics that had this name."""
 
     topic: str
     partition: Int32
@@ -271,11 +271,11 @@ class LogEndRequest(Request[LogEndResponse]):
 class ReplicaRole:
     """A replica's state.
 
-    - ``leader_epoch``: the highest that this replica has accepted
+    - ``leader_epoch``: the highest leader epoch that this replica has accepted
     - ``high_watermark``: -1 if the log is damaged
-    - ``settings``: fingerprint of the settings in force
+    - ``settings``: fingerprint of the effective settings
     - ``flushed``: everything below this offset is on disk
-    - ``flush_ms``: time limit in milliseconds for flushing the rest
+    - ``flush_ms``: maximum milliseconds until later records are flushed
     """
 
     topic: str
@@ -300,7 +300,7 @@ class RolesRequest(Request[RolesResponse]):
 
 @message
 class DamagedReplica:
-    """``leader_epoch`` is the highest that this replica has accepted."""
+    """A replica with a damaged log. ``leader_epoch``: the highest leader epoch that it has accepted."""
 
     topic: str
     topic_czxid: Int64
@@ -315,7 +315,7 @@ class DamagedReplicasResponse:
 
 @request(key=1008, versions=(0, 0))
 class DamagedReplicasRequest(Request[DamagedReplicasResponse]):
-    """Reports to the controller that logs of the broker have lost durable data."""
+    """Reports to the controller that logs of the broker have lost durable records."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -354,4 +354,4 @@ INTERNAL_APIS: Mapping[int, Api] = build_api_table(
         draft_groups.DraftLeaveGroupRequest,
     ]
 )
-"""APIs that are never announced."""
+"""The private APIs, which ApiVersions never lists."""

@@ -16,7 +16,7 @@ class MetadataPartition:
     error_code: Int16
     partition: Int32
     leader: Int32
-    """-1 if there is no leader; the error code is LEADER_NOT_AVAILABLE then."""
+    """-1 if there is no leader. Then the error code is LEADER_NOT_AVAILABLE."""
     replicas: list[Int32]
     isr: list[Int32]
 
@@ -44,7 +44,10 @@ class MetadataRequest(Request[MetadataResponse]):
 
 
 def find_requested_topics(request: MetadataRequest, version: int) -> list[str] | None:
-    """Returns the distinct requested topics; None means all. In version 0 an empty list means all, later null."""
+    """Returns the distinct requested topics; None means all topics.
+
+    A request for all topics has an empty list in version 0, and null in later versions.
+    """
     if request.topics is None or (version == 0 and not request.topics):
         return None
     return list(dict.fromkeys(request.topics))

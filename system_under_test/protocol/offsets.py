@@ -1,4 +1,4 @@
-"""ListOffsets (key 2). Version 0 lists segments' offsets before a time; version 1 finds one offset by time (KIP-79)."""
+"""ListOffsets (key 2). Version 0 lists base offsets of segments; version 1 finds one offset by timestamp (KIP-79)."""
 
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Request, message, request, wire
 

@@ -1,6 +1,6 @@
-"""Declares messages as tables of wire types, as data rather than code per request.
+"""Declarations of messages: each is a table of wire types.
 
-A message is a dataclass whose field types are wire types. A class describes all versions::
+A message is a dataclass whose field types are wire types. One class describes all versions::
 
     @message
     class FetchPartition:
@@ -14,12 +14,12 @@ A message is a dataclass whose field types are wire types. A class describes all
         max_bytes: Int32 = wire(since=3, default=2**31 - 1)
         topics: list[FetchTopic]
 
-- The base ``Request[R]`` gives the type of the response to the type checker and the registry.
+- The base ``Request[R]`` tells the type checker and the API table the type of the response.
 - Fields are keyword-only. Their order is the order on the wire.
-- A field that some version lacks has a default. Decoding such a version yields the default; encoding omits the field.
+- A field that some version lacks has a default. Decoding that version yields the default; encoding omits the field.
 
-Messages are slotted dataclasses and not frozen, because a frozen one takes three times as long to create. Thousands are
-created per second in one process. By convention a message does not change after its creation.
+Messages are slotted dataclasses. They are not frozen, because a frozen dataclass takes three times as long to create,
+and thousands are created per second in one process. By convention a message does not change after its creation.
 
 :mod:`assay.system_under_test.protocol.compiler` turns a table into code.
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Records = bytes | Slice
-"""A decoded field is bytes. A field to encode may also be a stored slice, which is sent without reading it."""
+"""A field of records: bytes if it was decoded. A field to encode may also be a stored slice, which is not read."""
 
 _VERSIONS = "versions"
 
@@ -60,14 +60,14 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """UTF-8 text after a 16-bit length; -1 is null."""
+    """UTF-8 text after a 16-bit length. Length -1 means null."""
 
     nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes after a 32-bit length; -1 is null."""
+    """Bytes after a 32-bit length. Length -1 means null."""
 
     nullable: bool = False
 
@@ -79,14 +79,14 @@ class RecordsType:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Elements after a 32-bit count; -1 is null. The element is a wire type or a message class."""
+    """Elements after a 32-bit count. Count -1 means null. The element is a wire type or a message class."""
 
     element: WireType
     nullable: bool = False
 
 
 WireType = Fixed | Text | Blob | RecordsType | Array | type[Any]
-"""A message class is a wire type, too: its fields in order."""
+"""A message class is also a wire type, which consists of its fields in order."""
 
 Int8 = Annotated[int, Fixed("b", 1)]
 Int16 = Annotated[int, Fixed("h", 2)]
@@ -111,7 +111,7 @@ class FieldRow:
 
 
 def wire(*, since: int = 0, until: int | None = None, default: Any) -> Any:
-    """Declares a field that some version lacks, or whose default is a list. Each message gets a copy of the list."""
+    """Declares a field that some version lacks, or whose default is a list, of which each message gets a copy."""
     versions = {_VERSIONS: (since, until)}
     if isinstance(default, list):
         template = tuple(default)
@@ -121,7 +121,7 @@ def wire(*, since: int = 0, until: int | None = None, default: Any) -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def message(cls: type[T]) -> type[T]:
-    """Decorates a class whose fields all have wire types, and makes it a message."""
+    """Makes a message of the decorated class, whose fields must all have wire types."""
     return dataclass(slots=True, kw_only=True)(cls)
 
 
@@ -143,7 +143,7 @@ class Request(Generic[R]):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def request(*, key: int, versions: tuple[int, int]) -> Callable[[type[T]], type[T]]:
-    """Decorates a class, which must derive from ``Request[ItsResponse]``, and makes it a request."""
+    """Makes a request of the decorated class, which must derive from ``Request[ItsResponse]``."""
 
     def decorate(cls: type[T]) -> type[T]:
         decorated = message(cls)

@@ -1,4 +1,4 @@
-"""Python source of one codec function during its generation."""
+"""The Python source of an encoder or decoder while it is generated."""
 
 import struct
 from functools import cache
@@ -28,10 +28,10 @@ class Source:
         self.names: dict[str, Any] = {}
         self.counter = 0
         self.pending_fields: list[tuple[str, str]] = []
-        """Fixed-width fields that one struct will code, each with its struct letter and its expression."""
+        """Fixed-width fields that one struct will encode or decode: each one's struct letter and expression."""
 
     def add_line(self, text: str) -> None:
-        """Adds a line at the present indentation."""
+        """Adds a line at the current indentation."""
         self.lines.append("    " * self.indent + text)
 
     def new_variable(self) -> str:
@@ -56,7 +56,7 @@ class Source:
         return compile_struct(">" + codes), expressions
 
     def compile_function(self, header: str, epilogue: list[str]) -> Any:
-        """Compiles ``header``, the lines and ``epilogue``. ``{bound}`` in ``header`` marks the place for parameters."""
+        """Compiles ``header``, the lines and ``epilogue``. Parameters replace ``{bound}`` in ``header``."""
         # Bound names are default arguments, because locals are faster than globals.
         bound = "".join(f", {name}={name}" for name in self.names)
         source = "\n".join([header.format(bound=bound), *self.lines, *epilogue])

@@ -1,10 +1,10 @@
-"""CreateTopics (key 19) and DeleteTopics (key 20) of KIP-4, and private requests that 0.10.2 lacks.
+"""Requests about topics: CreateTopics (key 19) and DeleteTopics (key 20) of KIP-4, and private ones that 0.10.2 lacks.
 
 - Requests that change topics have the fields of KIP-195, KIP-339 and KIP-133.
-- In Kafka 0.10.2, tools write preferred elections and reassignments to ZooKeeper, which works here as well. The
-  requests also return the outcome, like those of later versions (KIP-455, KIP-460).
+- In Kafka 0.10.2, tools write preferred elections and reassignments to ZooKeeper, which works here, too. The requests
+  for them also return the outcome, as in later versions of Kafka (KIP-455, KIP-460).
 
-All requests go to the controller.
+All these requests go to the controller.
 """
 
 import re
@@ -34,7 +34,7 @@ class ConfigEntry:
 
 @message
 class CreatableTopic:
-    """Either both numbers are set, or an assignment is given and both are -1."""
+    """A topic to create. Either both numbers are set, or both are -1 and there is an assignment."""
 
     topic: str
     num_partitions: Int32 = -1
@@ -101,7 +101,7 @@ class NewReplicas:
 
 @message
 class GrowingTopic:
-    """``count`` is the new number of partitions. Without assignments, new ones are spread over all brokers."""
+    """A topic that gets more partitions, ``count`` in total. Without assignments, they are spread over all brokers."""
 
     topic: str
     count: Int32
@@ -181,7 +181,7 @@ class NewAssignment:
 
 @request(key=1024, versions=(0, 0))
 class ReassignRequest(Request[PartitionChangeResponse]):
-    """Starts reassignments. The response comes once they are recorded, and the moves continue afterwards."""
+    """Starts reassignments. The response comes when they are recorded; the moves continue after it."""
 
     partitions: list[NewAssignment]
     timeout_ms: Int32
@@ -191,9 +191,9 @@ class ReassignRequest(Request[PartitionChangeResponse]):
 class MovingPartition:
     """A partition that is being reassigned.
 
-    - ``replicas``: the present ones
-    - ``target``: those after the reassignment
-    - ``removing``: brokers that have not confirmed yet that they have deleted their files
+    - ``replicas``: the current replicas
+    - ``target``: the replicas after the reassignment
+    - ``removing``: old replicas whose brokers have not yet confirmed the deletion of their files
     """
 
     topic: str
@@ -209,12 +209,12 @@ class DescribeReassignmentsResponse:
     error_message: str | None
     moving: list[MovingPartition]
     settled: list[NewAssignment]
-    """The requested partitions that exist and do not move."""
+    """The requested partitions that exist and are not being reassigned."""
 
 
 @request(key=1025, versions=(0, 0))
 class DescribeReassignmentsRequest(Request[DescribeReassignmentsResponse]):
-    """Asks for all reassignments in progress, and for the replicas of named partitions that do not move."""
+    """Asks for all reassignments in progress, and for the replicas of ``partitions`` that are not being reassigned."""
 
     partitions: list[PartitionName]
     timeout_ms: Int32

@@ -1,4 +1,4 @@
-"""Record formats 0 and 1, as they travel on the wire and lie on the disk.
+"""Message formats 0 and 1, which are the same on the wire and on disk.
 
 Modules, in reading order:
 
@@ -6,7 +6,7 @@ Modules, in reading order:
 - ``message_set``: a sequence of messages
 - ``wrapper``: several messages compressed into one
 - ``compression``: the codecs
-- ``produced``: validates a produced set and stamps its offsets before the append
+- ``produced``: validates a producer's message set, and sets its offsets before the append
 
-The package imports nothing of the broker. The broker's log, replication, groups and clients import it.
+The package imports nothing of the broker. The broker's log, replication and groups import it, and so do clients.
 """

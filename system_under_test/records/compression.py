@@ -1,11 +1,11 @@
 """Compression codecs of message sets: gzip, snappy and lz4, numbered as in a message's attributes.
 
-- Snappy is read raw (librdkafka) or in the blocks of the Java library snappy-java ("xerial"). It is written in such
-  blocks, which all clients read.
-- Lz4 uses frames. In format 0 the checksum of a frame's header also covers the magic number. The first Java client had
-  this mistake, and all others must repeat it (KAFKA-3160, KIP-57).
+- Snappy is read raw (librdkafka) or in the blocks of the Java library snappy-java ("xerial"). It is written in these
+  blocks, which all clients can read.
+- Lz4 uses frames. In format 0 the checksum of a frame's header also covers the magic number. This was a mistake of the
+  first Java client, which all other programs must repeat (KAFKA-3160, KIP-57).
 
-Callers set a limit on the decompressed size. Larger data is rejected before it is fully decompressed.
+Callers set a limit on the decompressed size. Larger data are rejected before they are fully decompressed.
 """
 
 import struct
@@ -44,12 +44,12 @@ class ExpandsTooFar(CompressionError):
 
 
 def compress(codec: int, data: bytes, magic: int) -> bytes:
-    """Compresses deterministically. Raises :class:`CompressionError` for an unknown codec."""
+    """Compresses data; equal data give equal results. Raises :class:`CompressionError` for an unknown codec."""
     return _find_codec(_COMPRESS, codec)(data, magic)
 
 
 def decompress(codec: int, data: bytes, magic: int, limit: int) -> bytes:
-    """Returns at most ``limit`` bytes. Raises :class:`CompressionError`, also for bytes after the compressed data."""
+    """Decompresses to at most ``limit`` bytes. Raises :class:`CompressionError`, also if further bytes follow."""
     try:
         return _find_codec(_DECOMPRESS, codec)(data, magic, limit)
     except (zlib.error, cramjam.DecompressionError, RuntimeError, struct.error, IndexError) as error:
@@ -134,7 +134,7 @@ def _decompress_lz4(data: bytes, magic: int, limit: int) -> bytes:
 
 
 def _replace_header_checksum(frame: bytes, start: int) -> bytes:
-    """Replaces the header checksum by one over the bytes from ``start``: 4 is correct, 0 is the mistake of format 0."""
+    """Replaces the header checksum by that of the bytes from ``start``: 4 is correct, 0 is as in format 0."""
     if not frame.startswith(_LZ4_MAGIC):
         raise CompressionError("lz4: no frame")
     flags = frame[len(_LZ4_MAGIC)]

@@ -1,17 +1,16 @@
-"""A message of format (magic) 0 or 1, as it lies on disk and travels on the wire.
+"""A message of format (magic) 0 or 1, which is the same on the wire and on disk.
 
-An entry is big-endian, and a null key or value has length -1:
+Messages are stored in entries. Numbers are big-endian, and a null key or value has length -1:
 
 - ``offset int64, size int32``
 - then ``size`` bytes: ``crc32 uint32, magic int8, attributes int8, [timestamp int64, magic 1 only], key length int32,
   key, value length int32, value``
 
-The CRC covers everything after itself. The offset lies outside, so a leader assigns offsets without touching a message
+The CRC covers all bytes after it. It does not cover the offset, so a leader assigns offsets without changing a message
 (Kafka protocol guide, "Message sets"; KIP-32 for magic 1).
 
 Attributes: bits 0-2 are the codec (0 for none), bit 3 is the timestamp type (0 create, 1 append). The value of a
-compressed message is itself a message set (:mod:`~assay.system_under_test.records.wrapper`). This module does not look
-into it.
+compressed message is a message set (:mod:`~assay.system_under_test.records.wrapper`). This module does not decode it.
 """
 
 import struct
@@ -51,7 +50,7 @@ _NULL = INT32.pack(-1)
 
 
 class RecordError(ValueError):
-    """Base class of the errors that reject a message."""
+    """Base class of errors for invalid messages."""
 
 
 class CorruptMessage(RecordError):
@@ -67,7 +66,7 @@ class InvalidTimestamp(RecordError):
 
 
 class Message(NamedTuple):
-    """A decoded message. ``timestamp`` is in milliseconds; None in magic 0, or if the sender gave none."""
+    """A decoded message. ``timestamp`` is in milliseconds; None in magic 0, or if the sender has set none."""
 
     offset: int
     magic: int
@@ -102,7 +101,7 @@ def encode(message: Message) -> bytes:
 def decode(data: Buffer, position: int = 0, *, check_crc: bool = True) -> Message:
     """Returns the entry that begins at ``position``. ``check_crc=False`` skips the CRC check.
 
-    Raises :class:`CorruptMessage` for any damage, including an entry that goes past the end of ``data``.
+    Raises :class:`CorruptMessage` for any damage, including an entry that ends after ``data``.
     """
     end = find_entry_end(data, position)
     offset, _, crc, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)

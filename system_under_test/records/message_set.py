@@ -1,8 +1,7 @@
-"""A sequence of entries back to back: what a produce request carries, a segment stores and a fetch returns.
+"""Message sets: sequences of entries, as in produce requests, segments and fetch responses.
 
-A set has no header or count. A fetch response may end in the middle of a message, so every reader here stops at a
-partial last entry instead of failing. Functions take any buffer and walk it with ``unpack_from``. They copy only the
-keys and values that a caller asked for.
+A set has no header or count. A fetch response may end in the middle of a message, so all functions here stop at a
+partial last entry without an error. They take any buffer, and copy only the keys and values that a caller asked for.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +46,7 @@ class SetTimes(NamedTuple):
     newest: int
     """The greatest timestamp in milliseconds; -1 if no entry has one."""
     offset: int
-    """The offset of the first entry with it; -1 if there is none."""
+    """The offset of the first entry with that timestamp; -1 if there is none."""
     has_unstamped: bool
     """Whether an entry has no timestamp."""
 
@@ -75,7 +74,7 @@ def build(records: Sequence[Record], magic: int = 1, base_offset: int = 0) -> by
 
 
 def pack(records: Sequence[Record], magic: int, codec_number: int) -> bytes:
-    """Builds a set from offset 0 on, compressed into one entry by this codec; 0 leaves it uncompressed."""
+    """Builds a set from offset 0 on, compressed into one entry; codec 0 leaves it uncompressed."""
     data = build(records, magic)
     return wrap(decode(data), codec_number) if codec_number else data
 
@@ -105,7 +104,7 @@ def decode(data: Buffer) -> list[Message]:
 def iterate_messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
     """Yields all messages in order, also those in compressed entries. ``check_crcs=False`` skips the CRC checks.
 
-    Raises like :func:`message.decode` and :func:`wrapper.unwrap` when it reaches damage.
+    Raises the errors of :func:`message.decode` and :func:`wrapper.unwrap` when it reaches damage.
     """
     for entry in iterate_entries(data, check_crcs):
         if entry.attributes & CODEC_MASK:
@@ -120,11 +119,11 @@ def iterate_entries(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
 
 
 def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = MAX_OFFSET) -> CheckResult:
-    """Follows entries from the start of ``data`` as long as they are valid. Never raises.
+    """Checks entries from the start of ``data``, up to the first one that is not valid. Never raises.
 
     A valid entry has a possible size, a matching CRC and the expected offset. The first expected offset is
     ``next_offset``, and each message adds one. With ``gaps``, an offset may be higher, up to ``highest``. The CRC does
-    not cover offsets, so damage to an offset shows only as a gap, or as an offset out of range if gaps are allowed.
+    not cover offsets. So with ``gaps``, a damaged offset is found only if it falls or exceeds ``highest``.
     """
     prefix, int64, length, view = ENTRY_PREFIX.unpack_from, INT64.unpack_from, len(data), memoryview(data)
     position = count = 0
@@ -173,7 +172,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
 
 
 def _find_problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, highest: int) -> str | None:
-    """Returns why the header of an incomplete entry is bad, or None if nothing is wrong with it."""
+    """Returns why the header of an incomplete entry is bad, or None if it is good."""
     if len(data) - position < HEADER_SIZE:
         return None
     offset, size = ENTRY_HEADER.unpack_from(data, position)
@@ -184,7 +183,7 @@ def _find_problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: b
 
 
 def _may_be_wrapper(data: Buffer, position: int) -> bool:
-    """Returns whether a compressed entry may begin here. Its offset, that of its last message, may be higher."""
+    """Returns whether a compressed entry may begin here. Its offset, which is its last message's, may be higher."""
     return len(data) - position < ENTRY_PREFIX.size or bool(ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK)
 
 
@@ -195,7 +194,7 @@ def read_first_offset(data: Buffer) -> int:
 
 
 def iterate_timestamps(data: Buffer) -> Iterator[tuple[int, int, int]]:
-    """Yields (newest timestamp in ms or -1, last offset, end position) of each whole entry, from headers alone."""
+    """Yields (newest timestamp in ms or -1, last offset, end position) of each whole entry. Reads only headers."""
     for start, size, offset in scan(data):
         magic = ENTRY_PREFIX.unpack_from(data, start)[3]
         yield (INT64.unpack_from(data, start + TIMESTAMP_POSITION)[0] if magic else NO_TIMESTAMP), offset, start + size
@@ -204,7 +203,7 @@ def iterate_timestamps(data: Buffer) -> Iterator[tuple[int, int, int]]:
 def convert(data: Buffer, magic: int) -> bytes:
     """Returns the same messages and offsets in another format. Messages from magic 0 get no timestamp (KIP-32).
 
-    A partial last message is dropped. Raises like :func:`decode`.
+    Drops a partial last message. Raises the errors of :func:`decode`.
     """
     entries = list(iterate_entries(data))
     if all(entry.magic == magic for entry in entries):
@@ -216,7 +215,7 @@ def convert(data: Buffer, magic: int) -> bytes:
 def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
     """Returns the messages that ``keep`` accepts, with unchanged offsets.
 
-    A compressed entry that loses some is rebuilt. A partial last message is dropped. Raises like :func:`decode`.
+    Rebuilds a compressed entry that loses messages. Drops a partial last message. Raises the errors of :func:`decode`.
     """
     parts: list[Buffer] = []
     view = memoryview(data)
@@ -244,5 +243,5 @@ def convert_entry(entry: Message, magic: int) -> list[Message]:
 
 
 def encode(messages: Sequence[Message], codec_number: int) -> bytes:
-    """Returns one entry with the messages compressed by this message. Codec 0 takes exactly one message."""
+    """Returns one entry with the messages, compressed by this codec. With codec 0 there must be exactly one message."""
     return wrap(messages, codec_number) if codec_number else message.encode(messages[0])

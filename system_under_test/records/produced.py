@@ -1,10 +1,10 @@
-"""Validates a producer's message set, makes it regular, and stamps its offsets before the append.
+"""Message sets from producers: validates them, rebuilds irregular ones, and sets their offsets before the append.
 
-The cost per message limits a leader's throughput, so :func:`validate` walks a set once and collects everything that the
-leader needs. This includes the entries' positions for :func:`stamp` and the newest timestamp for the time index.
+The time per message limits a leader's throughput, so :func:`validate` reads a set once and collects all facts that the
+leader needs. They include the entries' positions for :func:`stamp`, and the newest timestamp for the time index.
 
-A compressed entry is regular if its messages are numbered from 0 without gaps, and its timestamp is their newest. A set
-is regular if all its compressed entries are.
+A compressed entry is regular if its messages are numbered from 0 without gaps, and its timestamp is the newest of
+theirs. A set is regular if all its compressed entries are regular.
 """
 
 import itertools
@@ -51,7 +51,7 @@ class ValidatedSet:
     positions: Sequence[int]
     """The position of each entry."""
     count: int
-    """The number of messages that readers see. Messages inside a compressed entry count; the entry itself does not."""
+    """The number of messages. A compressed entry counts as the messages in it."""
     magics: frozenset[int]
     """Formats of the entries."""
     codecs: frozenset[int]
@@ -59,14 +59,14 @@ class ValidatedSet:
     maximum_timestamp: int
     """The greatest timestamp in milliseconds; -1 if no message has one."""
     youngest: int
-    """Index, from 0 on, of the message that the time index points at, as in Kafka; -1 if there is none.
+    """Index of the last message in the first entry with ``maximum_timestamp``; -1 if there is none.
 
-    It is the last message in the first entry with ``maximum_timestamp``.
+    As in Kafka, the time index points at this message.
     """
     has_unstamped: bool
     """Whether an entry has no timestamp; a compressed entry has one if any of its messages has."""
     minimum_timestamp: int | None
-    """Least timestamp in milliseconds of format 1; -1 if a message has none, None if no message is in that format."""
+    """The least timestamp in milliseconds of messages in format 1; -1 if one has none. None if none is in format 1."""
     regular: bool
     """Whether :func:`stamp` accepts the set; otherwise :func:`rebuild` must make it regular first."""
     keyed: bool
@@ -140,7 +140,7 @@ def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
 
 @dataclass(frozen=True, slots=True)
 class _EntryFacts:
-    """Facts about one entry. Times are in milliseconds, -1 for none."""
+    """Facts about one entry. Timestamps are in milliseconds; -1 for none."""
 
     number: int
     """The number of messages in the entry."""
@@ -151,7 +151,7 @@ class _EntryFacts:
 
 
 def _validate_entry(data: Buffer, position: int, end: int) -> _EntryFacts:
-    """Validates an entry of any kind after its CRC check; raises like :func:`validate`."""
+    """Validates an entry of any kind after its CRC check. Raises the errors of :func:`validate`."""
     offset, _, _, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
     key_start, key_end, _, _ = message.find_key_and_value(data, position, end, magic, attributes)
     timestamp = NO_TIMESTAMP
@@ -180,18 +180,18 @@ _FORMATS_AND_CODECS = [
     )
     for kinds in range(1 << 2 * _CODECS)
 ]
-"""Formats and codecs of a set, by the bits of its entries' kinds (format and codec).
+"""Maps a set of kinds (format and codec) of entries, as bits, to the formats and the codecs.
 
-Building Python sets per message would double the cost.
+Python sets for each message would double the time of a validation.
 """
 
 
 def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = None) -> tuple[bytes, SetTimes]:
     """Returns a copy with offsets from ``base_offset`` on, and its timestamps.
 
-    ``append_time``, in milliseconds, replaces all timestamps and requires format 1. The set must be regular: a
-    compressed entry's offset is the number of its messages less one. Compressed entries of format 0 are repacked,
-    because their inner messages carry absolute offsets. Raises :class:`CorruptMessage` for a set that ends in a partial
+    ``append_time``, in milliseconds, replaces all timestamps, and requires format 1. The set must be regular: a
+    compressed entry's offset is then the number of its messages minus one. Compressed entries of format 0 are repacked,
+    because their inner messages have absolute offsets. Raises :class:`CorruptMessage` for a set that ends in a partial
     message.
     """
     data = produced.data
@@ -228,7 +228,7 @@ def _set_time(stamped: bytearray, positions: Sequence[int], append_time: int) ->
 
 
 def _repack(data: Buffer, base_offset: int) -> bytes:
-    """Stamps a set of format 0 like :func:`stamp`, by decompressing and recompressing it."""
+    """Sets the offsets of a set of format 0; decompresses and compresses its entries again."""
     parts, offset = [], base_offset
     for entry in iterate_entries(data):
         inner = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
@@ -239,10 +239,10 @@ def _repack(data: Buffer, base_offset: int) -> bytes:
 
 
 def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
-    """Rebuilds a producer's set, whatever its offsets, in this format and :attr:`regular <ValidatedSet.regular>`.
+    """Rebuilds a producer's set in this format, and makes it :attr:`regular <ValidatedSet.regular>`.
 
     - ``codec_number`` None: each entry keeps its codec
-    - ``codec_number`` 0: each message becomes an entry of its own
+    - ``codec_number`` 0: each message becomes its own entry
     - any other ``codec_number``: all messages become one entry of that codec
     """
     parts = []

@@ -1,12 +1,13 @@
-"""A compressed message set: one message, the wrapper, whose value is the compressed set.
+"""Compressed message sets: one message, the wrapper, whose value is the compressed set.
 
-The wrapper has the offset of its last message.
+The wrapper has the offset of its last inner message.
 
-- In format 1 the inner offsets are relative, so a leader assigns offsets without decompressing. The first offset is the
-  wrapper's less the last relative one (KIP-31).
+- In format 1 the inner offsets are relative, so a leader assigns offsets without decompressing. A message's offset is
+  its inner offset, plus the wrapper's offset, minus the last inner offset (KIP-31).
 - In format 0 the inner offsets are absolute.
 
-A wrapper has the newest timestamp of its messages. If the timestamp type is "append", it applies to all of them.
+A wrapper has the newest timestamp of its messages. If its timestamp type is "append", that timestamp applies to all of
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,14 +28,14 @@ from assay.system_under_test.records.message import (
 )
 
 MAX_EXPANDED: Final = 32 * 1024 * 1024
-"""Limit of a wrapper's decompressed bytes. Kafka has none, although one megabyte can decompress to a gigabyte."""
+"""Maximum bytes of a decompressed wrapper. Kafka has no limit, although one megabyte can decompress to a gigabyte."""
 
 
 def unwrap(wrapper: Message, *, check_crc: bool = True) -> list[Message]:
     """Returns the inner messages, at least one, with the offsets and timestamps that readers see.
 
-    Raises :class:`CorruptMessage` if the value is not whole, uncompressed messages of the wrapper's format. Raises
-    :class:`MessageTooLarge` beyond :data:`MAX_EXPANDED`.
+    Raises :class:`CorruptMessage` unless the value has only whole, uncompressed messages of the wrapper's format.
+    Raises :class:`MessageTooLarge` beyond :data:`MAX_EXPANDED`.
     """
     inner = list(_iterate_inner(wrapper, check_crc))
     shift = wrapper.offset - inner[-1].offset if wrapper.magic else 0
@@ -67,13 +68,13 @@ def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
 def read_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """Returns the first offset and the number of messages of the wrapper from ``position`` to ``end``.
 
-    Raises like :func:`unwrap`, but checks no CRC, neither the wrapper's nor that of an inner message.
+    Raises the errors of :func:`unwrap`, but checks no CRC, neither the wrapper's nor an inner message's.
     """
     wrapper = message.decode(data[position:end], check_crc=False)
     expanded = _decompress(wrapper)
     count = position_inside = first = last = 0
     while position_inside < len(expanded):
-        # an entry without a whole header makes find_entry_end raise
+        # If the header is not whole, find_entry_end raises an error.
         rest = len(expanded) - position_inside
         last = ENTRY_HEADER.unpack_from(expanded, position_inside)[0] if rest >= ENTRY_HEADER.size else 0
         position_inside = message.find_entry_end(expanded, position_inside)

@@ -5,5 +5,5 @@ In reading order:
 - ``local``: files, fsync, and sending large ranges to a connection
 - ``atomic``: replaces a small file
 
-Imports ``runtime`` alone; the log, replication and the real process import it.
+The log, replication and the real process import this package. It imports only ``runtime``.
 """

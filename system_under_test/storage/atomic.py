@@ -32,10 +32,10 @@ class LogStateFile:
 
 
 async def write_atomic(storage: Storage, path: str, data: bytes) -> None:
-    """Durably replaces ``path`` by ``data``; the parent folder must exist.
+    """Durably replaces the content of ``path`` by ``data``; the parent folder must exist.
 
-    Two calls for one path must not overlap, because they share the temporary file: callers that may write concurrently
-    must hold a lock. Raises ``OSError`` as the storage does; the target then has its old or its new content.
+    Two calls for one path must not overlap, because they use the same temporary file. Callers that may write
+    concurrently must hold a lock. Raises the storage's ``OSError``; the target then has its old or its new content.
     """
     temporary = path + TEMPORARY_SUFFIX
     storage.write_bytes(temporary, data)

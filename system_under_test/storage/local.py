@@ -1,28 +1,28 @@
 """``Storage`` on the real file system.
 
-Appends and reads are plain system calls: they touch the page cache and take microseconds. Only fsync waits for the
+Appends and reads are plain system calls: they use the page cache and take microseconds. Only fsync waits for the
 device. It runs in the loop's default executor, so that the loop keeps serving.
 
-A file is locked by ``flock(2)`` on an open file. The kernel releases the lock when the last descriptor is closed, at
-the latest when the process ends. A program that the process starts does not inherit the descriptor.
+A file is locked by ``flock(2)``. The kernel releases the lock when the last descriptor is closed, at the latest when
+the process ends. Child processes do not inherit the descriptor.
 
 The log relies on three properties:
 
 - An append happens wholly or not at all: a short write (disk full) is truncated before the error is raised.
-- After a failed fsync of any file or folder every later one fails, too. Linux drops the dirty pages of a failed
-  write-back and lets the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018). So
-  the broker ends when its next checkpoint fails, if not before.
+- After a failed fsync of any file or folder, every later fsync fails, too. Linux drops the dirty pages of a failed
+  write-back, and the next fsync succeeds although data are lost (the "fsyncgate" of PostgreSQL, 2018). Because of this
+  rule, the broker ends at its next checkpoint at the latest.
 - A slice being sent is sent unchanged, even if the file is truncated or closed meanwhile.
 
-Bytes of a file are sent to a connection without copying them into this process. ``loop.sendfile`` is not used. It takes
-the connection away from its transport: reading pauses, a closed transport goes unnoticed, and aborting the transport
-leaves the caller waiting forever.
+Large ranges of a file are sent to a connection without copying them into this process. ``loop.sendfile`` is not used,
+because it takes the connection away from its transport: reading pauses, a closed transport is not noticed, and an
+aborted transport leaves the caller waiting forever.
 
-Instead, sendfile is tried only while the transport has nothing to send, and never waited for. Bytes that the socket
-does not take at once go through the transport in small pieces; it signals when the socket has room again.
+Instead, ``os.sendfile`` is called only while the transport has nothing to send, and never blocks. If the socket is
+full, the next bytes go through the transport in small pieces, because the transport signals when the socket has room.
 
-The kernel queues references to the file's pages, not copies. They are read when the peer's kernel takes them, which may
-be long after this returns. So the range must never change: see ``LocalFile.truncate``.
+The kernel queues references to the file's pages, not copies. The pages are read when the peer takes the bytes, perhaps
+long after this returns. So the range must never change: see ``LocalFile.truncate``.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ PIECE = 64 * 1024
 
 
 async def send_range(descriptor: int, position: int, size: int, writer: asyncio.StreamWriter) -> None:
-    """Sends a range of a file; returns when the kernel has all of it.
+    """Sends a range of a file; returns when the kernel has taken all of it.
 
-    Raises ``OSError`` if the connection is lost or the file is shorter.
+    Raises ``OSError`` if the connection is lost or the file is too short.
     """
     transport = writer.transport
     socket = writer.get_extra_info("socket")
     low, high = transport.get_write_buffer_limits()
-    transport.set_write_buffer_limits(0)  # drained must mean empty: only then may bytes bypass the transport
+    transport.set_write_buffer_limits(0)  # after a drain the buffer must be empty, so that bytes may bypass it
     try:
         if transport.get_write_buffer_size():
             await writer.drain()
@@ -72,11 +72,11 @@ async def send_range(descriptor: int, position: int, size: int, writer: asyncio.
 
 
 SENDFILE_MIN_BYTES = 4 * 1024 * 1024
-"""Size in bytes from which sendfile pays (``benchmarks/sendfile.py``, docs/contributing/performance.md)."""
+"""Size in bytes from which sendfile is faster (``benchmarks/sendfile.py``, docs/contributing/performance.md)."""
 HOLDER_BYTES = 64
-"""Bytes of a locked file that may name its holder."""
+"""Maximum bytes read from a locked file to name the process that holds the lock."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-"""Flags for a file that is written. A link is not followed, because the file behind it belongs to others."""
+"""Flags for a file that is written. A link is not followed, because it may lead to another program's file."""
 
 
 class FsyncGuard:
@@ -84,7 +84,7 @@ class FsyncGuard:
 
     def __init__(self) -> None:
         self.failed = False
-        """Whether an fsync, or an equally durable truncation, has failed: the content of the disk is unknown."""
+        """Whether an fsync, or the durable replacement of a file, has failed, so that the disk's content is unknown."""
 
     def require_intact(self, path: str) -> None:
         if self.failed:
@@ -123,7 +123,7 @@ class LocalSlice:
     def read(self) -> bytes:
         """Returns the bytes. Raises ``OSError`` if the file was closed or truncated since."""
         data = self._file.read(self._position, self.size)
-        self._check_not_cut()
+        self._require_in_file()
         return data
 
     async def send(self, writer: asyncio.StreamWriter) -> None:
@@ -132,21 +132,22 @@ class LocalSlice:
             writer.write(self.read())
             await writer.drain()
             return
-        self._check_not_cut()
+        self._require_in_file()
         descriptor = self._file.open_for_sendfile(self._position + self.size)
         try:
             await send_range(descriptor, self._position, self.size, writer)
         finally:
             os.close(descriptor)
 
-    def _check_not_cut(self) -> None:
+    def _require_in_file(self) -> None:
+        """Raises ``OSError`` if the file has been truncated below the end of the range."""
         left = max(0, self._file.size - self._position)
         if left < self.size:
             raise OSError(errno.EIO, f"only {left} of {self.size} bytes are left at {self._position}", self._file.path)
 
 
 class LocalFile:
-    """An open file; tracks its size itself, because no other process writes to a broker's files while it runs."""
+    """An open file. It tracks its own size, because no other process writes to a broker's files."""
 
     def __init__(self, path: str, fsyncs: FsyncGuard) -> None:
         self.path = path
@@ -177,17 +178,20 @@ class LocalFile:
         return LocalSlice(self, position, max(0, min(size, self.size - position)))
 
     def open_for_sendfile(self, end: int) -> int:
-        """Returns a descriptor for sendfile up to ``end``; the caller must close it. These bytes never change again."""
+        """Returns a descriptor for sendfile up to ``end``, which the caller must close.
+
+        The bytes up to ``end`` never change again.
+        """
         descriptor = os.dup(self._descriptor)
         self._sendfile_end = max(self._sendfile_end, end)
         return descriptor
 
     def truncate(self, size: int) -> None:
-        """Truncates the file. If sockets may still send the removed bytes, a copy of the other bytes replaces the file.
+        """Truncates the file. If sockets may still send removed bytes, replaces the file by a copy of the other bytes.
 
-        A truncation zeroes the end of a page, and later appends fill it, even in the queues of sockets. So the senders
-        keep the old file. The copy is slow, and durable at once. A log sends only committed records, so this is rare
-        except after an unclean election.
+        A truncation zeroes the rest of a page, and later appends fill it. This would change the page in the queues of
+        sockets, too. So these sockets keep the pages of the old file. The copy is slow, and durable at once. It is rare
+        except after an unclean election, because a log sends only committed records without a copy.
         """
         if size < self._sendfile_end:
             self._replace_by_copy(size)
@@ -226,7 +230,7 @@ class LocalFile:
             _fsync_and_close(os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError:
             os.close(copy)
-            self._fsyncs.failed = True  # after a power loss, the path may mean either file
+            self._fsyncs.failed = True  # after a power loss, either file may be at the path
             raise
         os.close(self._descriptor)
         self._descriptor = copy
@@ -246,7 +250,7 @@ class LocalFile:
 
 
 class LocalStorage:
-    """A folder of the machine. Paths begin there, with or without ``/``, and may not leave it (``ValueError``)."""
+    """Storage in a folder of the machine. Paths begin there, with or without ``/``; ``..`` is a ``ValueError``."""
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
@@ -283,7 +287,7 @@ class LocalStorage:
         return os.path.exists(self._absolute(path))
 
     def resolve(self, path: str) -> str:
-        """Returns the path with symbolic links resolved. All other methods reject a result outside of the folder."""
+        """Returns the path with symbolic links resolved. If it is outside of the folder, no other method accepts it."""
         relative = os.path.relpath(os.path.realpath(self._absolute(path)), os.path.realpath(self._root))
         return f"/{relative}" if path.startswith("/") else relative
 
@@ -344,7 +348,7 @@ class LocalStorage:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Opens a file without waiting. A FIFO may have no other end, so opening it could wait without end.
+    """Opens a file without blocking, because an open of a FIFO could otherwise block forever.
 
     Raises :class:`IrregularFileError` for a folder, FIFO or device, and for a link if ``flags`` forbid it.
     """

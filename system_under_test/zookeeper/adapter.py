@@ -1,10 +1,11 @@
-"""The ZooKeeper client for a real server, on kazoo.
+"""ZooKeeper client for a real server, implemented with kazoo.
 
-kazoo reads a connection in one thread, hands results to a second and watch events to a third. So a result may overtake
-a watch event that was read before it. This adapter uses only the first thread: its handler posts results, watch events
-and state changes to the event loop in the order in which they were read. ``close`` joins that thread.
+kazoo reads a connection in one thread, hands results to a second thread, and watch events to a third. So a result may
+overtake a watch event that was read before it. This adapter uses only the first thread: its handler posts results,
+watch events and state changes to the event loop in the order in which they were read. ``close`` joins that thread.
 
-It also corrects two flaws: kazoo's ``multi`` *returns* its exceptions, and it forgets the negotiated timeout.
+The adapter also corrects two flaws of kazoo: ``multi`` *returns* its exceptions, and the client forgets the negotiated
+timeout.
 """
 
 import asyncio
@@ -24,16 +25,16 @@ from kazoo.protocol.states import KazooState, ZnodeStat
 from assay.system_under_test.runtime import StateListener, Watch
 
 Post = Callable[..., None]
-"""``post(callback, *arguments)`` from any thread: runs it on the event loop, in the order of the posts."""
+"""``post(callback, *arguments)``, from any thread, runs the callback on the event loop, in the order of the posts."""
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
-"""kazoo's default would wait up to a minute between attempts; a session of seconds would be over by then."""
+"""With kazoo's default, a client waits up to a minute between attempts, and a session of seconds would expire."""
 
 log = logging.getLogger(__name__)
 
 
 class _InlineQueue:
-    """Replaces the queue of kazoo's completion thread: runs each call at once, in the thread that puts it."""
+    """Replaces the queue of kazoo's completion thread. Runs each call at once, in the calling thread."""
 
     def put(self, call: Callable[[], object]) -> None:
         call()
@@ -69,9 +70,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not type
         super().__init__(client, retry, logger=log)
         self._clock = clock
         self._pings: deque[float] = deque()
-        """When each unanswered ping was sent."""
+        """The times at which unanswered pings were sent."""
         self._requests: deque[float] = deque()
-        """When each other unanswered request was sent."""
+        """The times at which all other unanswered requests were sent."""
 
     def _invoke(self, timeout: float, request: Any, xid: Any = None) -> Any:
         sent = self._clock()
@@ -139,7 +140,7 @@ class KazooZooKeeper:
             raise ConnectionError(f"no ZooKeeper session with {self._servers} within {timeout} s") from None
 
     async def close(self) -> None:
-        """Ends the session if a server can be reached, else leaves it to expire. No callback runs afterwards."""
+        """Ends the session if a server can be reached; otherwise the session expires. No callback runs afterwards."""
         if not self._closed:
             self._closed = True
             self.session_id = 0
@@ -197,7 +198,7 @@ class KazooZooKeeper:
             log.warning("%s: the event loop is closed; dropped %r", self._servers, callback)
 
     def _post_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
-        # one more turn of the loop, because a coroutine that awaits a result also runs one turn after it is resolved
+        # In the next turn of the loop, because a coroutine that awaits a result also runs one turn after the result.
         self._post(self._loop.call_soon, self._call_unless_closed, callback, *arguments)
 
     def _call_unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:

@@ -1,8 +1,8 @@
-"""The paths of the brokers' znodes: the layout of Kafka 0.8 - 0.10."""
+"""The paths of the brokers' znodes, which are those of Kafka 0.8 to 0.10."""
 
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
-"""Each write to it creates a version, from which a broker id is generated."""
+"""Each write to this znode creates a version, from which a broker id is generated."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -16,7 +16,7 @@ CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
 CONSUMERS = "/consumers"
 DRAFT_GROUPS = "/draft_groups"
-"""The groups of the draft group protocol, one znode each. Kafka has no such path."""
+"""The groups of the draft group protocol, one znode each. Kafka does not have this path."""
 
 CREATED_AT_START = (
     BROKER_IDS,
@@ -85,5 +85,5 @@ def draft_group(group: str) -> str:
 
 
 def config_change() -> str:
-    """Returns the path to create as a sequence node."""
+    """Returns the path prefix of a sequence node that announces a change of settings."""
     return f"{CONFIG_CHANGES}/config_change_"

@@ -23,10 +23,10 @@ class ZnodeError(Exception):
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
-    """/brokers/ids/N. Only host, port, ``jmx_port`` and version are required, as in the documents of 0.8.
+    """/brokers/ids/N. All fields except host and port have defaults, because brokers of 0.8 write fewer fields.
 
-    ``clean_lives`` is not Kafka's (KIP-966). It holds the czxids of the broker's earlier registrations, back to its
-    last unclean start. The broker has stopped cleanly since, so it still has all records of these registrations.
+    ``clean_lives`` is an addition to Kafka's format (KIP-966): the czxids of the broker's earlier registrations since
+    its last unclean start. The broker still has all records that it had under these registrations.
     """
 
     host: str
@@ -51,8 +51,8 @@ class PartitionState(msgspec.Struct, frozen=True):
 
     - ``isr_epochs``: by broker id as text, the registration (czxid) under which each member of the ISR and of ``elr``
       was admitted (KIP-903)
-    - ``elr``: members that left while the ISR was too small for the high watermark to move on, and which therefore
-      still hold all acknowledged records (KIP-966)
+    - ``elr``: the eligible leader replicas (KIP-966). They have left the ISR while it was too small for the high
+      watermark to advance, so they have all acknowledged records
     """
 
     controller_epoch: int
@@ -80,7 +80,7 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """/config/changes/config_change_N: whose settings changed, in the format of version 1 or 2."""
+    """/config/changes/config_change_N: the topic or broker whose settings changed, in the format of version 1 or 2."""
 
     version: int
     entity_path: str = ""
@@ -142,9 +142,9 @@ class ReassignmentList(msgspec.Struct, frozen=True):
 
 
 class TopicDeletion(msgspec.Struct, frozen=True):
-    """/admin/delete_topics/T, once replicas are asked to delete their files; before that it is empty, as in Kafka.
+    """/admin/delete_topics/T after the deletion has begun. A requested deletion has an empty znode, as in Kafka.
 
-    ``czxid`` is the topic's, which distinguishes it from a later one of that name.
+    ``czxid`` is the topic's, which distinguishes it from a later topic of that name.
     """
 
     czxid: int
@@ -160,7 +160,7 @@ class ClusterId(msgspec.Struct, frozen=True):
 
 _JSON = msgspec.json.Encoder()
 _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""A znode may contain anything: other text than UTF-8, or lists nested without limit."""
+"""Errors for content that is not JSON of the right type, not UTF-8, or nested too deep."""
 
 
 def encode(value: msgspec.Struct) -> bytes:
@@ -191,9 +191,9 @@ class _Entries(msgspec.Struct):
 
 
 def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list[str]]:
-    """Returns the valid entries of ``partitions``, and the problems of the others.
+    """Returns the valid entries of the list ``partitions``, and the problems of the invalid ones.
 
-    Raises ``ZnodeError`` if there is no such list.
+    Raises ``ZnodeError`` if the content has no such list.
     """
     found: list[T] = []
     problems: list[str] = []
@@ -206,7 +206,7 @@ def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list
 
 
 def parse_controller_id(data: bytes) -> int:
-    """Returns the id in /controller, also in the old plain-integer format; -1, which means none, if malformed."""
+    """Returns the id in /controller, also in the old plain-integer format; -1 for malformed content."""
     try:
         found = msgspec.json.decode(data, type=ControllerClaim).brokerid
     except _DECODE_ERRORS:
@@ -234,7 +234,7 @@ def make_create(path: str, value: bytes = b"", *, ephemeral: bool = False, seque
 
 
 async def read_watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
-    """Returns content and stat, or None if there is no such znode. Watches its change, or else its creation."""
+    """Returns content and stat, or None if there is no such znode. Watches its next change, or its creation."""
     while True:
         try:
             return await zookeeper.get(path, watch)
