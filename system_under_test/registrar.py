@@ -68,7 +68,7 @@ class Registrar:
         """Creates the parent znodes that all brokers use, and the cluster's id.
 
         Raises ``BrokerError``, and changes nothing, if the data directory names a cluster and ZooKeeper has no cluster
-        id: after the creation of a new id, the directory would belong to another cluster.
+        id. With a new id, the directory would belong to another cluster.
         """
         found = directory.read_meta_properties(self.runtime.storage, self.config.data_dir)
         if found is not None and found.cluster_id is not None:

@@ -44,8 +44,8 @@ __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
 JOIN_TIMEOUT_FACTOR: Final = 1.25
 """Time limit of a join as a multiple of the rebalance timeout. Other members may join until the rebalance timeout, and
-then the generation must be stored. If a new member gave up before that, it would join again under a new id, and nobody
-would read the partitions that the first id gets."""
+then the generation must be stored. If a new member gave up before that, it would join again under a new id, and no
+member would read the partitions that the first id gets."""
 
 
 class Membership(CoordinatorClient):

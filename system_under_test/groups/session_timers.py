@@ -21,7 +21,7 @@ MemberT = TypeVar("MemberT", bound=SessionMember)
 
 
 class SessionTimers(Generic[MemberT]):
-    """One timer for each member. A heartbeat moves only the deadline, which the timer checks when it fires.
+    """Timers, one for each member. A heartbeat moves only the deadline, which the timer checks when it fires.
 
     ``on_expired`` is called with a member whose session has ended, and must remove the member.
     """

@@ -7,11 +7,11 @@ watermark. Compacted logs lack some offsets.
 
 A partition has two kinds of reference logs:
 
-- One reference log for all replicas, because committed records must stay. It is used until committed records may be
-  lost legitimately: after a power loss, a wipe or a rollback of any node, or after an unclean election that the topic
-  allows. After an unclean election, a follower of the new leader removes committed records, while a follower that does
-  not know the new leader yet still has them.
-- From then on, one reference log for each leader epoch. It applies to replicas that have reconciled in that epoch,
+- A single reference log for all replicas, because committed records must stay. It is used until committed records may
+  be lost legitimately. This is so after a power loss, a wipe or a rollback of any node, and after an unclean election
+  that the topic allows. After an unclean election, a follower of the new leader removes committed records, while a
+  follower that does not know the new leader yet still has them.
+- From then on, a reference log for each leader epoch. It applies to replicas that have reconciled in that epoch,
   because their logs are prefixes of the leader's.
 
 A replica is left out in these cases:

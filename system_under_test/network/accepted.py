@@ -9,8 +9,8 @@ memory bounded:
 Each connection has one timer against idle peers, which compares time stamps when it fires. A timer per request would
 cost more than the rest of this module.
 
-``ReadAhead`` reads large pieces of the stream and returns exact numbers of bytes. One read usually gets the size and
-the body of a small request, and often the following requests, too.
+``ReadAhead`` reads large pieces of the stream and returns exact numbers of bytes. A read usually gets the size and the
+body of a small request, and often the following requests, too.
 """
 
 import asyncio

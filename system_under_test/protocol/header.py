@@ -37,7 +37,7 @@ def read_frame_size(prefix: bytes) -> int:
 
 
 def peek_request_header(data: bytes) -> RequestHeader:
-    """Reads key, version and correlation id, whose positions are the same in every version. Raises ``ProtocolError``."""
+    """Reads key, version and correlation id, which are at fixed positions. Raises ``ProtocolError``."""
     try:
         key, version, correlation_id = _REQUEST_START.unpack_from(data)
     except struct.error as error:

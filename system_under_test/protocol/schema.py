@@ -1,6 +1,6 @@
 """Declarations of messages: each is a table of wire types.
 
-A message is a dataclass whose field types are wire types. One class describes all versions::
+A message is a dataclass whose field types are wire types. A class describes all versions of its message::
 
     @message
     class FetchPartition:

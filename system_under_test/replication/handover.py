@@ -1,8 +1,8 @@
 """Handover by a replica whose log has lost durable records: it gives up leadership and its place in the in-sync set.
 
 1. The replica stops leading at once.
-2. It asks the controller to remove it from the in-sync set and the eligible leader replicas, and repeats this until it
-   has a role in which no other broker relies on it.
+2. It asks the controller to remove it from the in-sync set and the eligible leader replicas. It repeats the request
+   until it has a role in which no other broker relies on it.
 3. Only then its log is discarded and copied again from the leader (``follower``).
 
 If no other replica can lead, the partition has no leader, and the damaged log is kept.

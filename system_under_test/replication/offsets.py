@@ -186,8 +186,8 @@ async def answer_log_end(
         try:
             partition = manager.get(wanted.topic, wanted.partition)
             same_topic = partition.incarnation == wanted.topic_czxid
-            if partition.log.damage is None:  # the answer (-1, -1) means that the replica must not lead
-                # The log of another topic of that name will be set aside, so this replica will have an empty log.
+            if partition.log.damage is None:  # otherwise the answer is (-1, -1): the replica must not lead
+                # A log of another topic of that name will be set aside, so the answer is an empty log.
                 epoch, end = (partition.epochs.latest(), partition.log.end_offset) if same_topic else (-1, 0)
             partition.events.emit(
                 "log-end-answered",

@@ -3,7 +3,7 @@
 1. A *change* of the consumers, their topics or the topics' partitions makes the group *prepare*. Any join is a change.
 2. Every heartbeat gets the error IllegalGeneration. The consumer then commits and joins again.
 3. When each consumer has joined or lost its session, the generation rises by one and partitions are assigned again.
-   One write to ZooKeeper stores the generation and the assignment before any consumer gets a response.
+   Both are stored in ZooKeeper, by a single write, before any consumer gets a response.
 4. The group is *rebalancing* until every consumer has sent a heartbeat in the new generation.
 5. The group is *steady* until the next change.
 
