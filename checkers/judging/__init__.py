@@ -6,7 +6,7 @@
 - ``coverage``: whether enough happened for a pass, and whether the system recovered
 - ``sensitivity``: shares of planted violations that the checks of a run catch
 - ``health``: how many operations of each kind were answered
-- ``weaknesses``: long rows of errors, repeated values and an unreached rate, each a warning
+- ``weaknesses``: warnings about streaks of errors, repeated values and an unreached rate
 - ``disturbance``: which operations succeeded during which faults
 - ``history_views``: gives an engine a history's files as views with the columns of the format
 - ``validate``: rejects histories that cannot have happened

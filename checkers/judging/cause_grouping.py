@@ -2,15 +2,15 @@
 
 A finding belongs to another one in two cases:
 
-- Its check declares that the other's anomaly is the better name (``Check.explained_by``), and both have a common
-  subject: an offset, value, poll or answer of one key. The anomalies' names alone never suffice.
-- Its check has already found the same thing, on another replica or in an earlier epoch, for example
+- Its check declares that the other's anomaly is the better name (``Check.explained_by``), and both findings have a
+  common subject: an offset, value, poll or answer of one key. The anomalies' names alone never suffice.
+- Its check has already found the same contradiction, for example on another replica or in an earlier epoch
   (``Check.seen_again``).
 
-So two independent causes do not hide each other. All findings count for the contract as before, and a forbidden one is
-never shown beneath a tolerated one.
+So two independent causes do not hide each other. Grouping changes no verdict, and a forbidden finding is never shown
+beneath a tolerated one.
 
-The module also adds the name of the check to an error that is raised in a check, which may be a user's own.
+The module also adds the name of a check to an error that its code raises, because a user may have written the check.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

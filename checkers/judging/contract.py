@@ -1,10 +1,10 @@
-"""The contract: which anomalies a configuration forbids and tolerates, and how much must happen in a run.
+"""Contract: the anomalies that a configuration forbids and tolerates, and how much must happen in a run.
 
-Instead of anomalies it can name a model: the operations of each key must then be linearizable by that model.
+A contract can also name a model. Then the operations of each key must be linearizable by that model.
 
 Detection and policy are separate. Checks report every anomaly that they find; the contract says what a finding means.
-A run is unknown if it has an anomaly that the contract neither forbids nor tolerates. A contract is plain data and is
-stored in the run's ``settings.json``, so an old run is judged by its own promises.
+A run is unknown if it has an anomaly that the contract neither forbids nor tolerates. A contract is plain data in the
+run's ``settings.json``, so an old run is judged by its own contract.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ INTOLERABLE: Final = (
     "queue-phantom",
     "garbage-read",
 )
-"""Anomalies that no promise excuses: a read value was never written, was written only later, or its write certainly
-failed. An experiment must not tolerate them. So they fail a run even if its contract is not available."""
+"""Anomalies that no design excuses: a read value was never written, was written only later, or its write certainly
+failed. No contract may tolerate them, so they fail a run even if its contract is not available."""
 
 STANDARD_REFUSALS: Final = (
     "changed", "dead", "empty", "exists", "has-a-token", "held", "lock-lost", "mismatch", "no-former-generation",
@@ -53,29 +53,29 @@ SNAPSHOT_DEADLINES: Final = (
 DEADLINES: Final = ("rebalance_deadline", *SNAPSHOT_DEADLINES, "group_deadline")
 """The deadlines with a default that depends on ``recovery_deadline``."""
 MAX_SECONDS: Final = 10**9
-"""Some thirty years: no run lasts that long, and the sum of a few fits into 64 bits as nanoseconds."""
+"""About thirty years. The sum of a few such times fits into 64 bits as nanoseconds."""
 SNAPSHOT_MARGIN: Final = 5 * NANOSECONDS
-"""Time for a few more snapshots after the longest of these deadlines."""
+"""Time for a few more snapshots after the longest of ``SNAPSHOT_DEADLINES``."""
 
 
 class Toleration(msgspec.Struct, frozen=True):
-    """Anomalies that are not forbidden in a run with one of these faults, because the design cannot survive them."""
+    """Anomalies that are tolerated in a run with one of these faults, because the system's design allows them."""
 
     anomalies: tuple[str, ...]
     faults: tuple[str, ...]
-    """Names of faults. For a name in ``disturbance.EQUIVALENT``, other faults of equal effect count, too. Empty: the
-    contract tolerates the anomalies in every run, and this object only gives the reason."""
+    """Names of faults. For a name in ``disturbance.EQUIVALENT``, other faults of equal effect count, too. If it is
+    empty, the contract tolerates the anomalies in every run, and this object only gives the reason."""
     because: str
-    """Why the design allows it: a clause without a full stop."""
+    """The reason: a clause without a full stop."""
 
 
 class ExposureMinimum(msgspec.Struct, frozen=True):
-    """How many claims of an anomaly's check a run must expose (:mod:`assay.checkers.exposure`)."""
+    """Minimum number of claims of an anomaly's check that a run must expose (:mod:`assay.checkers.exposure`)."""
 
     anomaly: str
     count: int = 1
     share: float = 0.0
-    """From 0 to 1, of all claims."""
+    """Minimum share of all claims, from 0 to 1."""
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     rejoin_deadline: float | None = None
     """Seconds in which a live replica must return to the in-sync set; None: ``recovery_deadline``."""
     obedience_deadline: float | None = None
-    """Seconds in which replicas must take the role that the written state gives them; None: ``recovery_deadline``."""
+    """Seconds in which replicas must take the roles of the stored partition state; None: ``recovery_deadline``."""
     deletion_deadline: float | None = None
     """Seconds in which a deleted topic must be gone everywhere; None: ``recovery_deadline``."""
     retention_deadline: float | None = None
@@ -110,27 +110,28 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds in which a group with polling members must read every partition to its end; None: half of
     ``recovery_deadline``, because the drain does not wait longer."""
     fenced_by_requests: bool = False
-    """Whether the guard of a leased resource learns a newer token only from a request that carries it."""
+    """Whether a leased resource learns a newer fencing token only from a request that carries it."""
     minimum_operations: int = 10
-    """Successful operations in the whole run. Here and below, only operations that wrote or read a value count."""
+    """Minimum number of successful operations in the whole run. Here and below, only operations that wrote or read a
+    value count."""
     minimum_during_fault: int = 1
-    """Successful operations called and returned during each disturbance: a fault, or faults that overlap or follow each
-    other at once (:mod:`assay.checkers.judging.disturbance`). 0 if a fault stops everything."""
+    """Minimum number of successful operations called and returned during each disturbance: a fault, or faults that
+    overlap or follow each other at once (:mod:`assay.checkers.judging.disturbance`). 0 if a fault stops everything."""
     failover: float | None = None
-    """Seconds until other servers have taken over from a dead one, by the system's design. A shorter disturbance need
-    not contain a success. None: the value of the system (``SupportsFailover``), else 0.
+    """Seconds until other servers take over from a dead one, by the system's design. A shorter disturbance need not
+    contain a success. None: the value of the system (``SupportsFailover``), or 0 if it has none.
     """
     patience: float = 0.0
     """Seconds for which clients wait for a silent server before they turn to another. It may outlast a failover."""
     may_stall: tuple[str, ...] = ()
-    """Names of faults under which the system, by its design, may serve no one until the heal."""
+    """Names of faults during which the system may stop to serve until the heal, by its design."""
     refusals: tuple[str, ...] = STANDARD_REFUSALS
     """Errors with which a failed operation counts as answered: the system refused it. A kind of operation without any
     answer makes the run unknown (:mod:`assay.checkers.judging.health`)."""
     minimum_exposed: tuple[ExposureMinimum, ...] = ()
     """Set by :meth:`need_exposed`. A run below these minimums is unknown."""
     minimum_after_heal: int = 1
-    """Successful operations called after the last heal."""
+    """Minimum number of successful operations called after the last heal."""
     repeated_values: bool = False
     """Whether the workload adds equal values to a log, a queue or a set on purpose. Otherwise a run in which a value
     was added twice gets a warning (:mod:`assay.checkers.judging.weaknesses`)."""
@@ -204,10 +205,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(more, needed=needed)
 
     def need_exposed(self, anomaly: str, *, count: int = 1, share: float = 0.0) -> Contract:
-        """Returns a copy by which a run must expose so many claims of the anomaly's check, and such a share of them.
+        """Returns a copy by which a run is unknown unless it exposes enough claims of the anomaly's check.
 
-        ``need_exposed("fencing-violation", count=20)``: a run with fewer than 20 leases that another one followed is
-        unknown. Raises ``ValueError`` for a count below 0 and a share outside of 0 to 1.
+        ``count`` and ``share`` are minimums; a share of 1 means all claims. For example, with
+        ``need_exposed("fencing-violation", count=20)`` at least 20 leases must be followed by another lease. Raises
+        ``ValueError`` for a count below 0 and a share outside of 0 to 1.
         """
         if count < 0 or not 0 <= share <= 1:
             raise ValueError(f"need_exposed({anomaly!r}): a count of {count} and a share of {share} are not possible")
@@ -257,9 +259,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return self.tolerate(*(name for one in active for name in one.anomalies)) if active else self
 
     def reasons(self, injected: Mapping[str, str] | Collection[str]) -> dict[str, str]:
-        """Returns for each tolerated anomaly the reason, if one was given.
+        """Returns the reason for each tolerated anomaly, if one was given.
 
-        ``injected``: names of the injected faults, or a mapping from each of them to the name to show.
+        ``injected``: names of the injected faults, or a mapping from each name to the name to show.
         """
         shown = injected if isinstance(injected, Mapping) else {}
         reasons: dict[str, str] = {}
@@ -316,7 +318,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rest(self) -> int:
-        """How long snapshots of the system are taken after a run, in nanoseconds."""
+        """Nanoseconds for which snapshots of the system are taken after a run."""
         return max(self.within(name) for name in SNAPSHOT_DEADLINES) + SNAPSHOT_MARGIN
 
     def to_json(self) -> bytes:
@@ -338,13 +340,15 @@ def forbid(
     refusals: Sequence[str] = (),
     repeated_values: bool = False,
 ) -> Contract:
-    """Returns a contract that forbids these anomalies, and always ``no-recovery``, unexpected exits of servers and
-    broken invariants.
+    """Returns a contract that forbids these anomalies.
 
-    ``no-recovery`` means no success within ``recovery_deadline`` seconds of a heal. ``refusals``: errors of the
-    client that are answers of the system, in addition to ``held``, ``mismatch``, ``empty`` and the like.
-    ``repeated_values``: the workload adds equal values on purpose.
-    ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
+    It always forbids ``no-recovery``, unexpected exits of servers and broken invariants, too. ``no-recovery`` means no
+    success within ``recovery_deadline`` seconds of a heal.
+
+    - ``refusals``: errors of the client that are answers of the system, in addition to ``STANDARD_REFUSALS``
+    - ``repeated_values``: the workload adds equal values on purpose
+
+    For example, ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the contract of a producer that retries.
     """
     forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY, UNEXPECTED_EXIT, BROKEN_INVARIANT)))
     return Contract(
@@ -366,13 +370,13 @@ def linearizable(
     patience: float = 0.0,
     refusals: Sequence[str] = (),
 ) -> Contract:
-    """Returns a contract by which the operations of each key must be linearizable, and no server ends by itself.
+    """Returns a contract by which the operations of each key must be linearizable.
 
-    ``model`` is the name of a built-in model, of a model that a hook adds, or your own class, which must be defined at
-    the top level of its module. Clients need no ``effects`` then, because the operations themselves are judged. Raises
-    ``ValueError`` for a class that cannot be found by name.
+    It also forbids all that :func:`forbid` always forbids. ``model`` is the name of a built-in model, the name of a
+    model that a hook adds, or your own class at the top level of its module. Clients need no ``effects``, because the
+    operations themselves are judged. Raises ``ValueError`` for a class that cannot be found by name.
 
-    ``linearizable("cas-register")``, ``linearizable(Account).forbid_also(*SET_ANOMALIES)``.
+    Examples: ``linearizable("cas-register")``, ``linearizable(Account).forbid_also(*SET_ANOMALIES)``.
     """
     if not isinstance(model, str) and "<locals>" in model.__qualname__:
         raise ValueError(f"the model {model.__name__} is defined inside a function; put it at the top of its module")

@@ -1,23 +1,23 @@
 """Coverage: whether enough happened for a pass, and whether the system recovered after each fault.
 
-A run passes only if all of these hold; each missing one is a reason for ``unknown``, in words:
+A run passes only if all of these hold. Each that does not hold is a reason for ``unknown``:
 
-- Every intended fault was injected and took effect. It may yield to another fault that prevented its injection, if the
-  schedule allows that, as the mix does.
+- Every intended fault was injected and took effect. If another fault prevented its injection, the schedule may allow
+  that, as the mix does.
 - Enough operations succeeded under faults (:mod:`assay.checkers.judging.disturbance`) and after the last heal.
 - Every check had data.
 - The drain reached the sentinel in every partition.
 
-The only finding made here is ``no-recovery``. Clients kept sending to a key (or reading it) after a heal with no new
-fault in the way. Yet no send was acknowledged (no poll reached the end) within the contract's deadline. A fault with a
-slow or half-failed injection is in the way from when it may have begun. A key first tried just before the deadline, as
-by a drain's first reads, is exempt.
+The module finds one anomaly, ``no-recovery``: clients kept sending to a key or polling it after a heal, and no new
+fault disturbed them. Yet no send was acknowledged, or no poll reached the end, within the contract's deadline. A new
+fault counts from the earliest time at which it may have begun. A key that was first tried just before the deadline,
+such as by the first reads of a drain, is exempt.
 
 *Reaching the end*: a poll counts if it was called after the heal and ended ok. Its end offset must be above all offsets
-acknowledged before the heal, and above the first one acknowledged after it. So a reader that stands still does not
-count. If the drain ended below that, records are missing. Then reaching the end of the drain is enough, because the
-loss checks report the missing records. A register has recovered with the first acknowledged write or CAS, and the first
-answered read.
+acknowledged before the heal, and above the first offset acknowledged after the heal. So a reader that makes no progress
+does not count. If the drain itself ended below this offset, records are missing. Then it is enough to reach the end of
+the drain, because the loss checks report the missing records. A register has recovered after the first acknowledged
+write or CAS, and the first answered read.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from assay.harness.core.printable import count_noun
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
 
 MOST_SLOW: Final = 20
-"""Recoveries that the note of the check names."""
+"""Maximum number of recoveries that the note of the check names."""
 _WITHOUT_SUCCESS: Final = (
     "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'queue-drained', 'assign', 'revoke', "
     "'lost', 'idle')"
@@ -55,30 +55,34 @@ def _at_work(begin: int, end: int) -> str:
 class RecoverySubject:
     """Subject of recovery: a log or a register.
 
-    - ``change``, ``look``: names of an operation that changes the subject, and of one that reads it
-    - ``change_sentence``, ``look_sentence``: what a finding says of a successful one
+    - ``write``, ``read``: names of an operation that writes to the subject, and of one that reads it
+    - ``write_clause``, ``read_clause``: a clause of a finding that names a successful operation
     """
 
-    change: str
-    look: str
-    change_sentence: str
-    look_sentence: str
+    write: str
+    read: str
+    write_clause: str
+    read_clause: str
 
 
 @dataclass(frozen=True)
 class KeyRecovery:
-    """Recovery of one key after one heal: nanoseconds to the first change and the first look that count."""
+    """Recovery of one key after one heal. Delays are nanoseconds until the first write or read that counts."""
 
     subject: RecoverySubject
     fault: FaultTimes
     key: str
-    changed: int | None
-    looked: int | None
+    write_delay: int | None
+    read_delay: int | None
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """``reasons`` not to pass; ``slow``: findings of ``no-recovery``; ``recoveries``: per key and heal with data."""
+    """Result of the measurement.
+
+    ``reasons``: reasons not to pass. ``slow``: findings of ``no-recovery``. ``recoveries``: one per key and heal with
+    data.
+    """
 
     reasons: tuple[str, ...]
     slow: tuple[Finding, ...]
@@ -88,18 +92,19 @@ class Coverage:
 def describe_slowest(recoveries: tuple[KeyRecovery, ...]) -> str | None:
     """Returns each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``.
 
-    If there are more than ``MOST_SLOW``, it names the slowest.
+    If there are more than ``MOST_SLOW``, only the slowest are named.
     """
     found: dict[tuple[int, str], list[KeyRecovery]] = {}
     for recovery in recoveries:
-        found.setdefault((recovery.fault.id, recovery.subject.change), []).append(recovery)
+        found.setdefault((recovery.fault.id, recovery.subject.write), []).append(recovery)
     groups = list(found.values())
     if len(groups) > MOST_SLOW:
         slowest = {id(group) for group in sorted(groups, key=_find_longest)[-MOST_SLOW:]}
         groups = [group for group in groups if id(group) in slowest]
     lines = [
-        f"fault {one.fault.id} ({one.fault.name}): {one.subject.change} {_describe_worst([r.changed for r in group])}, "
-        f"{one.subject.look} {_describe_worst([r.looked for r in group])} after the heal"
+        f"fault {one.fault.id} ({one.fault.name}): "
+        f"{one.subject.write} {_describe_longest([recovery.write_delay for recovery in group])}, "
+        f"{one.subject.read} {_describe_longest([recovery.read_delay for recovery in group])} after the heal"
         for group in groups
         for one in group[:1]
     ]
@@ -109,11 +114,11 @@ def describe_slowest(recoveries: tuple[KeyRecovery, ...]) -> str | None:
 
 
 def _find_longest(group: list[KeyRecovery]) -> int:
-    """Returns the longest time of recovery; ``INFINITY`` for none."""
-    return max(INFINITY if time is None else time for one in group for time in (one.changed, one.looked))
+    """Returns the longest time of recovery; ``INFINITY`` if a key did not recover."""
+    return max(INFINITY if time is None else time for one in group for time in (one.write_delay, one.read_delay))
 
 
-def _describe_worst(times: list[int | None]) -> str:
+def _describe_longest(times: list[int | None]) -> str:
     known = [time for time in times if time is not None]
     return "never" if len(known) < len(times) else seconds(max(known))
 
@@ -123,8 +128,8 @@ def measure_coverage(
 ) -> Coverage:
     """Returns the coverage. ``faults`` has all faults of the history.
 
-    ``ended``: the run came to its own end, so its deadlines count. ``health``: of a run that can be repeated, so that
-    reasons say why operations failed, and what helps. Needs the views of the log and register families.
+    ``ended``: the run came to its own end, so its deadlines count. ``health``: given if the run can be repeated; then
+    reasons also say why operations failed, and what helps. Needs the views of the log and register families.
     """
     reasons = [
         *_find_fault_reasons(faults),
@@ -166,8 +171,8 @@ def _find_fault_reasons(faults: list[FaultTimes]) -> list[str]:
 def make_successes(engine: Engine, *, materialized: bool = True, by_outcome: bool = False) -> None:
     """Creates the relation ``successes``: operations (``op``, ``call``, ``ret``) that wrote or read a value.
 
-    ``materialized``: as a table, because it is read several times. ``by_outcome``: all operations that ended ok, for a
-    history without effects.
+    ``materialized``: creates a table instead of a view, for several reads. ``by_outcome``: includes all operations that
+    ended ok, for a history without effects.
     """
     make = engine.table if materialized else engine.view
     if by_outcome:
@@ -186,7 +191,7 @@ def _find_operation_reasons(
     by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
     make_successes(engine, materialized=bool(faults), by_outcome=by_outcome)
     reasons = []
-    # If the first ones are enough, the others need not be counted.
+    # If the first operations of the history are enough, the others need not be counted.
     total = _count(engine, f"select count(*) as examined from successes where op < {100 * contract.minimum_operations}")
     if total < contract.minimum_operations:
         total = _count(engine, "select count(*) as examined from successes")
@@ -213,10 +218,10 @@ def _find_operation_reasons(
 
 
 def _find_drain_reasons(engine: Engine) -> list[str]:
-    """Returns a reason for each partition in which the drain did not reach the sentinel, at most ten of them.
+    """Returns a reason for each partition in which the drain did not reach the sentinel, but names at most ten.
 
-    It reached the sentinel if it says so by `drained`, or if one of its polls shows the sentinel.
-    Topics created during the run may be gone by its end, and are not drained.
+    The drain reached the sentinel if it recorded `drained`, or if one of its polls returned the sentinel. Topics that
+    the run created may be deleted by its end, and are not drained.
     """
     rows = engine.rows(
         f"""
@@ -244,21 +249,21 @@ def _find_drain_reasons(engine: Engine) -> list[str]:
 def _find_recoveries(
     contract: Contract, faults: list[FaultTimes], fault: FaultTimes, healed: int, rows: Sequence[Row], last: int
 ) -> tuple[list[KeyRecovery], list[Finding]]:
-    """Returns the recoveries after one heal, and the findings. ``last``: the time at which the history ends."""
+    """Returns the recoveries after one heal, and the findings. ``last``: the end of the history."""
     limit = healed + contract.deadline
     undisturbed = not any(other.disturbs(healed, limit) for other in faults if other.id != fault.id)
     recoveries, late = [], []
     for row in rows:
         subject = SUBJECTS[row["subject"]]
-        changed = None if row["changed"] is None else row["changed"] - healed
-        looked = None if row["looked"] is None else row["looked"] - healed
-        recoveries.append(KeyRecovery(subject, fault, row["key"], changed, looked))
+        write_delay = None if row["write_ret"] is None else row["write_ret"] - healed
+        read_delay = None if row["read_ret"] is None else row["read_ret"] - healed
+        recoveries.append(KeyRecovery(subject, fault, row["key"], write_delay, read_delay))
         if undisturbed and last >= limit:
             late += [
-                _to_finding(contract, fault, healed, row, sentence, time, tries)
-                for sentence, time, tries in (
-                    (subject.change_sentence, changed, row["changes"]),
-                    (subject.look_sentence, looked, row["looks"]),
+                _to_finding(contract, fault, healed, row, clause, time, tries)
+                for clause, time, tries in (
+                    (subject.write_clause, write_delay, row["writes"]),
+                    (subject.read_clause, read_delay, row["reads"]),
                 )
                 if tries > 0 and (time is None or time > contract.deadline)
             ]
@@ -266,8 +271,10 @@ def _find_recoveries(
 
 
 def _group_by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """Groups rows by fault and sorts them by subject and key. Sorting here lets unordered queries run for many
-    histories at once."""
+    """Groups rows by fault and sorts them by subject and key.
+
+    The rows are sorted here, because queries without an order can be run for many histories at once.
+    """
     found: dict[int, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["subject"], row["key"] is not None, row["key"] or "")):
         found.setdefault(row["id"], []).append(row)
@@ -275,10 +282,10 @@ def _group_by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
 
 
 def _make_recovery_tables(engine: Engine, deadline: int) -> None:
-    """Creates what ``_RECOVERIES`` reads: the tries in the time of each heal's deadline, by key.
+    """Creates the relations that ``_RECOVERIES`` reads: each key's attempts before each heal's deadline.
 
-    The work grows with the number of rows near heals and not with their product. So rows and heals meet in buckets of
-    time, which are at least as long as the deadline, and a time after the deadline is found by a running minimum.
+    Rows and heals are joined by buckets of time, so the work grows with the number of rows near heals, not with rows
+    times heals. A bucket is at least as long as the deadline. Times after the deadline come from a running minimum.
     """
     bits = deadline.bit_length()
     engine.table(
@@ -296,10 +303,10 @@ def _make_recovery_tables(engine: Engine, deadline: int) -> None:
         "recovery_rows",
         f"""
         select 0 as subject, key, op, call, ret, call >> {bits} as bucket, position,
-            case when kind = 'append' then 1 else 0 end as changes,
-            case when kind = 'observe-begin' then 1 else 0 end as looks,
-            case when kind = 'append' and outcome = 'ok' then ret end as changed,
-            case when kind = 'observe-end' and outcome = 'ok' then ret end as looked
+            case when kind = 'append' then 1 else 0 end as writes,
+            case when kind = 'observe-begin' then 1 else 0 end as reads,
+            case when kind = 'append' and outcome = 'ok' then ret end as write_ret,
+            case when kind = 'observe-end' and outcome = 'ok' then ret end as read_ret
         from effects where kind in ('append', 'observe-begin', 'observe-end')
         union all
         select 1, key, op, call, ret, call >> {bits}, 0,
@@ -315,26 +322,27 @@ def _make_recovery_tables(engine: Engine, deadline: int) -> None:
     engine.table("recovery_soon", _SOON)
 
 
-_IN_TIME: Final = "(call >= h.half and least(ret, call + h.quarter) <= h.until)"
-"""Whether a row's operation shows that the service was not back. It must have been called in the second half of the
-deadline: tries right after the heal prove nothing about the rest. It must also have ended by the deadline or had a
-quarter of it for the answer: a call at the last moment proves nothing.
+_PROVES_OUTAGE: Final = "(call >= h.half and least(ret, call + h.quarter) <= h.until)"
+"""SQL: whether a failed attempt would show that service was not back before the deadline.
+
+1. It was called in the second half of the deadline's time, because an earlier attempt proves nothing about later ones.
+2. It ended by the deadline, or had a quarter of this time for the answer. A call at the last moment proves nothing.
 """
 
 _TRIES: Final = f"""
     select h.id, h.healed, h.until, e.subject, e.key,
-        count(case when e.changes = 1 and {_IN_TIME} then 1 end) as changes,
-        count(case when e.looks = 1 and {_IN_TIME} then 1 end) as looks
+        count(case when e.writes = 1 and {_PROVES_OUTAGE} then 1 end) as writes,
+        count(case when e.reads = 1 and {_PROVES_OUTAGE} then 1 end) as reads
     from heal_buckets h join recovery_rows e on e.bucket = h.bucket
     where e.call >= h.healed and e.call <= h.until
     group by h.id, h.healed, h.until, e.subject, e.key
     """
-"""Keys that clients worked with before the deadline."""
+"""By heal and key, the number of attempts that could prove that service was not back."""
 
 _SO_FAR: Final = f"{{}} over (partition by subject, key {order_by('back, side, id')} {ROWS_SO_FAR})"
 
 _NEEDS: Final = f"""
-    select t.id, t.healed, t.until, t.subject, t.key, t.changes, t.looks,
+    select t.id, t.healed, t.until, t.subject, t.key, t.writes, t.reads,
         least(greatest(coalesce(b.position, -1), coalesce(f.position, -1)) + 1, coalesce(s.settled, {INFINITY}))
             as needed
     from recovery_tries t
@@ -360,25 +368,27 @@ _NEEDS: Final = f"""
             group by w.id, w.key) f on f.id = t.id and f.key = t.key and t.subject = 0
         left join log_settled s on s.key = t.key and t.subject = 0
     """
-"""With the end offset that a poll must reach: above all offsets acknowledged before the heal, and above the first one
-acknowledged after it. It is 0 for a register."""
+"""``_TRIES`` with the end offset that a poll must reach (``needed``): above all offsets acknowledged before the heal,
+and above the first one acknowledged after the heal. It is 0 for a register."""
 
 _ENDS: Final = f"""
-    select id, subject, key, changed, first_op, farthest from (
-        select id, subject, key, {_SO_FAR.format("min(changed)")} as changed, {_SO_FAR.format("min(op)")} as first_op,
-            {_SO_FAR.format("max(case when looked is not null then position end)")} as farthest
+    select id, subject, key, write_ret, first_op, farthest from (
+        select id, subject, key,
+            {_SO_FAR.format("min(write_ret)")} as write_ret, {_SO_FAR.format("min(op)")} as first_op,
+            {_SO_FAR.format("max(case when read_ret is not null then position end)")} as farthest
         from (
-            select subject, key, 0 - call as back, 0 as side, -1 as id, op, position, changed, looked
+            select subject, key, 0 - call as back, 0 as side, -1 as id, op, position, write_ret, read_ret
             from recovery_rows
             union all
             select subject, key, 0 - healed, 1, id, null, null, null, null from recovery_needs) as rows_and_heals
         ) as numbered
     where id >= 0
     """
-"""By heal and key, over all rows called after the heal: the first change, operation, and the farthest look."""
+"""By heal and key, over all rows called after the heal: the first acknowledged write, the first operation, and the
+farthest end that a read reached."""
 
 _SOON: Final = """
-    select n.id, n.subject, n.key, min(e.looked) as looked
+    select n.id, n.subject, n.key, min(e.read_ret) as read_ret
     from recovery_needs n join heal_buckets h on h.id = n.id
         join recovery_rows e on e.bucket = h.bucket and e.subject = n.subject and e.key = n.key
     where e.call >= n.healed and e.call <= n.until and e.position >= n.needed
@@ -386,34 +396,34 @@ _SOON: Final = """
     """
 
 _RECOVERIES: Final = """
-    select n.id, n.subject, n.key, n.changes, n.looks, e.changed, e.first_op,
-        case when w.looked <= n.until then w.looked else l.looked end as looked
+    select n.id, n.subject, n.key, n.writes, n.reads, e.write_ret, e.first_op,
+        case when w.read_ret <= n.until then w.read_ret else l.read_ret end as read_ret
     from recovery_needs n
         join recovery_ends e on e.id = n.id and e.subject = n.subject and e.key = n.key
         left join recovery_soon w on w.id = n.id and w.subject = n.subject and w.key = n.key
         left join (
-            select n.id, n.subject, n.key, min(r.looked) as looked
+            select n.id, n.subject, n.key, min(r.read_ret) as read_ret
             from recovery_needs n
                 join recovery_ends e on e.id = n.id and e.subject = n.subject and e.key = n.key
                 left join recovery_soon w on w.id = n.id and w.subject = n.subject and w.key = n.key
                 join recovery_rows r on r.subject = n.subject and r.key = n.key
-            where (w.looked is null or w.looked > n.until) and e.farthest >= n.needed
+            where (w.read_ret is null or w.read_ret > n.until) and e.farthest >= n.needed
                 and r.call >= n.healed and r.position >= n.needed
             group by n.id, n.subject, n.key) l on l.id = n.id and l.subject = n.subject and l.key = n.key
     """
-"""``changed``, ``looked``: times of the first change and look that count. ``changes``, ``looks``: number of attempts
-that could prove that service was not back (:data:`_IN_TIME`)."""
+"""``write_ret``, ``read_ret``: return times of the first write and read that count. ``writes``, ``reads``: numbers of
+attempts that could prove that service was not back (:data:`_PROVES_OUTAGE`)."""
 
 
 SUBJECTS: Final = (
     RecoverySubject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end"),
     RecoverySubject("write", "read", "write to {} was acknowledged", "read of {} was answered"),
 )
-"""By the column ``subject``."""
+"""Subjects by their number in the column ``subject``."""
 
 
 def _to_finding(
-    contract: Contract, fault: FaultTimes, healed: int, row: Row, sentence: str, time: int | None, tries: int
+    contract: Contract, fault: FaultTimes, healed: int, row: Row, clause: str, time: int | None, tries: int
 ) -> Finding:
     when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
     return Finding(
@@ -421,7 +431,7 @@ def _to_finding(
         key=row["key"],
         claim=shorten_times(
             f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
-            f"{sentence.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
+            f"{clause.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
         ),
         operations=(row["first_op"],),
         omitted=max(0, tries - 1),

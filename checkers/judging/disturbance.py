@@ -1,19 +1,19 @@
 """Disturbances: groups of faults, and whether clients' operations succeeded in each.
 
-A run without successes during a fault shows nothing of the system under that fault, and must not pass. But the fault
-that prevents a success cannot be singled out. By design, no one serves the partitions of a dead leader until its
-session is over, so nothing need succeed in the second before that. So the rule is about disturbances: faults that
-overlap, or follow each other so soon (``MAX_GAP``) that recovery in between was impossible.
+A run without successes during a fault proves nothing about the system under that fault, so it must not pass. But when
+faults follow each other, the tester cannot tell which of them prevents a success. For example, no broker serves the
+partitions of a dead leader until its session expires, even if another fault begins before. So the rule is about
+disturbances: faults that overlap, or follow each other so soon (``MAX_GAP``) that recovery in between was impossible.
 
-- A disturbance that lasts as long as a failover, from its first strike to its last heal, must contain a success: an
-  operation called and returned in it. A failover is the time until others have taken over (``Contract.failover``), plus
-  the time for which clients still wait for the silent server (``Contract.patience``).
-- A shorter one need not contain a success if clients were at work in it. But it lasts until they succeed again: if the
-  next one begins before that, the two are one.
-- After a fault that may stall everything (``Contract.may_stall``), a disturbance may begin within the time of a
-  failover and before anything has succeeded again. It continues that stall, so nothing need succeed in it.
-- Something must have succeeded during at least one disturbance of the run, or during a fault that may stall everything
-  and did not.
+- A disturbance that lasts as long as a failover, from its first injection to its last heal, must contain a success: an
+  operation called and returned in it. A failover is the time until other servers take over (``Contract.failover``),
+  plus the time for which clients still wait for the silent server (``Contract.patience``).
+- A shorter disturbance need not contain a success if clients were at work in it. If the next disturbance begins before
+  the next success, the two are merged.
+- A disturbance may follow a fault that may stall everything (``Contract.may_stall``). If it begins within a failover
+  of that fault's heal, and before the next success, it continues the stall. Then it need not contain a success.
+- At least one disturbance of the run must contain a success. A success during a fault that may stall everything also
+  suffices.
 """
 
 import json
@@ -30,8 +30,8 @@ from assay.harness.core.printable import count_noun
 MAX_GAP: Final = 450_000_000
 """Maximum nanoseconds from a heal to the next fault of one disturbance.
 
-The faults of a cascading failover (``assay.nemesis.faults.cascading_failover``) are closer to each other; episodes of
-the mix are farther apart.
+The faults of a cascading failover (``assay.nemesis.faults.cascading_failover``) have shorter gaps. Episodes of the mix
+have longer gaps.
 """
 
 EQUIVALENT: Final = {
@@ -39,17 +39,18 @@ EQUIVALENT: Final = {
     "stop-consumer": "pauses_process and on_clients",
     "zookeeper-pause": f"pauses_process and {TARGETS_ZOOKEEPER}",
 }
-"""Faults whose name in a contract stands for all faults of equal effect, with the condition that identifies those. They
-have another name or targets of another kind.
+"""Faults whose name in a contract also stands for other faults of equal effect.
+
+The value is an SQL condition that these faults fulfil. They have another name, or targets of another kind.
 """
 
 
 @dataclass(frozen=True)
 class FaultTimes:
-    """Lifetime of a fault; times are nanoseconds since the run began, None for what did not happen.
+    """Lifetime of a fault. Times are nanoseconds since the run began, and None for a step that did not happen.
 
-    ``failed``: some part failed for good; a heal is retried until it succeeds. ``hindered``: other faults kept it from
-    being injected, in a schedule that allows that.
+    ``failed``: a part of the fault failed, and no retry succeeded. ``hindered``: other faults prevented its injection,
+    and the schedule allows that.
     """
 
     id: int
@@ -62,26 +63,25 @@ class FaultTimes:
     why: str | None = None
     """The message of its failure, in one line."""
     since: int | None = None
-    """The earliest time at which it may have begun: before its injection was complete, also if that failed half way."""
+    """The earliest time at which the fault may have begun. The injection may have completed later, or have failed."""
     like: tuple[str, ...] = ()
     """Names of other faults with an equal effect (``EQUIVALENT``)."""
 
     @property
     def begun(self) -> bool:
-        """Whether it did anything to its targets, as far as is known."""
+        """Whether the fault is known to have touched its targets."""
         return self.injected is not None or self.since is not None
 
     def disturbs(self, start: int, end: int) -> bool:
-        """Returns whether it may have been active at some moment of the closed interval, also before its injection was
-        complete."""
+        """Returns whether the fault may have been active at some moment of the closed interval. It may be active before
+        its injection is complete."""
         since = self.injected if self.since is None else self.since
         return since is not None and since <= end and (self.healed is None or self.healed >= start)
 
     def overlaps(self, start: int, end: int, began: int | None = None) -> bool:
-        """Returns whether it was active at some moment of the closed interval. A fault that never healed lasts for
-        ever.
+        """Returns whether the fault was active at some moment of the closed interval. An unhealed fault never ends.
 
-        ``began``: the begin of its injection, for callers that count the fault as active from then on.
+        ``began``: the start of its injection, for callers that count the fault as active from this time on.
         """
         since = self.injected if began is None or self.injected is None else began
         return since is not None and since <= end and (self.healed is None or self.healed >= start)
@@ -89,7 +89,10 @@ class FaultTimes:
 
 def read_faults(engine: Engine) -> list[FaultTimes]:
     """Returns every fault of the history, ordered by id."""
-    flags = [f"max(case when {test} then 1 else 0 end) as like_{at}, " for at, test in enumerate(EQUIVALENT.values())]
+    flags = [
+        f"max(case when {condition} then 1 else 0 end) as like_{index}, "
+        for index, condition in enumerate(EQUIVALENT.values())
+    ]
     rows = engine.rows(
         f"select {''.join(flags)}id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
         "max(case when phase = 'healed' then time end) as healed, "
@@ -112,14 +115,14 @@ def read_faults(engine: Engine) -> list[FaultTimes]:
             hindered=bool(row["hindered"]),
             why=_find_failure_reason(row["failure"]),
             since=row["since"],
-            like=tuple(name for at, name in enumerate(EQUIVALENT) if row[f"like_{at}"] and name != row["fault"]),
+            like=tuple(name for index, name in enumerate(EQUIVALENT) if row[f"like_{index}"] and name != row["fault"]),
         )
         for row in sorted(rows, key=lambda row: row["id"])
     ]
 
 
 def parse_detail(text: str | None) -> Mapping[str, Any]:
-    """Parses the detail of a row of ``faults``. A detail that is no JSON object, as in foreign histories, is empty."""
+    """Parses the detail of a row of ``faults``. Returns an empty mapping for a detail that is no JSON object."""
     try:
         detail = json.loads(text or "{}")
     except ValueError:
@@ -134,13 +137,13 @@ def _find_failure_reason(failure: str | None) -> str | None:
 
 
 def _has_failed(row: Row) -> bool:
-    """Returns whether a part failed for good. A heal is retried until it succeeds, so a failed try does not count."""
+    """Returns whether a part failed for good. A failed heal does not count if a retry succeeded."""
     return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Faults that count as one. ``begin``, ``end``: nanoseconds of the first injection and of the last heal."""
+    """Faults that are judged together. ``begin``, ``end``: nanoseconds of the first injection and of the last heal."""
 
     faults: tuple[FaultTimes, ...]
     begin: int
@@ -157,7 +160,7 @@ class Disturbance:
 
 
 def find_disturbances(faults: Sequence[FaultTimes], may_stall: Collection[str]) -> list[Disturbance]:
-    """Returns the disturbances by time, without unhealed faults and those that may stall everything."""
+    """Returns the disturbances, ordered by time. Ignores unhealed faults and faults that may stall everything."""
     found: list[Disturbance] = []
     for fault in sorted(faults, key=lambda fault: fault.injected or 0):
         if fault.injected is None or fault.healed is None or fault.name in may_stall:
@@ -177,12 +180,13 @@ def find_silences(
     count_at_work: Callable[[int, int], int],
     describe_failures: Callable[[int, int], str] = lambda begin, end: "",
 ) -> list[str]:
-    """Returns a reason for each disturbance in which too little succeeded. If each was too short to need a success,
-    returns at most one reason for all of them.
+    """Returns a reason for each disturbance in which too few operations succeeded.
 
-    Both functions count operations in an interval: ``count_succeeded`` those called and returned in it,
-    ``count_at_work`` all that were called, returned or pending in it. ``describe_failures`` says with which errors the
-    latter ended.
+    If each disturbance was too short to need a success, returns at most one reason for all of them.
+
+    - ``count_succeeded``: counts the successful operations that were called and returned in an interval
+    - ``count_at_work``: counts the operations that were called, returned or pending in an interval
+    - ``describe_failures``: describes the errors of the operations that ``count_at_work`` counts
     """
     wanted = contract.minimum_during_fault
     stall_heals = [fault.healed for fault in faults if fault.name in contract.may_stall and fault.healed is not None]
@@ -214,9 +218,9 @@ def find_silences(
         elif merged.end - merged.begin >= contract.failing_over:
             reasons.append(
                 f"only {count_noun(during, 'operation')} succeeded during {merged}, the contract asks for {wanted}"
-                f"{_add(describe_failures(merged.begin, merged.end))}; if the design allows that, give a failover and "
-                f"patience of more than {(merged.end - merged.begin) / NANOSECONDS:.3g} s in all, or name the fault in "
-                "may_stall"
+                f"{_append(describe_failures(merged.begin, merged.end))}; if the design allows that, give a failover "
+                f"and patience of more than {(merged.end - merged.begin) / NANOSECONDS:.3g} s in all, or name the "
+                "fault in may_stall"
             )
         elif not count_at_work(one.begin, one.end):
             reasons.append(f"no client was at work during {one}; raise --rate, or see why clients do not connect")
@@ -230,10 +234,10 @@ def find_silences(
         reasons.append(
             f"too few operations succeeded during {names}, each shorter than a failover "
             f"({seconds(contract.failing_over)}: failover and patience); the contract asks for {wanted} during one of "
-            f"them{_add(describe_failures(first.begin, first.end))}; let faults last longer (--nemesis-interval)"
+            f"them{_append(describe_failures(first.begin, first.end))}; let faults last longer (--nemesis-interval)"
         )
     return reasons
 
 
-def _add(clause: str) -> str:
+def _append(clause: str) -> str:
     return f"; {clause}" if clause else ""

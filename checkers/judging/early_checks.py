@@ -1,11 +1,12 @@
 """Selects the checks that are valid while a run goes on.
 
-A growing history has clients' actions as soon as they happen, and pending operations as such
-(``assay.harness.core.history.live_manifest``). But servers' events, looks and disks come late. For example, the event
-log of an isolated server is read only after the heal. A check that concludes from the absence of an event (no one has
-deleted this segment) would then accuse a correct system. So a check is valid early if it reads none of these tables,
-through any view. All other checks wait for the end. The SQL texts decide: every word that is the name of a view counts
-as read.
+A growing history has clients' operations as soon as they happen, even pending ones
+(``assay.harness.core.history.live_manifest``). But events of servers, snapshots (``looks``) and the contents of disks
+(``replicas``) come late. For example, the event log of an isolated server is read only after the heal. A check that
+relies on the absence of an event, such as the deletion of a segment, would then accuse a correct system.
+
+So a check is valid early if it reads none of these tables, neither directly nor through a view. All other checks wait
+for the end of the run. Every word of a check's SQL that is the name of a view counts as a read of this view.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ LATE_NOTE: Final = "it reads what servers report, which may come late, so it is 
 def find_late_tables(engine: Engine, contract: Contract) -> frozenset[str]:
     """Returns the tables that are incomplete before the end of this run: ``LATE_TABLES``, and relations made from them.
 
-    The allowed loss of a log is known once events say which servers lost power. A power loss that is only intended
-    matters to no reader yet, because servers serve again only after it was injected.
+    If a power loss may have taken records, ``log_effects`` needs the events that say which servers lost power. A power
+    loss that is only intended has changed no read yet, because servers serve again only after it was injected.
     """
     return LATE_TABLES | {"log_effects"} if may_have_lost_records(engine, contract) else LATE_TABLES
 

@@ -1,6 +1,7 @@
 """Context of a finding: the active faults, and the leader of the key at that time.
 
-It serves the reader of a finding, never a verdict, because events carry their nodes' clocks.
+The context serves the reader of a finding. No verdict depends on it, because events have the times of their nodes'
+clocks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +16,7 @@ from assay.checkers.judging.verdict import Finding
 
 
 class FindingContext:
-    """Contexts for one finished history in ``engine``; queries common to all findings run once."""
+    """Adds contexts to the findings of one history in ``engine``. Queries common to all findings run once."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -27,7 +28,7 @@ class FindingContext:
 
     @cached_property
     def _begins(self) -> dict[int, int]:
-        """When each fault's injection began, if known: it may have done harm before it was confirmed."""
+        """By fault, the time at which its injection began, if known. It may do harm before it is confirmed."""
         rows = self._engine.rows("select id, time, detail from faults where phase = 'injected'")
         known = {row["id"]: (read_begin(disturbance.parse_detail(row["detail"])), row["time"]) for row in rows}
         return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}
@@ -47,7 +48,7 @@ class FindingContext:
         return [self._add_to_finding(finding, spans) for finding in findings]
 
     def _add_to_finding(self, finding: Finding, spans: Mapping[int, tuple[int, int]]) -> Finding:
-        # Only the two that contradict each other, because others may be anywhere in the run.
+        # The first two operations contradict each other; the others may be anywhere in the run.
         pair = [spans[op] for op in finding.operations[:2] if op in spans]
         known = (finding.time, finding.since, finding.until)
         times = [time for time in (*known, *(time for span in pair for time in span)) if time is not None]
@@ -55,9 +56,9 @@ class FindingContext:
             return finding
         start, end = min(times), max(times)
         moment = start if finding.time is None else finding.time
-        mine = [row for row in self._leaders if row["key"] == finding.key and row["epoch"] is not None]
+        leaders = [row for row in self._leaders if row["key"] == finding.key and row["epoch"] is not None]
         leader = max(
-            (row for row in mine if row["time"] <= moment), key=lambda row: (row["epoch"], row["time"]), default=None
+            (row for row in leaders if row["time"] <= moment), key=lambda row: (row["epoch"], row["time"]), default=None
         )
         active = (fault.id for fault in self.faults if fault.overlaps(start, end, self._begins.get(fault.id)))
         return msgspec.structs.replace(
@@ -77,7 +78,7 @@ def read_begin(detail: Mapping[str, Any]) -> int | None:
 
 
 def _read_spans(engine: Engine, findings: Sequence[Finding]) -> dict[int, tuple[int, int]]:
-    """Returns call and return by operation. Histories that are judged by a model alone have no effects."""
+    """Returns the times of call and return by operation. They come from ``ops`` if an operation has no effects."""
     ops = {op for finding in findings for op in finding.operations}
     spans = _read_times(engine, "op", "effects", ops)
     return spans | _read_times(engine, '"index"', "ops", ops - spans.keys())

@@ -1,9 +1,8 @@
 """Health of a run: how many operations of each kind were answered.
 
-A run in which the system answered nothing of some kind proves nothing about it, although every check may pass. An
-operation is *answered* if it ended ok, or failed with an error that the contract declares as a refusal: ``held``,
-``mismatch``, ``empty``. Then the system itself has answered. A timeout, a refused connection and an exception are no
-answers.
+If the system never answered a kind of operation, the run proves nothing about that kind, although every check may pass.
+An operation is *answered* if it ended ok, or failed with an error that the contract declares as a refusal, such as
+``held``, ``mismatch`` or ``empty``. A timeout, a refused connection and an exception are no answers.
 
 Weaknesses that change no verdict are in :mod:`assay.checkers.judging.weaknesses`.
 """
@@ -20,15 +19,15 @@ from assay.checkers.sql_idioms import EARLIEST_BEGIN, HAS_BEGUN, ROWS_SO_FAR, or
 from assay.checkers.times import NANOSECONDS, seconds, shorten_times
 
 LEAST_ISSUED: Final = 20
-"""A kind of which fewer operations were issued may have no answer."""
+"""Minimum number of operations issued before a lack of answers counts."""
 LEAST_UNDISTURBED: Final = 10
-"""So many of the unanswered operations must have been outside faults, to be a doubt."""
+"""Minimum number of unanswered operations outside faults before a lack of answers counts."""
 SHORTEST_SILENCE: Final = NANOSECONDS
-"""Unanswered operations at the end of a run are a doubt if their calls cover at least this time."""
+"""Minimum nanoseconds without answers at the end of a run, as a reason not to pass."""
 MOST_ERRORS: Final = 3
-"""Errors that a reason names."""
+"""Maximum number of errors that a reason names."""
 MOST_KINDS: Final = 3
-"""Kinds of operations that a reason names."""
+"""Maximum number of kinds of operations that a reason names."""
 
 NO_ERROR: Final = "no error given"
 ERROR_NAME: Final = "case when instr(error, ':') > 0 then substr(error, 1, instr(error, ':') - 1) else error end"
@@ -70,16 +69,16 @@ class Health:
         return totals
 
     def describe_failures(self) -> str:
-        """Returns which kinds were answered less than half, and with which errors they ended; empty if none was.
+        """Describes the kinds of which fewer than half were answered, with their errors; empty if there are none.
 
         ``of 30 add none was answered: OSError (22) and timeout (8); of 10 read 3 were answered: timeout (7)``.
         """
         failing = [(f, count) for f, count in self.counts.items() if 2 * count.answered < count.issued]
         failing.sort(key=lambda item: (item[1].answered - item[1].issued, item[0]))
-        said = [describe_unanswered(f, count, self.errors[f]) for f, count in failing[:MOST_KINDS]]
+        clauses = [describe_unanswered(f, count, self.errors[f]) for f, count in failing[:MOST_KINDS]]
         if len(failing) > MOST_KINDS:
-            said.append(f"and {len(failing) - MOST_KINDS} other kinds")
-        return "; ".join(said)
+            clauses.append(f"and {len(failing) - MOST_KINDS} other kinds")
+        return "; ".join(clauses)
 
     def advise(self) -> str:
         """Returns why too few operations succeeded, and what helps."""
@@ -115,7 +114,7 @@ def name_error(row: Row) -> str:
 
 
 def find_unanswered(engine: Engine, health: Health) -> list[str]:
-    """Returns a reason not to pass for each kind of which nothing was answered, although faults do not explain it."""
+    """Returns a reason not to pass for each kind that was never answered, unless faults explain it."""
     reasons = []
     for f, count in health.counts.items():
         if count.answered or count.issued < LEAST_ISSUED:
@@ -135,7 +134,7 @@ def find_unanswered(engine: Engine, health: Health) -> list[str]:
 def find_silent_end(engine: Engine, contract: Contract, faults: Sequence[FaultTimes]) -> list[str]:
     """Returns a reason not to pass if the system stopped answering before the end of the run, and no fault explains it.
 
-    The last operations must be many, and be called over a longer time than a failover takes.
+    At least ``LEAST_UNDISTURBED`` operations must be unanswered, and the silence must be longer than a failover.
     """
     heals = [fault.healed for fault in faults if fault.healed is not None]
     ends = engine.rows(
@@ -189,7 +188,7 @@ CALM_OPERATIONS: Final = f"""
         ) as numbered
     where op >= 0 and active_until < call
     """
-"""SQL: the operations during which no fault was active. Unknown outcomes count by their calls."""
+"""SQL: the operations during which no fault was active. An operation without a return counts at its call."""
 
 
 def _count_undisturbed(engine: Engine, f: str) -> int:

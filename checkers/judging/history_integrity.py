@@ -26,10 +26,10 @@ Progress = Callable[[int, int], None]
 
 
 def require_unchanged(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
-    """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
-    closed = reader.closing_note
+    """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed after the run."""
+    note = reader.closing_note
     total = sum(map(reader.rows, DATA_SETS))
-    digests = [] if closed is None else [(DIGESTED, closed.digest), (REPORTED, closed.reported)]
+    digests = [] if note is None else [(DIGESTED, note.digest), (REPORTED, note.reported)]
     compared = [(names, digest, sum(map(reader.rows, names))) for names, digest in digests if digest is not None]
     done, last = total, total + sum(rows for _, _, rows in compared)
 
@@ -97,7 +97,7 @@ def _find_misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
 
 
 def require_closed(reader: HistoryReader) -> None:
-    """Raises ``HistoryError`` unless there are as many rows as were written: only the count reveals a missing part."""
+    """Raises ``HistoryError`` if the number of rows differs from the number written: then a part is missing."""
     if reader.closing_note is None:
         return
     for name, rows in reader.closing_note.rows.items():

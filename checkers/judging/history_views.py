@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 OPTIONAL: Final = ("faults", "events", "replicas", "looks")
-"""Data sets that a history from elsewhere may lack; they are empty then."""
+"""Data sets that a history of another tool may lack. A missing one counts as empty."""
 
 
 def open_history(folder: Path, paths: Mapping[str, Sequence[Path]] | None = None) -> HistoryReader:
     """Opens a history for judging and reporting. Open it once and pass the reader to everything that reads it.
 
     ``paths``: the files of each data set; required only if the history is still being written.
-    Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
+    Raises ``HistoryError``, which names the file, if a data set is missing, damaged or has other columns.
     """
     from assay.harness.core.history import HistoryReader
 
@@ -40,7 +40,7 @@ def register_history(engine: Engine, folder: Path) -> HistoryReader:
     """Opens a history and makes its views: ``ops``, ``effects``, ``faults``, ``events``, ``replicas``, ``looks``, and
     ``effect_kinds``.
 
-    Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
+    Raises ``HistoryError``, which names the file, if a data set is missing, damaged or has other columns.
     """
     reader = open_history(folder)
     register_data_sets(engine, reader)
@@ -70,7 +70,7 @@ def register_data_sets(engine: Engine, reader: HistoryReader) -> None:
 
 
 def count_kinds(engine: Engine, source: Engine) -> None:
-    """Creates ``effect_kinds`` in ``engine``. ``source``: an engine with these views, which may read files faster."""
+    """Creates ``effect_kinds`` in ``engine``. ``source``: an engine with the same views, perhaps a faster one."""
     build(source, (KIND_COUNTS,))
     if source is not engine:
         engine.load(KIND_COUNTS.name, source.arrow(f"select * from {KIND_COUNTS.name}"))

@@ -1,12 +1,12 @@
-"""From a history and a contract to a verdict.
+"""Judges a history by a contract, with one of three verdicts.
 
 - ``fail``: a forbidden anomaly was found. An interrupted run fails, too, because no later operation can resolve a
   contradiction.
-- ``unknown``: there is a reason not to pass. The judgement names every such reason.
-- ``pass``: neither of them.
+- ``unknown``: otherwise, if there is a reason not to pass. The judgement names every such reason.
+- ``pass``: otherwise.
 
-Checks about deadlines prove nothing about an interrupted run. A run that was not closed may lack operations, so a value
-without a sender proves nothing in it.
+Checks of deadlines prove nothing about an interrupted run. A history that was not closed may lack operations, so it
+proves nothing that a value in it has no sender.
 """
 
 from __future__ import annotations
@@ -68,22 +68,22 @@ counts as a kind of the user's own."""
 
 
 def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> dict[str, str | None]:
-    """Returns each kind of effect that no check knows, such as a typo in a client's ``effects``, and the nearest known
-    one, if one is near.
+    """Returns the kinds of effects that no check knows, such as a typo in a client's ``effects``.
 
-    A user's check knows the kinds that its SQL names.
+    The value of each is the most similar known kind, or None if no known kind is similar. A user's check knows the
+    kinds that its SQL names.
     """
     checks = [check for family in families for check in family.checks]
-    known = {kind for some in (*KINDS.values(), *(check.kinds for check in checks)) for kind in some}
-    unknown = sorted(kind for kind in set(kinds) - known if not _is_named(kind, families))
+    known = {kind for names in (*KINDS.values(), *(check.kinds for check in checks)) for kind in names}
+    unknown = sorted(kind for kind in set(kinds) - known if not _may_be_read_by_user(kind, families))
     return {kind: next(iter(get_close_matches(_normalize(kind), sorted(known), 1)), None) for kind in unknown}
 
 
-def _is_named(kind: str, families: Sequence[Family]) -> bool:
-    """Returns whether a family that a user has added names this kind in its SQL, or may name it in its own code."""
-    own = [family for family in families if not {id(check) for check in family.checks} <= _BUILT_IN]
-    return any(f"'{kind}'" in text for family in own for text in _list_queries(family)) or any(
-        family.prepare is not None and not isinstance(family.prepare, PreparedTables) for family in own
+def _may_be_read_by_user(kind: str, families: Sequence[Family]) -> bool:
+    """Returns whether a user's family of checks names this kind in its SQL, or has Python code that may read it."""
+    of_user = [family for family in families if not {id(check) for check in family.checks} <= _BUILT_IN]
+    return any(f"'{kind}'" in text for family in of_user for text in _list_queries(family)) or any(
+        family.prepare is not None and not isinstance(family.prepare, PreparedTables) for family in of_user
     )
 
 
@@ -102,7 +102,7 @@ def _normalize(kind: str) -> str:
 
 
 def is_misspelt(kind: str, near: str | None) -> bool:
-    """Returns whether a kind that no check knows is so near to a known one that it is probably a typo."""
+    """Returns whether an unknown kind is probably a typo of ``near``, the most similar known kind."""
     return near is not None and SequenceMatcher(None, _normalize(kind), near).ratio() >= TYPO_RATIO
 
 
@@ -146,12 +146,12 @@ def find_operations_without_effects(engine: Engine) -> dict[str, int]:
     return {row["f"]: int(row["many"]) for row in rows}
 
 
-def describe_operations_without_effects(silent: Mapping[str, int]) -> str:
-    """Returns a clause that names them, or nothing."""
-    if not silent:
+def describe_operations_without_effects(without_effects: Mapping[str, int]) -> str:
+    """Returns a clause that names these operations; empty if there are none."""
+    if not without_effects:
         return ""
-    verbs = ", ".join(f"{verb} ({many} ok)" for verb, many in silent.items())
-    return f", and effects() returned nothing for {verbs}"
+    named = ", ".join(f"{f} ({many} ok)" for f, many in without_effects.items())
+    return f", and effects() returned nothing for {named}"
 
 
 def describe_unrecorded(engine: Engine, anomalies: Sequence[str]) -> str:
@@ -165,7 +165,7 @@ def describe_unrecorded(engine: Engine, anomalies: Sequence[str]) -> str:
 
 
 def describe_standstill(overdue: Sequence[str], stood_still: float) -> str:
-    """Returns a reason not to fail: the tester itself stood still for that many seconds."""
+    """Returns a reason not to fail: the tester itself stood still for ``stood_still`` seconds."""
     return (
         f"{', '.join(overdue)}: deadlines were missed, but the tester itself stood still for {stood_still:.1f} s in "
         "all, because this machine or its disk was too busy, or was paused. So the missed deadlines prove nothing; "
@@ -199,22 +199,22 @@ def judge(
     missing: Mapping[str, str] = NONE_MISSING,
     requires_exposure: bool = True,
 ) -> Judgement:
-    """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
+    """Runs every check that applies to a history. The engine must be empty, and stays open.
 
-    - ``families``: the checks. Coverage needs at least those of the log and of registers.
+    - ``families``: the families of checks. Coverage needs at least those of logs and registers.
     - ``interrupted``: the run was stopped before its own end.
     - ``complete``: the history was closed, or has all operations, including pending ones.
     - ``still_running``: the run is not over, so only early checks are valid (``select_early_checks``).
     - ``notes``: reasons not to pass that only the caller knows, such as unexpected client exceptions.
     - ``stood_still``: total seconds for which the tester itself could not run. If they reach ``LONG_STANDSTILL``, or
       the check's own ``standstill``, a missed deadline does not fail the run.
-    - ``progress``: called with the progress. With it, ``KeyboardInterrupt`` ends the checks, and the judgement has what
-      was found until then.
-    - ``missing``: anomalies whose checks are not available, each with the reason; only they are not judged.
+    - ``progress``: called with the progress. If it is given, ``KeyboardInterrupt`` ends the checks, and the judgement
+      has the findings so far.
+    - ``missing``: anomalies whose checks are not available, each with the reason. All others are judged.
     - ``requires_exposure``: the verdict is unknown if the contract needs data for an anomaly, and the history could not
       have shown this anomaly. False for histories of other tools, whose workloads cannot be changed here.
 
-    Raises ``HistoryError`` when the history cannot be read or contradicts itself, naming file, row and reason.
+    Raises ``HistoryError`` if the history cannot be read or contradicts itself. The error names file, row and reason.
     """
     judging = _Judging(
         history, contract, engine, tuple(families), interrupted or still_running, complete, still_running, tuple(notes),
@@ -272,12 +272,12 @@ class _Judging:
 
     @cached_property
     def finding_context(self) -> FindingContext:
-        """Needs the loaded history."""
+        """Valid after ``_load``."""
         return FindingContext(self.engine)
 
     @cached_property
     def unknown_kinds(self) -> dict[str, str | None]:
-        """Needs the loaded history."""
+        """Valid after ``_load``."""
         return find_unknown_kinds(self.effect_kinds, self.families)
 
     @property
@@ -356,7 +356,10 @@ class _Judging:
         return reasons
 
     def _judge_by_key(self) -> None:
-        """Asks each part of the history what can be judged by key, if the engine partitions such a history."""
+        """Judges the parts of the history in parallel, for the checks that judge each key by itself.
+
+        Does nothing if the engine does not partition this history.
+        """
         if (
             not isinstance(self.engine, SupportsPartitioning)
             or self.still_running
@@ -393,7 +396,7 @@ class _Judging:
         return None
 
     def _prepare(self, family: Family) -> list[str]:
-        """Makes a family's tables. Returns why the verdict cannot be pass."""
+        """Creates a family's tables. Returns the reasons not to pass."""
         prepare = family.prepare
         if (
             isinstance(prepare, PreparedByIteration)
@@ -408,7 +411,7 @@ class _Judging:
             for check in family.checks:
                 if is_judged_late(family, check, self.late):
                     self._skip(check, LATE_NOTE)
-            # A family without early checks is needed, too, because other families read its tables.
+            # Even without early checks the family's tables are created, because other families read them.
             family = select_early_checks(family, self.late)
         build(self.engine, family.views)
         if not self._applies(family):
@@ -452,7 +455,9 @@ class _Judging:
             self.findings += self.finding_context.add_to(findings(self.engine, check, self.worker_nodes, first))
         elif self._needs_data(check):
             if count.examined == 0:
-                self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data{self._explain_lack()}")
+                self.unknown.append(
+                    f"{check.anomaly} is forbidden, but its check had no data{self._explain_missing_data()}"
+                )
             elif self.ended:
                 self._judge_exposure(check, count.exposure)
         lacking = count.examined == count.instances == 0
@@ -470,19 +475,19 @@ class _Judging:
         minimums = (one for one in self.contract.minimum_exposed if one.anomaly == check.anomaly)
         reason = reason or next((describe_shortage(one, count) for one in minimums), None)
         if reason is not None:
-            self.unknown.append(f"{reason}{self._explain_lack()}")
+            self.unknown.append(f"{reason}{self._explain_missing_data()}")
         elif warning is not None:
             self.warnings.append(warning)
 
-    def _explain_lack(self) -> str:
+    def _explain_missing_data(self) -> str:
         """Returns the errors of failed operations, to be appended to a reason about missing data."""
         failures = self.health.describe_failures() if self.requires_exposure else ""
         return f"; {failures}" if failures else ""
 
     def _needs_data(self, check: Check) -> bool:
         """Returns whether a run without data for the check is unknown."""
-        may_not_lack = not check.lacks or self.contract.needed is not None
-        return may_not_lack and not check.optional and self.contract.needs(check.anomaly)
+        requires_subject = not check.lacks or self.contract.needed is not None
+        return requires_subject and not check.optional and self.contract.needs(check.anomaly)
 
     def _add_examined(self, check: Check, count: CheckCount, taken: float, *, lacking: bool) -> None:
         applies = not (lacking and check.lacks)
@@ -501,7 +506,7 @@ class _Judging:
     def _measure_health(self) -> None:
         """Counts the operations by kind and outcome. A kind that was never answered is a reason not to pass.
 
-        This comes before the checks, because such a kind explains why they had no data.
+        This runs before the checks, because an unanswered kind explains why a check had no data.
         """
         self.health = measure_health(self.engine, self.contract)
         if self.requires_exposure and self.ended:
@@ -513,7 +518,7 @@ class _Judging:
             )
 
     def _measure_coverage(self) -> None:
-        """Judges, whichever families apply, whether enough happened and whether the system recovered."""
+        """Judges whether enough happened and whether the system recovered. This does not depend on the families."""
         begun = time.perf_counter()
         covered = coverage.measure_coverage(
             self.engine,
@@ -537,7 +542,7 @@ class _Judging:
         )
 
     def _compare_with_contract(self) -> None:
-        """Reports anomalies that the contract forbids and that had no data, and found ones that it does not name."""
+        """Adds a reason for each forbidden anomaly without data, and for each found one outside of the contract."""
         excused = {check.anomaly for family in self.families for check in family.checks if not self._needs_data(check)}
         without_data = [
             anomaly
@@ -546,9 +551,9 @@ class _Judging:
         ]
         if without_data:
             self.unknown += describe_unknown_kinds(self.unknown_kinds)
-        silent = find_operations_without_effects(self.engine) if without_data else {}
-        missed = [anomaly for anomaly in without_data if silent or not self._may_lack_data(anomaly)]
-        why = f"{NOT_APPLICABLE}{describe_operations_without_effects(silent)}"
+        without_effects = find_operations_without_effects(self.engine) if without_data else {}
+        missed = [anomaly for anomaly in without_data if without_effects or not self._may_lack_data(anomaly)]
+        why = f"{NOT_APPLICABLE}{describe_operations_without_effects(without_effects)}"
         self.unknown += [f"{name} is forbidden, but {why}" for name in missed]
         self.examined += [
             CheckCoverage(check=name, rows=0, seconds=0.0, note=NOT_APPLICABLE, applies=False)
@@ -565,9 +570,9 @@ class _Judging:
     def _report_empty_promise(self) -> None:
         """Adds a reason if the contract names anomalies, and none of their checks had data."""
         named = set(self.contract.forbidden or ()) - ALWAYS_FORBIDDEN
-        looked_at = {one.check for one in self.examined if one.rows} | self.anomalies.keys()
-        known = any(one.startswith(tuple(named)) for one in self.unknown)
-        if named and self.contract.model is None and not named & looked_at and not known:
+        with_data = {one.check for one in self.examined if one.rows} | self.anomalies.keys()
+        has_reason = any(reason.startswith(tuple(named)) for reason in self.unknown)
+        if named and self.contract.model is None and not named & with_data and not has_reason:
             self.unknown.append(f"{', '.join(sorted(named))}: the contract forbids only these, and {NOT_APPLICABLE}")
 
     def _report_missing_checks(self) -> None:
@@ -580,7 +585,7 @@ class _Judging:
     def _report_unread_effects(self) -> None:
         """Adds a warning if no check reads effects of some kinds, and a reason if such a kind is misspelt.
 
-        The reason is left out while checks are missing, because the kind may be theirs.
+        No reason is added if checks are missing, because a missing check may read the kind.
         """
         unread = {kind: near for kind, near in self.unknown_kinds.items() if kind not in NAMELESS}
         if not unread or self.still_running:
@@ -593,13 +598,15 @@ class _Judging:
             )
 
     def _may_lack_data(self, anomaly: str) -> bool:
-        """Returns whether a run may lack data for an anomaly's family without being unknown.
+        """Returns whether missing data for a forbidden anomaly is no reason not to pass.
 
-        1. Another family has judged what clients did, for an anomaly that the contract forbids as well.
-        2. The contract does not list anomalies that must have data.
-        3. Every kind of effect is known; a misspelt kind would be unknown.
-        4. The family is about what clients do. If replicas or snapshots are missing, the harness failed to read them,
-           so the run is unknown.
+        All of these must hold:
+
+        1. Another family judged operations of clients, for another anomaly that the contract forbids.
+        2. The contract does not list anomalies that must have data (``needed``).
+        3. No kind of effect is unknown, because an unknown kind may be a typo.
+        4. The anomaly's family judges operations of clients. If replicas or snapshots are missing, the harness failed
+           to read them.
         """
         known = {check.anomaly for family in self.families for check in family.checks}
         judged = self.judged and any(self.contract.forbids(name) for name in self.applied if name in known)

@@ -1,6 +1,6 @@
-"""The result of a measurement of sensitivity: shares of planted violations that the checks found.
+"""Result of measuring the sensitivity of a run's checks: the shares of planted violations that they found.
 
-``sensitivity.json`` in the folder of a run holds it as JSON. ``checkers.exposure`` explains claims.
+``sensitivity.json`` in the folder of a run holds the result. ``checkers.exposure`` explains claims.
 """
 
 import math
@@ -10,9 +10,9 @@ import msgspec
 
 FILE: Final = "sensitivity.json"
 LOW_SHARE: Final = 0.8
-"""Share of plants caught below which a run, a page or a night is marked."""
+"""Below this share of caught violations, reports and nights mark a run."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-"""A number in the file; a damaged one must not end the page of its run, nor that of a whole night."""
+"""A number in the file. The bounds reject a damaged number, which would break the report of a run or a night."""
 _Z: Final = 1.96
 """The quantile of the normal distribution for an interval of 95 %."""
 
@@ -35,7 +35,7 @@ class PlantedShare(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     """The violation in words."""
     claims: Count
-    """Claims of the objects that were looked at."""
+    """Number of claims of the examined objects."""
     exposed: Count
     planted: Count
     """Violations planted into claims drawn from all claims."""
@@ -44,11 +44,11 @@ class PlantedShare(msgspec.Struct, frozen=True, kw_only=True):
     """Violations planted into claims drawn from the exposed ones. All of them must be caught."""
     caught_exposed: Count
     found_as: dict[str, Count] = {}
-    """Anomalies by which they were caught, with the numbers of violations."""
+    """By reported anomaly, the number of violations caught."""
     missed: str | None = None
     """An example of a violation that was missed, and the reason."""
     escaped: tuple[str, ...] = ()
-    """Claims that were exposed and whose violation was missed all the same: a defect of the check or of the plant."""
+    """Exposed claims whose violation was missed: a defect of the check or of the planted violation."""
 
     def __post_init__(self) -> None:
         pairs = ("exposed", "claims"), ("caught", "planted"), ("caught_exposed", "planted_exposed")
@@ -96,7 +96,7 @@ class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
     copies: Count
     """Copies of the history that were judged."""
     left_out: str | None = None
-    """The part of a large run that was left out: a clause."""
+    """A clause that names the part of a large run that was left out."""
 
     @property
     def low(self) -> tuple[PlantedShare, ...]:

@@ -1,9 +1,9 @@
 """Rejects histories that cannot have happened, before any check reads them.
 
-A check relies on the format's promises. An operation that ended has a return, nothing returns before its call, a
-process has one open operation at a time, and no stamp occurs twice. Files that break a promise would be judged wrongly.
-So each rule is SQL that finds the first row to break it, on the engine that will judge. The row is then located in its
-file. The error names file, row (the file's first is row 1) and reason.
+A check relies on the format's promises. For example, no operation returns before its call, a process has one open
+operation at a time, and no timestamp occurs twice. Files that break a promise would be judged wrongly. So each rule is
+SQL that finds the first row to break it. The row is then located in its file. The error names the file, the row (rows
+count from 1) and the reason.
 
 Whether the operations make sense is *not* validated, because the checks do that.
 """
@@ -41,7 +41,7 @@ _ALLOWED_VALUES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 
 class _AppliesTo(Enum):
-    """The histories to which a rule applies: those written to their end, the others, or all."""
+    """The histories to which a rule applies: closed ones, open ones, or all."""
 
     CLOSED = auto()
     OPEN = auto()
@@ -50,7 +50,10 @@ class _AppliesTo(Enum):
 
 @dataclass(frozen=True)
 class ValidationRule:
-    """A rule as SQL that returns at most one row: the first that breaks it. ``names``: columns that find the row."""
+    """A rule as SQL that returns at most one row: the first row to break it.
+
+    ``names``: columns that identify the row. ``reason``: returns the text of the error.
+    """
 
     data: str
     sql: str
@@ -102,6 +105,7 @@ def _find_matches(reader: HistoryReader, rule: ValidationRule, row: Row) -> Iter
 
 
 def _find_equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
+    """Returns a mask of the rows with these values."""
     mask = pa.array([True] * batch.num_rows)
     for name, value in wanted.items():
         column = batch.column(batch.schema.get_field_index(name))
@@ -113,8 +117,10 @@ def _find_equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
 def _row_rule(
     data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]
 ) -> ValidationRule:
-    """Returns the rule for errors visible in one row: nulls, unknown words, and ``more`` cases (name: SQL
-    condition)."""
+    """Returns the rule for errors visible in one row: nulls, values that are not allowed, and ``more`` cases.
+
+    ``more``: SQL conditions of further errors by name. ``explain``: returns the text of such an error.
+    """
     required = [field.name for field in DATA_SETS[data] if not field.nullable]
     words = _ALLOWED_VALUES.get(data, {})
     cases = {f"null {column}": f"{quote(column)} is null" for column in required}
@@ -177,6 +183,7 @@ def _explain_mismatch(row: Row) -> str:
 
 
 def _select_mismatch(join: str, unknown: str) -> str:
+    """Returns SQL: the first effect that contradicts its operation, or has none if the join keeps it."""
     return f"""
         select e.op, e.sub, o."index" as known, e.process, o.process as op_process,
             e.call, o.call as op_call, e.ret, o.ret as op_ret, e.phase, o.phase as op_phase
@@ -222,7 +229,7 @@ def _select_fault_steps() -> str:
 
 
 _PHASE: Final = "case {}.phase when 'main' then 0 when 'sentinel' then 1 else 2 end"
-"""Numbers, because engines are slow to compare text in a sum over many rows."""
+"""SQL: the phase as a number, because engines compare numbers faster than texts."""
 
 DOUBTFUL_SLOTS: Final = Table(
     "doubtful_slots",
@@ -256,8 +263,9 @@ DOUBTFUL_OPERATIONS: Final = Table(
     where twice = 1 or other = 1
     """,
 )
-"""Operations with an effect that may occur ``twice``, or that differs from the operation (``other``). Usually there
-are none, so one pass over all effects replaces two expensive joins.
+"""Operations with an effect that may occur ``twice``, or that differs from its operation (``other``).
+
+Usually there are none, so one pass over all effects replaces two expensive joins.
 """
 
 RULES: Final = (

@@ -1,4 +1,4 @@
-"""The result of judging: findings, and a verdict that is never a guess."""
+"""Results of judging: findings, coverage of the checks, and the verdict."""
 
 import enum
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 import msgspec
 
 LONGEST_LIST: Final = 6
-"""Maximum of operations per finding on the page, in a failing test's text and in a claim."""
+"""Maximum number of operations per finding in the report, in a failing test's text and in a claim."""
 
 MOST_FINDINGS: Final = 20
-"""Findings explained per anomaly; the rest is counted."""
+"""Maximum number of findings per anomaly; further ones are only counted."""
 
 MOST_OPERATIONS: Final = 20
-"""Maximum of operations per finding that ``verdict.json`` names; the rest is counted."""
+"""Maximum number of operations per finding that ``verdict.json`` names; further ones are only counted."""
 
 
 class Verdict(enum.StrEnum):
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     claim: str
     """A plain sentence with the real numbers."""
     operations: tuple[int, ...] = ()
-    """Indexes into ``ops``, at most ``MOST_OPERATIONS``, those that contradict each other first."""
+    """At most ``MOST_OPERATIONS`` indexes into ``ops``. Operations that contradict each other come first."""
     omitted: int = 0
     """Number of further operations that are involved but not named."""
     time: int | None = None
@@ -40,40 +40,41 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     since: int | None = None
     until: int | None = None
-    """From the first call to the last return of the operations that contradict each other: the cause lies there."""
+    """``since`` to ``until``: from the first call to the last return of the operations that contradict each other. The
+    cause lies in this interval."""
     faults: tuple[int, ...] = ()
-    """Ids of the faults in force at some moment of that time."""
+    """Ids of the faults that were active in this interval."""
     about: tuple[str, ...] = ()
-    """The records, polls and answers that it is about: ``offset 36 of orders-2``."""
+    """The records, polls and answers that contradict each other: ``offset 36 of orders-2``."""
     same_cause_as: int | None = None
-    """Index in the judgement's findings of the one beneath which this one is shown."""
+    """Index of another finding of the judgement, beneath which this finding is shown."""
     first_time: int | None = None
-    """When the contradiction occurred first: the earliest moment, while ``operations`` begin with the two nearest in
-    time. None if the check does not tell, and in files of earlier versions."""
+    """Time of the first contradiction. ``operations`` begin with the two operations nearest in time, which may be
+    later. None if the check does not tell, and in files of earlier versions."""
     first_operation: int | None = None
-    """The operation that showed it then."""
+    """The operation that showed the contradiction at ``first_time``."""
     cycle: bool = False
     """Whether ``operations`` begin with a cycle, in its order; False in files of earlier versions."""
 
 
 class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """Amount of data that one check examined. ``rows`` 0 means that it had no data, and proves nothing."""
+    """Amount of data that one check examined. A check with 0 ``rows`` had no data, and proves nothing."""
 
     check: str
     rows: int
     seconds: float
     claims: int | None = None
-    """Number of assertions of the history that the check tests; None in files of earlier versions, and if it was not
-    run."""
+    """Number of assertions of the history that the check tests. None if the check was not run, and in files of earlier
+    versions."""
     exposed: int | None = None
     """Number of claims that the history could have contradicted (``assay.checkers.exposure``)."""
     note: str | None = None
     applies: bool = True
-    """False: the history has nothing of the check's subject, and need not; ``note`` names the subject."""
+    """False if the history has no data on the check's subject, and needs none. ``note`` names the subject."""
 
 
 class OperationCount(msgspec.Struct, frozen=True):
-    """Operations of one kind by outcome. ``answered``: those that are ok or refused."""
+    """Operations of one kind by outcome. ``answered``: operations that ended ok or were refused."""
 
     ok: int = 0
     fail: int = 0
@@ -104,12 +105,12 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: tuple[str, ...]
     tolerated: tuple[str, ...]
     reasons: dict[str, str] = {}
-    """Why an anomaly is tolerated in this run, if the contract says so: for its faults, or in any run."""
+    """By tolerated anomaly, the reason that the contract gives."""
     findings: tuple[Finding, ...]
-    """Forbidden ones first; at most 20 per anomaly."""
+    """Forbidden ones first; at most ``MOST_FINDINGS`` per anomaly."""
     examined: tuple[CheckCoverage, ...]
     unknown: tuple[str, ...]
-    """Reasons why the verdict is unknown, or would be if nothing had failed."""
+    """Reasons not to pass. They make the verdict unknown unless a forbidden anomaly makes it fail."""
     warnings: tuple[str, ...] = ()
     """Weaknesses of the run that change no verdict, such as a low share of exposed claims."""
     operations: int
@@ -119,11 +120,11 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     engine: str
     meanings: dict[str, str] = {}
-    """Meanings of the anomalies named here, one clause each; empty in files of earlier versions."""
+    """By anomaly in this judgement, a clause with its meaning; empty in files of earlier versions."""
     interrupted: bool = False
     """The judging itself was stopped: only the checks in ``examined`` were run."""
     stages: dict[str, float] = {}
-    """Seconds of each part of the work, in order: the parts of ``seconds``, and the work before and after them."""
+    """Seconds of each stage of the work, in order. ``seconds`` includes only the stages of the judging itself."""
 
     @property
     def violations(self) -> dict[str, int]:

@@ -1,11 +1,11 @@
 """Weaknesses of a run: they change no verdict, and each becomes a warning.
 
 - Fewer than half of the operations were answered (:mod:`assay.checkers.judging.health`).
-- A worker had a long row of equal errors. Its operations tested nothing then, although those of others may have.
+- A worker had a long streak of equal errors. These operations tested nothing.
 - Values were added more than once. The second addition hides the loss of the first.
 - An open loop did not reach its rate. Then the run had less load, and fewer races, than was asked for.
 
-Each is found by SQL. The costly queries run only if the counts of a cheap one leave it possible.
+Each weakness is found by SQL. An expensive query runs only if the counts of a cheap one allow the weakness.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,24 +28,24 @@ from assay.checkers.judging.health import (
 from assay.checkers.sql_idioms import order_by, row_number, total_of
 from assay.checkers.times import NANOSECONDS
 
-LONG_ROW: Final = 30
-"""Equal errors of a worker, one after the other, from which on they may be a weakness."""
+SHORTEST_STREAK: Final = 30
+"""Minimum number of consecutive equal errors of a worker in a streak."""
 PART_OF_TIME: Final = 4
-"""A row is long if it fills at least one of so many parts of the worker's time outside faults.
+"""A streak is long if it fills at least a quarter (1 / ``PART_OF_TIME``) of the worker's time outside faults.
 
 The measure is time, because a worker with errors backs off: hundreds of errors may take as long as ten thousand
-answers. A worker whose server restarts after a fault has a row that is short by this measure.
+answers. A worker whose server restarts after a fault has a short streak by this measure.
 """
 MOST_WORKERS: Final = 3
-"""Workers that a warning names."""
+"""Maximum number of workers that a warning names."""
 MOST_BEHIND: Final = 10
-"""An open loop has not reached its rate if it is late by one of so many parts of its time, and by a second. The time
-in which faults disturbed it does not count."""
+"""An open loop missed its rate if it was late by a tenth (1 / ``MOST_BEHIND``) of its duration, and by a second.
+Delays during faults do not count."""
 MOST_COMPARED: Final = 2_000_000
-"""Added values up to which all of them are compared with each other."""
+"""Maximum number of added values that are compared with each other. If there are more, a sample is compared."""
 DISTINCT_KINDS: Final = ("append", "queue-enqueue", "set-add")
-"""Kinds of effects that add a value. Registers and transactions are not among them: values that are written twice make
-their keys unknown."""
+"""Kinds of effects that add a value. Registers and transactions have other rules: a value written twice makes the
+verdict of its key unknown."""
 
 
 def find_weaknesses(
@@ -59,7 +59,7 @@ def find_weaknesses(
     """Returns the warnings. ``kinds``: the kinds of effects in the history. ``worker_nodes``: by worker, its node."""
     return [
         *describe_few_answers(health),
-        *find_long_rows(engine, contract, health, worker_nodes),
+        *find_long_streaks(engine, contract, health, worker_nodes),
         *find_unreached_rate(engine, contract, faults),
         *find_repeated_values(engine, contract, kinds),
     ]
@@ -74,28 +74,28 @@ def describe_few_answers(health: Health) -> list[str]:
     return [f"only {answered} of {issued} operations were answered; the others ended with {errors}"]
 
 
-def find_long_rows(
+def find_long_streaks(
     engine: Engine,
     contract: Contract,
     health: Health,
     worker_nodes: Mapping[str, str],
 ) -> list[str]:
-    """Returns a warning that names the workers with a long row of equal errors that faults do not explain."""
-    if max(health.all_errors.values(), default=0) < LONG_ROW:
+    """Returns a warning that names the workers with a long streak of equal errors, unless faults explain it."""
+    if max(health.all_errors.values(), default=0) < SHORTEST_STREAK:
         return []
-    rows = [row for row in engine.rows(_LONG_ROWS) if name_error(row) not in contract.refusals]
+    rows = [row for row in engine.rows(_LONG_STREAKS) if name_error(row) not in contract.refusals]
     rows.sort(key=lambda row: (-row["many"], row["worker"], row["since"]))
     if not rows:
         return []
-    named = [_describe_row(row, worker_nodes.get(row["worker"])) for row in rows[:MOST_WORKERS]]
+    named = [_describe_streak(row, worker_nodes.get(row["worker"])) for row in rows[:MOST_WORKERS]]
     more = len({row["worker"] for row in rows} - {row["worker"] for row in rows[:MOST_WORKERS]})
     if more:
         named.append(f"and {more} other worker{'s' * (more > 1)}")
     return [f"{'; '.join(named)}: these operations tested nothing, so see why they failed"]
 
 
-def _describe_row(row: Row, node: str | None) -> str:
-    """Returns ``worker w3 through n2: OSError, 212 in a row since 15.0 s``."""
+def _describe_streak(row: Row, node: str | None) -> str:
+    """Describes a streak: ``worker w3 through n2: OSError, 212 in a row since 15.0 s``."""
     where = "" if node is None else f" through {node}"
     since, until = (f"{row[name] / NANOSECONDS:.1f}" for name in ("since", "until"))
     when = f"since {since} s" if row["is_last"] else f"from {since} to {until} s"
@@ -103,7 +103,7 @@ def _describe_row(row: Row, node: str | None) -> str:
 
 
 _ERROR: Final = f"case when outcome <> 'ok' then coalesce({ERROR_NAME}, '{NO_ERROR}') end"
-_LONG_ROWS: Final = f"""
+_LONG_STREAKS: Final = f"""
     select worker, error, many, since, until, is_last from (
         select worker, error, island, count(*) as many, {total_of("calm")} as calm, min(call) as since,
             max(until) as until, {total_of("calm * lasted")} as lasted, min(whole) as whole,
@@ -123,25 +123,25 @@ _LONG_ROWS: Final = f"""
                         select worker as candidate from (
                             select worker, {ERROR_NAME} as error, count(*) as many from ops
                             where outcome <> 'ok' group by worker, {ERROR_NAME}) as counted
-                        where many >= {LONG_ROW} group by worker) c on worker = candidate
+                        where many >= {SHORTEST_STREAK} group by worker) c on worker = candidate
                         left join ({CALM_OPERATIONS}) m on m.op = "index") as placed) as timed
             ) as numbered
         where error is not null group by worker, error, island) as found
-    where many >= {LONG_ROW} and calm >= {LEAST_UNDISTURBED} and {PART_OF_TIME} * lasted >= whole
+    where many >= {SHORTEST_STREAK} and calm >= {LEAST_UNDISTURBED} and {PART_OF_TIME} * lasted >= whole
 """
-"""SQL: one row per long row of equal errors.
+"""SQL: one row per long streak of equal errors (gaps and islands).
 
-1. Only workers that have ended often enough with one error are looked at; usually there is none.
-2. Each operation has its place among those of its worker, and the time until the next one of its phase. ``calm`` is 1
-   outside faults.
-3. Operations with an error whose place rises as fast as their number are one row.
+1. Select the workers with enough operations that ended with one error. Usually there are none.
+2. Number the operations of each worker (``place``), and measure the time until its next operation of the same phase.
+   ``calm`` is 1 outside faults.
+3. Group operations with equal errors and consecutive places into streaks (``island``).
 """
 
 
 def find_unreached_rate(engine: Engine, contract: Contract, faults: Sequence[FaultTimes]) -> list[str]:
-    """Returns a warning if the open loop was behind its schedule at its end, by more than faults explain.
+    """Returns a warning if the open loop ended later than its schedule, and faults do not explain the delay.
 
-    While a fault is active, and for a failover after it, all workers may have to wait.
+    All workers may have to wait during a fault and during a failover after it.
     """
     (row,) = engine.rows(
         "select count(*) as many, min(scheduled) as first_due, max(scheduled) as last_due, max(call) as last_call "
@@ -162,7 +162,7 @@ def find_unreached_rate(engine: Engine, contract: Contract, faults: Sequence[Fau
 
 
 def _measure_disturbed(contract: Contract, faults: Sequence[FaultTimes], begin: int, end: int) -> int:
-    """Returns the nanoseconds of this interval in which a fault was active, or others took over after it."""
+    """Returns the nanoseconds of this interval that belong to a fault, or to a failover after it."""
     total, reached = 0, begin
     for fault in sorted((one for one in faults if one.injected is not None), key=lambda one: one.injected or 0):
         until = end if fault.healed is None else min(fault.healed + contract.failing_over, end)
@@ -174,9 +174,9 @@ def _measure_disturbed(contract: Contract, faults: Sequence[FaultTimes], begin: 
 def find_repeated_values(engine: Engine, contract: Contract, kinds: Collection[str]) -> list[str]:
     """Returns a warning if values that ought to be distinct were added more than once.
 
-    Only acknowledged additions count: a workload may repeat one of unknown outcome. An element of a set may be added
-    again after it was removed. If there are very many values, only the multiples of some number are compared, because
-    the comparison of all costs as much as a check. A generator that starts again repeats such values, too.
+    Only acknowledged additions count, because a workload may repeat an addition of unknown outcome. An element of a set
+    may be added again after it was removed. Among very many values, only the multiples of one number are compared,
+    because comparing all values costs as much as a check. A generator that starts again repeats these multiples, too.
     """
     if contract.repeated_values or not set(kinds).intersection(DISTINCT_KINDS):
         return []
